@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import textwrap
 from types import ModuleType
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.watch.script.keras_hook import wait_for_keras
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import open_run
+from tfwatch.watch.script.import_hook import ImportHook
+from tfwatch.watch.tensorflow_info import host_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     Import = Callable[..., Any]
@@ -25,20 +29,35 @@ from types import SimpleNamespace
 __version__ = {version!r}
 
 
-class CallbackList(list):
-    pass
+class CallbackList:
+    def __init__(self, callbacks, params=None):
+        self.callbacks = callbacks
+        self.params = params
 
 
 class Trainer:
     def fit(self, x=None, {parameter}=None):
-        return {parameter}
+        if x == "raise":
+            raise ValueError([type(one).__name__ for one in callbacks.callbacks])
+        return list({parameter}.callbacks) if isinstance({parameter}, CallbackList) else {parameter}
+
+    def train_on_batch(self, x=None, y=None):
+        if isinstance(x, Exception):
+            raise x
+        return [0.5, 0.25]
 
 
 class Model(Trainer):
     pass
 
 
+class Optimizer:
+    def apply(self, grads):
+        return grads
+
+
 callbacks = SimpleNamespace(CallbackList=CallbackList)
+optimizers = SimpleNamespace(Optimizer=Optimizer)
 config = SimpleNamespace(backend=lambda: {backend!r})
 tree = SimpleNamespace(flatten=lambda given: list(given) if isinstance(given, (list, tuple)) else [given])
 """
@@ -47,6 +66,13 @@ tree = SimpleNamespace(flatten=lambda given: list(given) if isinstance(given, (l
 class FakeWatch:
     def __init__(self, runs_dir: str | None = None) -> None:
         self.runs_dir = runs_dir
+        self.given: list[Any] = []
+
+    def set_model(self, model: Any) -> None:
+        self.given.append(model)
+
+    def set_params(self, params: Any) -> None:
+        self.given.append(params)
 
 
 class BrokenWatch:
@@ -68,19 +94,29 @@ def import_keras(tmp_path: Path, callback: ModuleType, monkeypatch: pytest.Monke
     """Import a fake Keras with the hook installed."""
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("keras", "tf_keras"):
+    for name in ("keras", "tf_keras", "tensorflow"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr("tfwatch.watch.loops.batch_calls.find_device", host_device)
+    hooks: list[ImportHook] = []
 
     def imported(
-        name: str = "keras", version: str = "3.8.0", backend: str = "tensorflow", parameter: str = "callbacks"
+        name: str = "keras",
+        version: str = "3.8.0",
+        backend: str = "tensorflow",
+        parameter: str = "callbacks",
+        runs_dir: Path | None = None,
     ) -> Any:
         text = KERAS.format(version=version, backend=backend, parameter=parameter)
         tmp_path.joinpath(f"{name}.py").write_text(textwrap.dedent(text))
         importlib.invalidate_caches()
-        wait_for_keras("runs")
+        hook = ImportHook(str(runs_dir or "runs"))
+        hook.install()
+        hooks.append(hook)
         return importlib.import_module(name)
 
     yield imported
+    for hook in hooks:
+        hook.uninstall()
     for name in ("keras", "tf_keras"):
         sys.modules.pop(name, None)
 
@@ -154,13 +190,79 @@ def test_a_newer_keras_is_watched_with_one_note(import_keras: Import, capsys: py
     assert capsys.readouterr().err == "tfwatch: Keras 3.99.1 is newer than 3.15, the newest tried with tfwatch\n"
 
 
-def test_a_callback_list_is_left_alone_and_said_once(import_keras: Import, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("params", [None, {"epochs": 3}])
+def test_a_callback_list_has_a_watch_for_one_fit(params: Any, import_keras: Import) -> None:
+    keras = import_keras()
+    own = keras.callbacks.CallbackList(["one"], params)
+    model = keras.Model()
+
+    one, watch = model.fit(callbacks=own)
+
+    assert (one, watch.given, own.callbacks) == ("one", [model, params or {}], ["one"])
+
+
+def test_a_callback_list_is_as_it_was_after_a_fit_that_raises(import_keras: Import) -> None:
     keras = import_keras()
     own = keras.callbacks.CallbackList(["one"])
 
-    assert keras.Model().fit(callbacks=own) is own
-    assert keras.Model().fit(callbacks=own) is own
-    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(ValueError, match="FakeWatch"):
+        keras.Model().fit("raise", callbacks=own)
+
+    assert own.callbacks == ["one"]
+
+
+def test_a_hook_that_is_taken_back_leaves_keras_as_it_was(import_keras: Import) -> None:
+    hook, keras = ImportHook("runs"), import_keras()
+    watched = keras.Model.fit
+    hook.install()  # of a Keras that is imported already
+    assert keras.Model.fit is not watched
+
+    hook.uninstall()
+
+    assert keras.Model.fit is watched
+    assert hook not in sys.meta_path
+
+
+def calls_of(model: Any, batches: Iterable[Any], also: Any = None) -> list[Any]:
+    """Return what the calls of a loop over `train_on_batch` return; `also` is trained in the same step."""
+    returned = []
+    for batch in batches:
+        returned.append(model.train_on_batch(batch))
+        if also is not None:
+            also.train_on_batch(batch)
+    return returned
+
+
+def test_calls_of_train_on_batch_are_counted_and_not_split(import_keras: Import, tmp_path: Path) -> None:
+    model, other = import_keras(runs_dir=tmp_path / "runs").Model(), importlib.import_module("keras").Model()
+
+    assert calls_of(model, range(5), also=other) == [[0.5, 0.25]] * 5
+    sys.meta_path[0].end_loops()  # type: ignore[attr-defined]
+
+    (run,) = [open_run(path) for path in list_runs(tmp_path / "runs")]
+    assert run.ended
+    assert (run.ended.steps, len(run.steps), run.ended.cause) == (5, 0, "finished")
+    assert re.match(r"train_on_batch takes \d+\.\d of \d+\.\d ms/step; the rest makes batches", run.manifest.not_split)
+
+
+@pytest.mark.parametrize("batches", [[0], []])
+def test_a_call_alone_leaves_no_run(batches: list[Any], import_keras: Import, tmp_path: Path) -> None:
+    calls_of(import_keras(runs_dir=tmp_path / "runs").Model(), batches)
+    sys.meta_path[0].end_loops()  # type: ignore[attr-defined]
+
+    assert list_runs(tmp_path / "runs") == []
+
+
+def test_an_error_of_a_call_is_the_users_and_the_runs(import_keras: Import, tmp_path: Path) -> None:
+    model = import_keras(runs_dir=tmp_path / "runs").Model()
+
+    with pytest.raises(ValueError, match="no such shape"):
+        calls_of(model, [1, 2, ValueError("no such shape")])
+    sys.meta_path[0].end_loops()  # type: ignore[attr-defined]
+
+    (run,) = [open_run(path) for path in list_runs(tmp_path / "runs")]
+    assert run.ended
+    assert (run.ended.steps, run.ended.cause) == (2, "failed")
 
 
 def test_a_watch_that_breaks_leaves_the_fit_as_it_is(

@@ -146,7 +146,7 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: 
     inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
     total_ms = rows["wait_ms"] + rows["compute_ms"]
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
-    assert run.manifest.split.startswith("by the loop's fetches and the GPU: ")
+    assert run.manifest.split.startswith("the loop's fetches and the GPU: ")
     (note,) = events_of(run, Noted)
     assert note.text.startswith("a probe of an idle GPU takes ")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Fetches before which the optimizers are asked for their steps.
 _ASK_BEFORE = (2, 4, 16)
-#: Fetches that are kept of a loop that is not known to train; a run that begins later begins there.
+#: The newest fetches of a loop that is not known to train yet.
 _MOST_KEPT = 16
 #: A second data set gives a part of the same batch if its fetch begins so soon after the first one's.
 _SAME_BATCH_NS = 100_000
@@ -91,7 +92,7 @@ class FoundLoop:
         self._iterator = weakref.ref(iterator)
         self._run: TrackedRun | None = None
         self._epoch = -1
-        self._kept: list[EarlierFetch] = []
+        self._kept: deque[EarlierFetch] = deque(maxlen=_MOST_KEPT)
         self._fetches = 0
         self._begun_at = self._last_at = loops.thread.fetches
         self._fits_begun = loops.signs.fits_begun
@@ -162,11 +163,8 @@ class FoundLoop:
         beside = self._beside()
         if beside and start_ns - beside._got_ns < _SAME_BATCH_NS:
             beside._extend(self._got_ns)
-        if len(self._kept) < _MOST_KEPT:
-            examples = count_examples(batch)
-            self._kept.append(EarlierFetch(start_ns, self._got_ns, examples, self._loops.traced()))
-        else:
-            self._kept.clear()
+        examples = count_examples(batch)
+        self._kept.append(EarlierFetch(start_ns, self._got_ns, examples, self._loops.traced()))
         self._seen_signs = self._loops.signs.count
 
     def _extend(self, got_ns: int) -> None:
@@ -191,7 +189,9 @@ class FoundLoop:
 
     def _trains(self) -> bool:
         """Return whether a sign of training fell between the last fetch and this one, and belongs to this loop."""
-        if self._loops.signs.count == self._seen_signs and not self._have_optimizers_stepped():
+        if self._loops.signs.count != self._seen_signs:
+            self._kept = deque([self._kept[-1]], _MOST_KEPT)  # the steps before this one did not train
+        elif not self._have_optimizers_stepped():
             return False
         recorded = self._recorded_other()
         return recorded is None or recorded._last_at < self._last_at
@@ -233,7 +233,7 @@ class FoundLoop:
         self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns)
         self._run, self._dataset = run, None
         run.record_earlier(self._kept, now_ns)
-        self._kept = []
+        self._kept.clear()
         iterator = self._iterator()
         if iterator is not None:
             run.use_iterator(iterator)
@@ -248,7 +248,8 @@ class FoundLoop:
 
     def _end(self) -> None:
         self.is_over = True
-        self._dataset, self._kept = None, []
+        self._dataset = None
+        self._kept.clear()
         self._loops.thread.undecided.discard(self)
 
     def _give_up(self, why: str) -> None:

@@ -16,6 +16,20 @@ __version__ = "0.1.0"
 __all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
 
 
+def load_ipython_extension(ipython: Any) -> None:
+    """Record the trainings of a notebook: IPython calls this for `%load_ext tfwatch`."""
+    from tfwatch.notebook.extension import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Record nothing more: IPython calls this for `%unload_ext tfwatch`."""
+    from tfwatch.notebook.extension import unload
+
+    unload(ipython)
+
+
 def __getattr__(name: str) -> Any:
     """Load the public names on first use: `Watch` imports Keras, which takes seconds."""
     if name == "Watch":

@@ -73,6 +73,8 @@ class Session:
         return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)
 
 
+#: The programs that run the cells of a notebook.
+_NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
 _EXIT_PRIORITIES = itertools.count()
 #: A run that rests between two fits ends after so many seconds.
 GAP_S = 60.0
@@ -123,6 +125,7 @@ class ScriptRun:
         begun_ns: int | None = None,
     ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        name = "notebook" if name in _NOTEBOOKS else name
         self._runs_dir = runs_dir or default_runs_dir()
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",

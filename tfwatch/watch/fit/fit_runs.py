@@ -38,6 +38,7 @@ class FitRun:
         self._begun_ns = SYSTEM.now_ns()
         self._is_shared = _follows_a_short_fit(runs_dir)
         self.script = _begin_run(runs_dir, knobs)
+        _newest[:] = [self.script]
         self.step_log = StepLog(self.script.writer, metric="")
         self.stages = StageReader(self.script.writer)
         self.stages.start()
@@ -87,10 +88,12 @@ def _begin_run(runs_dir: Path | None, knobs: Mapping[str, str]) -> ScriptRun:
 
 
 #: Runs that wait for another `fit`: one for each thread that trains. The last `fit`, if it was short: where, and its
-#: end. Both are changed in one step, as any thread may train.
+#: end. The newest run. All are changed in one step, as any thread may train.
 _resting: list[FitRun] = []
+_newest: list[ScriptRun] = []
 _short_fit: list[tuple[Path | None, int]] = []
 os.register_at_fork(after_in_child=_resting.clear)
+os.register_at_fork(after_in_child=_newest.clear)
 
 
 def run_of_next_fit(runs_dir: Path | None, knobs: Mapping[str, str]) -> FitRun:
@@ -107,6 +110,15 @@ def run_of_next_fit(runs_dir: Path | None, knobs: Mapping[str, str]) -> FitRun:
         return resting
     resting.script.end_rest()
     return FitRun(runs_dir, knobs)
+
+
+def complete_runs() -> None:
+    """End the runs that wait for another `fit`; wait until those that are over can be read."""
+    while _resting:
+        _resting.pop().script.end_rest()
+    for script in _newest:
+        if script.is_over:
+            script.close()
 
 
 def _follows_a_short_fit(runs_dir: Path | None) -> bool:

@@ -9,10 +9,14 @@ import sys
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from tests.bench import scripts
+from tests.bench.scripts import Script, problems
 from tests.pseudo import ROOT
 from tfwatch import open_run
+from tfwatch.core.events import EpochStarted
 from tfwatch.runs.library import list_runs
 
 if TYPE_CHECKING:
@@ -83,3 +87,20 @@ def test_a_script_gives_the_same_weights_output_exit_code_and_traceback(tmp_path
     own, watched = list_runs(tmp_path / "own"), list_runs(tmp_path / "runs")
     assert [len(open_run(path).steps) for path in own] == [8]
     assert sorted(len(open_run(path).steps) for path in watched) == [8, 16]
+
+
+@pytest.mark.tensorflow
+def test_loops_of_a_scripts_own_give_what_they_give_bare_and_are_recorded(tmp_path: Path) -> None:
+    script = Script(["together.py"], [16, 16, 26, 30, 32])
+
+    found = problems(script, scripts.execute(script.words, None), under := scripts.execute(script.words, tmp_path))
+
+    assert found == [], under.errors
+    assert under.output.endswith("['callback_list', 'gradient_tape', 'train_on_batch']\n")
+    fits, tape, (calls, batches) = under.runs[:2], under.runs[2], under.runs[3:]
+    assert [fit.manifest.not_split for fit in fits] == ["", ""]
+    assert np.median(tape.steps["wait_ms"]) > 10.0  # each batch is read for 10 ms
+    assert tape.steps["epoch"].tolist() == [0] * 10 + [1] * 10 + [2] * 6
+    assert [event.steps for event in tape.events if isinstance(event, EpochStarted)] == [10] * 3
+    assert calls.manifest.not_split.startswith("train_on_batch takes ")
+    assert (len(batches.steps), batches.ended and batches.ended.cause) == (32, "finished")

@@ -116,6 +116,16 @@ def test_a_loop_that_trains_is_recorded_from_its_first_step(tf: Hooked, tmp_path
     assert (run.manifest.steps_per_epoch, run.steps["step"].tolist()) == (5, list(range(1, 16)))
 
 
+@pytest.mark.parametrize("wrap", [iter, enumerate, zip], ids=lambda wrap: wrap.__name__)
+def test_each_loop_from_a_line_is_an_epoch_of_its_run(wrap: Any, tf: Hooked, tmp_path: Path) -> None:
+    data = tf.Dataset(1, 2)
+    for _ in range(20):  # the interpreter specializes the call: its instruction is another one from then on
+        for _ in wrap(data):
+            tf.train()
+
+    assert steps_of(tmp_path) == [[epoch for epoch in range(20) for _ in range(2)]]
+
+
 @pytest.mark.parametrize("body", [lambda tf: None, lambda tf: tf.tape.gradient(0, [PIXELS])], ids=["counts", "pixels"])
 def test_a_loop_that_does_not_train_leaves_no_run(tf: Hooked, tmp_path: Path, body: Callable[[Hooked], None]) -> None:
     for _ in tf.Dataset(*range(40)):

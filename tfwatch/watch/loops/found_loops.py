@@ -85,9 +85,9 @@ class FoundLoop:
     def __init__(self, loops: FoundLoops, frame: FrameType, dataset: Any, iterator: Any) -> None:
         self.is_over = False
         self._loops = loops
-        self._thread_id = threading.get_ident()
         self._code = frame.f_code
-        self._site = (id(frame.f_code), frame.f_lasti, self._thread_id, loops.runs_dir)
+        # Not the instruction: in CPython 3.11 a call that is specialized is another one.
+        self._site = (id(frame.f_code), -frame.f_lineno, threading.get_ident(), loops.runs_dir)
         self._dataset = dataset
         self._iterator = weakref.ref(iterator)
         self._run: TrackedRun | None = None

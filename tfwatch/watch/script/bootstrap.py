@@ -1,4 +1,4 @@
-"""The program of the child of `tfwatch run`: runs a script as Python itself would, with a hook that waits for Keras.
+"""The program of the child of `tfwatch run`: runs a script as Python itself would, with hooks for Keras and TensorFlow.
 
     python bootstrap.py RUNS_DIR SCRIPT [ARGS], or RUNS_DIR -m MODULE [ARGS]
 
@@ -26,7 +26,7 @@ def main(words: Sequence[str]) -> None:
     """Run a script or a module; what it raises passes through, as does its SystemExit."""
     runs_dir, *script = words
     _leave_own_folder()
-    _wait_for_keras(runs_dir)
+    _install_hook(runs_dir)
     own = len(sys.orig_argv) - len(words) - 1
     sys.orig_argv[own:] = script
     sys.modules["__main__"] = _new_main()
@@ -50,7 +50,7 @@ def _is_safe_path() -> bool:
     return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
 
 
-def _wait_for_keras(runs_dir: str) -> None:
+def _install_hook(runs_dir: str) -> None:
     """Install the hook. The modules of tfwatch are found afterwards without an entry of `sys.path`."""
     root = os.path.dirname(_PACKAGE)
     sys.path.insert(0, root)

@@ -15,6 +15,7 @@ import tfwatch
 from tests.watch.tracked import ROOT, end_all
 from tfwatch.notebook import extension
 from tfwatch.notebook.extension import Extension
+from tfwatch.watch.script.import_hook import ImportHook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     loaded.unload()
     end_all()
     assert not any(shell.callbacks.values())
-    assert not any(isinstance(finder, extension.ImportHook) for finder in sys.meta_path)
+    assert not any(isinstance(finder, ImportHook) for finder in sys.meta_path)
 
 
 def batches(error: str) -> Iterator[int]:

@@ -13,7 +13,7 @@ from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
     from types import FrameType
 
     from tfwatch.watch.loops.found_loops import FoundLoop, FoundLoops
@@ -52,17 +52,17 @@ def _recorded(original: Callable[[Any], Any], loops: FoundLoops, tensorflow: Any
 
 def _time(iterator: Any, dataset: Any, frame: FrameType, loops: FoundLoops) -> None:
     if loops.may_record():
+        kind: Any = type(iterator)
         iterator._tfwatch_loop = loops.begin(frame, dataset, iterator)
-        iterator.__class__ = _timed(type(iterator))
+        iterator.__class__ = _timed(kind)
 
 
 @cache
-def _timed(kind: Hashable) -> Any:
-    """Return a class of iterators that differs from `kind` in its timed fetch alone.
+def _timed(base: Any) -> Any:
+    """Return a class of iterators that differs from `base` in its timed fetch alone.
 
-    An iterator whose loop is not recorded, or no longer, is one of `kind` again.
+    An iterator whose loop is not recorded, or no longer, is one of `base` again.
     """
-    base: Any = kind
     fetch = base.__next__
 
     def __next__(self: Any) -> Any:

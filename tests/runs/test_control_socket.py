@@ -28,6 +28,7 @@ from tfwatch.runs.control import Autopilot, Control, Experiment, Refused, Reques
 from tfwatch.runs.control_client import ControlClient, NoAnswerError
 from tfwatch.runs.control_messages import AskStatus, AskStop, AskSwitch, BadMessageError
 from tfwatch.runs.control_server import ControlServer, Limits
+from tfwatch.runs.control_socket import make_private_folder
 from tfwatch.runs.create import make_writer
 
 if TYPE_CHECKING:
@@ -478,7 +479,7 @@ def test_without_a_thread_the_manifest_has_the_reason(monkeypatch: pytest.Monkey
 
 
 def test_a_hung_temporary_folder_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    responds, make = threading.Event(), control_server.make_private_folder
+    responds, make = threading.Event(), make_private_folder
 
     def make_late() -> Path:
         responds.wait(20)

@@ -23,7 +23,7 @@ class Refusal(Enum):
     NO_FILES = "it reads no files while it trains"
     NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
-    NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
+    NOT_OURS = "the pipeline is the script's own: only prefetch and workers can be switched in it"
     SPREAD = "batches are spread over several devices"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"
@@ -45,6 +45,18 @@ class NotTimed(Enum):
     ELSEWHERE = "the model is not on the first GPU alone"
     IN_GRAPH = "steps_per_execution: copies happen inside the call"
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A knob that a script's own pipeline does not have, for a reason of that pipeline."""
+
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """The refusal as text."""
+        return f"as the script has it: {self.reason}"
 
 
 #: The reason why a pipeline has no such knob.

@@ -68,8 +68,11 @@ def _carry_out(driver: Driver, request: Experiment) -> str:
         raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob_name(knob)}")
     # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
-    if knob not in driver.snapshot.manifest.switchable:
+    manifest = driver.snapshot.manifest
+    if knob not in manifest.switchable:
         raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")
+    if knob in manifest.from_epoch:
+        raise RefusedError(f"{knob_name(knob)} has no A/B test in this run: it takes effect with an epoch")
     return _ExperimentJob(driver, request).run()
 
 

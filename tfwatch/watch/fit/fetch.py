@@ -5,6 +5,7 @@ Most switches take effect after the buffered batches. A new shuffle and a full c
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,17 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import epochs_until, show
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
-from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
 from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
+from tfwatch.watch.fit.deferred_switches import DeferredSwitches
 from tfwatch.watch.fit.device_copy import why_no_device_prefetch
+from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
@@ -49,8 +50,12 @@ class Fetch:
         self._direct: Any = None
         self._filling = ShuffleFill(None)
         self._requested: list[SwitchAsked] = []
-        self._deferred = DeferredSwitches(session)
+        self._script = ScriptPipeline()
+        self._deferred = DeferredSwitches(session, self._script)
         self._pipeline = SwitchablePipeline(session.build, self._deferred.state)
+        self._first_step: int | None = None
+        self._rebuilt_after = 0
+        self._describer = KnobDescriber(session.writer)
         self._build_ms = 0.0
         self._is_measured = False
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
@@ -74,18 +79,72 @@ class Fetch:
 
         Returns the structure of its batches.
         """
-        self._iterator = iterator
+        if self._script.is_rebuilt and iterator is self._iterator:
+            return self._direct.shape  # type: ignore[no-any-return]
+        is_new, self._iterator = iterator is not self._iterator, iterator
         self._filling = ShuffleFill(iterator)
         if self._is_ours:
             return self._pipeline.batches.shape  # type: ignore[no-any-return]
+        self._first_step = None if is_new else self._first_step
+        if not (is_new and self._begin_rebuilt(iterator)):
+            self._begin_as_written(iterator)
+        old, self._direct = [self._direct], BatchIterator(iterator)
+        dispose(old, [], [])
+        return self._direct.shape  # type: ignore[no-any-return]
+
+    def _begin_as_written(self, iterator: Any) -> None:
+        """Begin with Keras' iterator, with the stages that the knobs add."""
+        if self._script.is_rebuilt:
+            self._use_pipeline(SwitchablePipeline(self._session.build, self._deferred.state), is_rebuilt=False)
         self._is_switchable = is_added(self._control.knobs) and not why_not_switchable(iterator)
         if self._is_switchable:
             self._pipeline.start(iterator, self._control.knobs)
         else:
             self._pipeline.close()
-        old, self._direct = [self._direct], BatchIterator(iterator)
-        dispose(old, [], [])
-        return self._direct.shape  # type: ignore[no-any-return]
+
+    def _begin_rebuilt(self, iterator: Any) -> bool:
+        """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it began."""
+        knobs, begun = self._deferred.begin_script_epoch(self._control.knobs)
+        if knobs.workers == knobs.prefetch == "default" or why_not_switchable(iterator):
+            return False
+        self._script.read(iterator)
+        self._requested += begun
+        if self._script.needs_rebuild(knobs):
+            with fails_open(self._refuse):
+                self._start_rebuilt(iterator, knobs, 0)
+                return True
+        self._leave_workers()
+        return False
+
+    def _leave_workers(self) -> None:
+        """Record that the script's own parallel calls are in effect again: its next data set cannot be rebuilt."""
+        knobs, now, step = self._control.knobs, self._writer.now_ns(), self._writer.status[2]
+        self._control.knobs = replace(knobs, workers="default")
+        for name, old, new in knobs.differences(self._control.knobs):
+            if self._script.why_not:
+                self._writer.note(f"workers are the script's own in this epoch: {self._script.why_not}")
+            self._writer.event(PipelineSwitched(now, name, old, new, step, step + 1, 0.0, "data"))
+
+    def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:
+        """Continue after so many batches of Keras' iterator with the rebuilt pipeline."""
+        start_ns = self._writer.now_ns()
+        source = self._script.source(iterator, batches)
+        pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
+        pipeline.start(source, knobs)
+        self._use_pipeline(pipeline, is_rebuilt=True)
+        self._writer.describe(from_epoch=[])
+        self._filling = ShuffleFill(source)
+        self._is_switchable, self._control.knobs = True, knobs
+        self._rebuilt_after = batches
+        self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
+
+    def _use_pipeline(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
+        self._pipeline.close()
+        self._pipeline, self._script.is_rebuilt = pipeline, is_rebuilt
+
+    def last_iterator(self, iterator: Any) -> Any:
+        """Return the exhausted iterator of the batches, for Keras' function; `iterator` is Keras' own."""
+        return self._pipeline.iterator if self._script.is_rebuilt else iterator
 
     def iterator_like(self, iterator: Any) -> Any:
         """Return an iterator with the structure of the next batches, before `use_iterator` is called."""
@@ -160,6 +219,8 @@ class Fetch:
 
         Any thread may call it. Both are None between two epochs.
         """
+        if not self._is_ours:
+            self._describer.describe(self._iterator, has_begun=self._script.is_rebuilt)
         if not self._is_switchable:
             return None, self._iterator
         source, batches = self._pipeline.source, self._pipeline.iterator
@@ -190,11 +251,13 @@ class Fetch:
 
     def _apply_requests(self, steps: int) -> None:
         self.flags = 0
+        if self._first_step is None:
+            self._first_step = steps
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
         if self._control.has_requests and not self._pipeline.is_switching:
-            self._switch(self._accept(steps))
+            self._switch(self._accept(steps), steps)
 
     def _accept(self, steps: int) -> Knobs:
         """Take the requests, and return the knobs that result."""
@@ -211,7 +274,7 @@ class Fetch:
                 self._writer.event(asked)
                 if not self._deferred.defer(asked, turned):
                     self._requested.append(asked)
-            knobs = replace(turned, shuffle=knobs.shuffle)  # the order of an epoch never changes
+            knobs = self._deferred.without_deferred(turned, knobs)
         return knobs
 
     def _refusal(self, request: Request) -> str:
@@ -221,10 +284,22 @@ class Fetch:
                 return no_copy.value
         if self._is_ours:
             return self._deferred.refusal(request)
-        if request.knob not in ("prefetch", "device_prefetch"):
-            return Refusal.NOT_OURS.words
         refused = why_not_switchable(self._iterator)
-        return refused.words if refused else ""
+        if refused:
+            return refused.words
+        self._script.read(self._iterator)
+        if request.knob == "workers":
+            return self._script.why_not
+        return "" if request.knob in ("prefetch", "device_prefetch") else Refusal.NOT_OURS.words
+
+    def hand_back(self, steps: int) -> None:
+        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave."""
+        if self._script.is_rebuilt:
+            self._script.is_rebuilt = self._is_switchable = False
+            self._pipeline.close()
+            with suppress(StopIteration):
+                for _ in range(steps - (self._first_step or 0) - self._rebuilt_after):
+                    self._direct.next()
 
     def refuse(self) -> None:
         """Refuse all requests: the batches come straight from Keras' iterator."""
@@ -232,13 +307,16 @@ class Fetch:
             for request in self._control.take():
                 self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, Refusal.NOT_SPLIT.words))
 
-    def _switch(self, knobs: Knobs) -> None:
+    def _switch(self, knobs: Knobs, steps: int) -> None:
         if knobs == self._control.knobs:
             return
         start_ns = self._writer.now_ns()
         self.flags = _SWITCH
         # The user's code may build the pipeline: if it or tf.data raises, the current pipeline continues.
         with fails_open(self._refuse):
+            if self._script.needs_rebuild(knobs) and not self._script.is_rebuilt:
+                self._start_rebuilt(self._iterator, knobs, steps - (self._first_step or 0))
+                return
             if self._is_switchable:
                 self._pipeline.switch(knobs)
             else:
@@ -263,7 +341,7 @@ class Fetch:
         self._requested.clear()
         self._deferred.close_unused_cache(self._control.knobs)
         # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
-        if not self._is_ours and not is_added(self._control.knobs):
+        if not self._is_ours and not self._script.is_rebuilt and not is_added(self._control.knobs):
             self._is_switchable = False
 
 
@@ -280,96 +358,3 @@ def _count_tensor_bytes(tensor: Any) -> int | None:
     kind = getattr(tensor, "dtype", None)
     count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)
     return count * size if count is not None and size and getattr(kind, "name", "") != "string" else None
-
-
-def why_not_switchable(iterator: Any) -> Refusal | None:
-    """Return the reason why no pipeline can read from a script's iterator; None if one can."""
-    if not isinstance(iterator, tf.data.Iterator):
-        return Refusal.SPREAD
-    device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
-    # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
-    return None if "CPU" in device.upper() else Refusal.ON_DEVICE
-
-
-class DeferredSwitches:
-    """The switches that take effect with an epoch: the source's shuffle and the pipeline's cache."""
-
-    def __init__(self, session: Session) -> None:
-        self._control, self._shuffle, self._store = session.control, session.shuffle, session.store
-        self._writer = session.writer
-        self._waiting: dict[str, SwitchAsked] = {}
-        self._epochs_begun = 0
-
-    def state(self) -> object:
-        """Return what a build depends on beside the knobs."""
-        return self._store and self._store.state
-
-    def refusal(self, request: Request) -> str:
-        """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
-        if request.knob == "shuffle" and self._shuffle is None:
-            return Refusal.OWN_SHUFFLE.words
-        if request.knob == "cache" and request.value:
-            return self._open()
-        return ""
-
-    def _open(self) -> str:
-        if self._store is None:
-            return Refusal.NOTHING_TO_CACHE.words
-        try:
-            self._store.open()
-        except NoRoomError as error:
-            return str(error)
-        return ""
-
-    def cancelled_by(self, request: Request) -> list[tuple[str, str, str]]:
-        """Return the deferred switch that a request cancels: (knob, value, the same value)."""
-        waiting = self._waiting.get(request.knob)
-        is_cancelled = waiting and show(request.value) == waiting.old
-        return [(request.knob, waiting.old, waiting.old)] if waiting and is_cancelled else []
-
-    def defer(self, asked: SwitchAsked, turned: Knobs) -> bool:
-        """Defer a switch to an epoch, and return whether that is needed. turned: the knobs after the switch."""
-        self._waiting.pop(asked.knob, None)
-        if epochs_until(asked.knob, asked.new) == 0:
-            return False
-        waits = asked.new != asked.old
-        if waits:
-            self._waiting[asked.knob] = asked
-        if asked.knob == "shuffle":
-            self._control.shuffle = turned.shuffle if waits else None
-        elif waits:
-            self._epochs_begun = 0
-        return True
-
-    def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
-        """Begin an epoch; return its knobs, and the switches that take effect with it."""
-        effective = []
-        if (buffer := self._control.shuffle) is not None:
-            effective.append(self._waiting.pop("shuffle"))
-            knobs, self._control.shuffle = replace(knobs, shuffle=buffer), None
-        if self._shuffle is not None:
-            self._shuffle.set(knobs.shuffle)
-        if "cache" in self._waiting and self._store is not None:
-            self._epochs_begun += 1
-            if self._store.is_settled or self._epochs_begun >= epochs_until("cache", "on"):
-                effective.append(self._waiting.pop("cache"))
-        return knobs, effective
-
-    def close_unused_cache(self, knobs: Knobs) -> None:
-        """Close the cache if the pipeline of `knobs`, which has taken over, does not use it."""
-        if self._store is not None and self._store.is_open and not knobs.cache:
-            self._store.close()
-
-    def cancel_cache(self, knobs: Knobs) -> list[SwitchAsked]:
-        """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs` continues."""
-        self.close_unused_cache(knobs)
-        waits = "cache" in self._waiting and not knobs.cache
-        return [self._waiting.pop("cache")] if waits else []
-
-    def close(self) -> None:
-        """End with the training."""
-        for asked in self._waiting.values():
-            missed = SwitchMissed(self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step)
-            self._writer.event(missed)
-        if self._store is not None:
-            self._store.close()

@@ -167,7 +167,7 @@ class StepByStepRunner:
         except StopIteration:
             self._step_log.set_phase(Phase.EPOCH_END)
             if self._calls_at_end:
-                return original(iterator)
+                return original(self._fetch.last_iterator(iterator))
             raise
         except tf.errors.OpError as error:
             if self._calls_at_end and isinstance(iterator, tf.data.Iterator):
@@ -247,6 +247,7 @@ class UntimedRunner:
         Raises:
             StopIteration: the data is exhausted.
         """
+        self._fetch.hand_back(self._step_log.steps)
         self._fetch.refuse()
         self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
         outputs = original(iterator)

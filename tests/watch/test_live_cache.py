@@ -16,7 +16,8 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control import Control, Request, Scheduled
 from tfwatch.runs.create import begin_run
 from tfwatch.tfdata import cache as stores
-from tfwatch.watch.fit.fetch import DeferredSwitches
+from tfwatch.watch.fit.deferred_switches import DeferredSwitches
+from tfwatch.watch.fit.script_pipeline import ScriptPipeline
 from tfwatch.watch.session import Session
 from tfwatch.workloads.models import generator
 from tfwatch.workloads.workload import Settings
@@ -137,7 +138,8 @@ def test_a_cache_that_does_not_fit_is_refused(
 )
 def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, value: Setting, refusal: Refusal, tmp_path: Path) -> None:
     writer, _ = begin_run(tmp_path, "run")
-    deferred = DeferredSwitches(Session(writer))
+    session = Session(writer)
+    deferred = DeferredSwitches(session, ScriptPipeline(session))
     writer.close()
 
     assert deferred.refusal(Request(knob, value)) == refusal.words

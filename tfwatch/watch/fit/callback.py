@@ -67,17 +67,26 @@ class Watch(keras.callbacks.Callback):
             return self._session.writer.folder
         return self._newest_run.script.path if self._newest_run else None
 
-    def set(self, *, prefetch: Setting | None = None, device_prefetch: Setting | None = None) -> None:
-        """Switch prefetch while `fit` runs, from any thread. The switch takes effect after the buffered batches.
+    def set(
+        self,
+        *,
+        prefetch: Setting | None = None,
+        workers: Setting | None = None,
+        device_prefetch: Setting | None = None,
+    ) -> None:
+        """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the buffered batches.
 
         Args:
-            prefetch: `off` or `default` (the script's pipeline as it is), `auto`, or a `buffer_size`.
+            prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
+            workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or a number. Refused
+                for a pipeline that has no map of which parallel calls give the same elements.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
 
         Raises:
             ValueError: it is none of these.
         """
-        for knob, value in (("prefetch", prefetch), ("device_prefetch", device_prefetch)):
+        settings = {"prefetch": prefetch, "workers": workers, "device_prefetch": device_prefetch}
+        for knob, value in settings.items():
             if value is not None:
                 self._control.ask(Request(knob, as_value(knob, str(value)), "code"))
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import epochs_until, show
+from tfwatch.core.knobs import as_value, epochs_until, show
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
@@ -23,6 +23,7 @@ from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.device_copy import why_no_device_prefetch
+from tfwatch.watch.fit.script_pipeline import ScriptPipeline
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
@@ -49,8 +50,10 @@ class Fetch:
         self._direct: Any = None
         self._filling = ShuffleFill(None)
         self._requested: list[SwitchAsked] = []
-        self._deferred = DeferredSwitches(session)
+        self._script = ScriptPipeline()
+        self._deferred = DeferredSwitches(session, self._script)
         self._pipeline = SwitchablePipeline(session.build, self._deferred.state)
+        self._first_step: int | None = None
         self._build_ms = 0.0
         self._is_measured = False
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
@@ -74,18 +77,69 @@ class Fetch:
 
         Returns the structure of its batches.
         """
-        self._iterator = iterator
+        if self._script.is_rebuilt and iterator is self._iterator:
+            return self._direct.shape  # type: ignore[no-any-return]
+        is_new, self._iterator = iterator is not self._iterator, iterator
         self._filling = ShuffleFill(iterator)
         if self._is_ours:
             return self._pipeline.batches.shape  # type: ignore[no-any-return]
+        self._first_step = None if is_new else self._first_step
+        if not (is_new and self._begin_rebuilt(iterator)):
+            self._begin_as_written(iterator)
+        old, self._direct = [self._direct], BatchIterator(iterator)
+        dispose(old, [], [])
+        return self._direct.shape  # type: ignore[no-any-return]
+
+    def _begin_as_written(self, iterator: Any) -> None:
+        """Begin with Keras' iterator, with the stages that the knobs add."""
+        if self._script.is_rebuilt:
+            self._use_pipeline(SwitchablePipeline(self._session.build, self._deferred.state), is_rebuilt=False)
         self._is_switchable = is_added(self._control.knobs) and not why_not_switchable(iterator)
         if self._is_switchable:
             self._pipeline.start(iterator, self._control.knobs)
         else:
             self._pipeline.close()
-        old, self._direct = [self._direct], BatchIterator(iterator)
-        dispose(old, [], [])
-        return self._direct.shape  # type: ignore[no-any-return]
+
+    def _begin_rebuilt(self, iterator: Any) -> bool:
+        """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it began."""
+        knobs, begun = self._deferred.begin_script_epoch(self._control.knobs)
+        if knobs.workers == knobs.prefetch == "default" or why_not_switchable(iterator):
+            return False
+        self._script.read(iterator)
+        self._requested += begun
+        if self._script.needs_rebuild(knobs):
+            with fails_open(self._refuse):
+                self._start_rebuilt(iterator, knobs, 0)
+                return True
+        self._leave_workers()
+        return False
+
+    def _leave_workers(self) -> None:
+        """Record that the script's own parallel calls are in effect again: its next data set cannot be rebuilt."""
+        knobs, now, step = self._control.knobs, self._writer.now_ns(), self._writer.status[2]
+        self._control.knobs = replace(knobs, workers="default")
+        for name, old, new in knobs.differences(self._control.knobs):
+            self._writer.note(f"workers are the script's own in this epoch: {self._script.why_not or 'see above'}")
+            self._writer.event(PipelineSwitched(now, name, old, new, step, step + 1, 0.0, "data"))
+
+    def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:
+        """Continue after so many batches of Keras' iterator with the rebuilt pipeline."""
+        start_ns = self._writer.now_ns()
+        source = self._script.source(iterator, batches)
+        pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
+        pipeline.start(source, knobs)
+        self._use_pipeline(pipeline, is_rebuilt=True)
+        self._filling = ShuffleFill(source)
+        self._is_switchable, self._control.knobs = True, knobs
+        self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
+
+    def _use_pipeline(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
+        self._pipeline.close()
+        self._pipeline, self._script.is_rebuilt = pipeline, is_rebuilt
+
+    def last_iterator(self, iterator: Any) -> Any:
+        """Return the exhausted iterator of the batches, for Keras' function; `iterator` is Keras' own."""
+        return self._pipeline.iterator if self._script.is_rebuilt else iterator
 
     def iterator_like(self, iterator: Any) -> Any:
         """Return an iterator with the structure of the next batches, before `use_iterator` is called."""
@@ -190,11 +244,13 @@ class Fetch:
 
     def _apply_requests(self, steps: int) -> None:
         self.flags = 0
+        if self._first_step is None:
+            self._first_step = steps
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
         if self._control.has_requests and not self._pipeline.is_switching:
-            self._switch(self._accept(steps))
+            self._switch(self._accept(steps), steps)
 
     def _accept(self, steps: int) -> Knobs:
         """Take the requests, and return the knobs that result."""
@@ -211,7 +267,7 @@ class Fetch:
                 self._writer.event(asked)
                 if not self._deferred.defer(asked, turned):
                     self._requested.append(asked)
-            knobs = replace(turned, shuffle=knobs.shuffle)  # the order of an epoch never changes
+            knobs = self._deferred.without_deferred(turned, knobs)
         return knobs
 
     def _refusal(self, request: Request) -> str:
@@ -221,10 +277,13 @@ class Fetch:
                 return no_copy.value
         if self._is_ours:
             return self._deferred.refusal(request)
-        if request.knob not in ("prefetch", "device_prefetch"):
-            return Refusal.NOT_OURS.words
         refused = why_not_switchable(self._iterator)
-        return refused.words if refused else ""
+        if refused:
+            return refused.words
+        self._script.read(self._iterator)
+        if request.knob == "workers":
+            return self._script.why_not
+        return "" if request.knob in ("prefetch", "device_prefetch") else Refusal.NOT_OURS.words
 
     def refuse(self) -> None:
         """Refuse all requests: the batches come straight from Keras' iterator."""
@@ -232,13 +291,16 @@ class Fetch:
             for request in self._control.take():
                 self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, Refusal.NOT_SPLIT.words))
 
-    def _switch(self, knobs: Knobs) -> None:
+    def _switch(self, knobs: Knobs, steps: int) -> None:
         if knobs == self._control.knobs:
             return
         start_ns = self._writer.now_ns()
         self.flags = _SWITCH
         # The user's code may build the pipeline: if it or tf.data raises, the current pipeline continues.
         with fails_open(self._refuse):
+            if self._script.needs_rebuild(knobs) and not self._script.is_rebuilt:
+                self._start_rebuilt(self._iterator, knobs, steps - (self._first_step or 0))
+                return
             if self._is_switchable:
                 self._pipeline.switch(knobs)
             else:
@@ -263,7 +325,7 @@ class Fetch:
         self._requested.clear()
         self._deferred.close_unused_cache(self._control.knobs)
         # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
-        if not self._is_ours and not is_added(self._control.knobs):
+        if not self._is_ours and not self._script.is_rebuilt and not is_added(self._control.knobs):
             self._is_switchable = False
 
 
@@ -294,8 +356,9 @@ def why_not_switchable(iterator: Any) -> Refusal | None:
 class DeferredSwitches:
     """The switches that take effect with an epoch: the source's shuffle and the pipeline's cache."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, script: ScriptPipeline) -> None:
         self._control, self._shuffle, self._store = session.control, session.shuffle, session.store
+        self._script = None if session.source is not None else script
         self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
         self._epochs_begun = 0
@@ -330,7 +393,7 @@ class DeferredSwitches:
     def defer(self, asked: SwitchAsked, turned: Knobs) -> bool:
         """Defer a switch to an epoch, and return whether that is needed. turned: the knobs after the switch."""
         self._waiting.pop(asked.knob, None)
-        if epochs_until(asked.knob, asked.new) == 0:
+        if epochs_until(asked.knob, asked.new) == 0 and not self._waits_for_epoch(asked.knob):
             return False
         waits = asked.new != asked.old
         if waits:
@@ -340,6 +403,21 @@ class DeferredSwitches:
         elif waits:
             self._epochs_begun = 0
         return True
+
+    def _waits_for_epoch(self, knob: str) -> bool:
+        """Return whether a knob of a script's own pipeline takes effect with an epoch."""
+        script = self._script
+        return script is not None and knob == "workers" and bool(script.why_not_now) and not script.is_rebuilt
+
+    def without_deferred(self, turned: Knobs, now: Knobs) -> Knobs:
+        """Return the knobs after a switch, without what takes effect with an epoch: its order never changes."""
+        workers = now.workers if "workers" in self._waiting else turned.workers
+        return replace(turned, shuffle=now.shuffle, workers=workers)
+
+    def begin_script_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
+        """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take effect with it."""
+        asked = self._waiting.pop("workers", None)
+        return (knobs, []) if asked is None else (knobs.with_value("workers", as_value("workers", asked.new)), [asked])
 
     def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch; return its knobs, and the switches that take effect with it."""

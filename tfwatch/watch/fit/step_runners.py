@@ -167,7 +167,7 @@ class StepByStepRunner:
         except StopIteration:
             self._step_log.set_phase(Phase.EPOCH_END)
             if self._calls_at_end:
-                return original(iterator)
+                return original(self._fetch.last_iterator(iterator))
             raise
         except tf.errors.OpError as error:
             if self._calls_at_end and isinstance(iterator, tf.data.Iterator):

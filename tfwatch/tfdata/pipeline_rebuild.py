@@ -1,0 +1,308 @@
+"""A user's pipeline rebuilt with other settings: the skeleton below the gate, and the stages above it.
+
+The skeleton is the pipeline without the maps that can be rebuilt. One of its elements holds the elements of one batch,
+so a gate over it closes between two batches. Above the gate they are taken apart again, and maps and batches follow
+with other settings. A map and a stage that only orders elements give the same in either order.
+
+Functions are the traced ones of the user's stages: nothing is traced again, and tables and variables are shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfwatch.tfdata import work_ahead
+from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, ORDERS, CannotRebuildError, Tree, kind_of, label_of, reshuffles
+from tfwatch.tfdata.stage_names import inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tfwatch.core.knobs import Knobs, Setting
+
+#: The two seeds of each stage that reshuffles, by the stage's `id`.
+Seeds = dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class RebuiltPipeline:
+    """A pipeline that can be built again with other settings."""
+
+    tree: Tree
+    options: tf.data.Options
+
+    @staticmethod
+    def of(tree: Tree) -> RebuiltPipeline:
+        """Return the pipeline of a tree.
+
+        Raises:
+            CannotRebuildError: its elements cannot be put together at the gate.
+        """
+        if any(kind_of(node) in BATCHES for node in tree.chain):
+            _check_shapes(tree.base)
+        return RebuiltPipeline(tree, tree.chain[-1].options())
+
+    @property
+    def prefetch(self) -> int | None:
+        """The script's own prefetch at the end, as its `buffer_size`; None without one."""
+        last = next((node for node in reversed(self.tree.chain) if kind_of(node) != "Options"), None)
+        return int(last._buffer_size) if kind_of(last) == "Prefetch" else None
+
+    def source(self, seeds: Seeds, batches: int) -> tf.data.Dataset:
+        """Return the elements of each batch after so many, in the order that these seeds give.
+
+        Raises:
+            CannotRebuildError: a stage over a shuffle is of an unknown kind.
+        """
+        data = with_seeds(self.tree.base, seeds)
+        for node in self.tree.chain:
+            if kind_of(node) in ORDERS:
+                data = rebuild(node, data, seeds)
+            elif kind_of(node) in BATCHES:
+                data = data.batch(node._batch_size, drop_remainder=_is_true(node._drop_remainder))
+        return (data.skip(batches) if batches else data).with_options(self._options(None))
+
+    def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+        """Return the pipeline under these knobs over the elements of `source`."""
+        data = blocks
+        for node in self.tree.chain:
+            data = data.unbatch() if kind_of(node) in BATCHES else data
+        for node in self._upper:
+            data = _with_workers(node, data, knobs.workers)
+        size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
+        built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
+        if built.element_spec != self.tree.chain[-1].element_spec:
+            raise CannotRebuildError("its batches would have another shape or type")
+        return built
+
+    @property
+    def _upper(self) -> list[Any]:
+        """The maps, batches and inner prefetches."""
+        nodes = [node for node in self.tree.chain if kind_of(node) in (*MAPS, *BATCHES, "Prefetch")]
+        while kind_of(nodes[-1]) == "Prefetch":
+            nodes.pop()
+        return nodes
+
+    def _options(self, knobs: Knobs | None) -> tf.data.Options:
+        """Return the script's options with those of the knobs."""
+        chosen = tf.data.Options().merge(self.options)
+        ours = work_ahead.options(knobs) if knobs else None
+        chosen.deterministic = True
+        chosen.experimental_warm_start = False
+        for name in ("inject_prefetch", "map_parallelization", "map_and_batch_fusion") if ours else ():
+            if getattr(ours.experimental_optimization, name) is False:
+                setattr(chosen.experimental_optimization, name, False)
+        return chosen
+
+
+def _check_shapes(base: Any) -> None:
+    for spec in tf.nest.flatten(base.element_spec):
+        if type(spec) is not tf.TensorSpec or not spec.shape.is_fully_defined():
+            raise CannotRebuildError(f"the elements after {label_of(base)} have no fixed shape")
+
+
+def _with_workers(node: Any, data: tf.data.Dataset, workers: Setting) -> tf.data.Dataset:
+    """Return a map, batch or prefetch over other data, a map with so many parallel calls."""
+    if kind_of(node) not in MAPS or workers == "default":
+        return rebuild(node, data, {})
+    calls = work_ahead.num_parallel_calls(workers)
+    return _map(node, data) if calls is None else _parallel_map(node, data, calls)
+
+
+def with_seeds(dataset: Any, seeds: Seeds) -> Any:
+    """Return a data set whose stages that reshuffle use these seeds; itself if it has none.
+
+    Raises:
+        CannotRebuildError: a stage over such a shuffle is of an unknown kind.
+    """
+    inputs = inputs_of(dataset)
+    replaced = [with_seeds(each, seeds) for each in inputs]
+    is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
+    if is_same and id(dataset) not in seeds:
+        return dataset
+    return _with_inputs(dataset, replaced) if len(inputs) > 1 else rebuild(dataset, replaced[0], seeds)
+
+
+def _with_inputs(node: Any, inputs: list[Any]) -> Any:
+    if kind_of(node) == "Zip":
+        return tf.data.Dataset.zip(tf.nest.pack_sequence_as(node._datasets, inputs))
+    if kind_of(node) == "Concatenate":
+        return inputs[0].concatenate(inputs[1])
+    raise CannotRebuildError(f"{label_of(node)} cannot be built again")
+
+
+def rebuild(node: Any, data: Any, seeds: Mapping[int, tuple[int, int]]) -> Any:
+    """Return a stage over other data.
+
+    Raises:
+        CannotRebuildError: it is of an unknown kind.
+    """
+    if kind_of(node) == "Shuffle":
+        return _shuffle(node, data, seeds.get(id(node)))
+    make = _MAKERS.get(kind_of(node))
+    if make is None:
+        raise CannotRebuildError(f"{label_of(node)} cannot be built again")
+    return make(node, data)
+
+
+def _is_true(flag: tf.Tensor) -> bool:
+    return bool(tf.get_static_value(flag))
+
+
+def _batch(node: Any, data: Any) -> Any:
+    return data.batch(node._batch_size, drop_remainder=_is_true(node._drop_remainder))
+
+
+def _padded_batch(node: Any, data: Any) -> Any:
+    return data.padded_batch(
+        node._batch_size, node._padded_shapes, node._padding_values, drop_remainder=_is_true(node._drop_remainder)
+    )
+
+
+def _parallel_batch(node: Any, data: Any) -> Any:
+    flags = {"true": True, "false": False}
+    return data.batch(
+        node._batch_size,
+        drop_remainder=_is_true(node._drop_remainder),
+        num_parallel_calls=node._num_parallel_calls,
+        deterministic=flags.get(node._deterministic),
+    )
+
+
+def _tf_records(node: Any, data: Any) -> Any:
+    return tf.data.TFRecordDataset(data, node._compression_type, node._buffer_size, node._num_parallel_reads)
+
+
+def _like(node: Any, data: Any, operation: Callable[..., Any], kind: Any = None, **changes: Any) -> Any:
+    """Return a stage with the attributes of `node` over other data.
+
+    operation: makes its variant from that of the data. kind: another class. changes: of the attributes.
+    """
+    stage = object.__new__(kind or type(node))
+    own = ("_self_", "_variant", "_graph", "_options")
+    attributes = {name: value for name, value in vars(node).items() if not name.startswith(own)}
+    vars(stage).update(attributes | changes, _input_dataset=data)
+    variant = operation(input_dataset=data._variant_tensor, **stage._common_args)
+    _unary().__init__(stage, data, variant)
+    return stage
+
+
+def _unary() -> Any:
+    from tensorflow.python.data.ops import dataset_ops
+
+    return dataset_ops.UnaryDataset
+
+
+def _function(wrapper: Any, name: str = "f") -> dict[str, Any]:
+    return {name: wrapper.function, "other_arguments": wrapper.function.captured_inputs}
+
+
+def _map(node: Any, data: Any) -> Any:
+    from tensorflow.python.data.ops import map_op
+
+    def make(**common: Any) -> Any:
+        return tf.raw_ops.MapDataset(
+            use_inter_op_parallelism=node._use_inter_op_parallelism,
+            preserve_cardinality=node._preserve_cardinality,
+            force_synchronous=getattr(node, "_force_synchronous", False),
+            **_function(node._map_func),
+            **common,
+        )
+
+    return _like(node, data, make, map_op._MapDataset)
+
+
+def _parallel_map(node: Any, data: Any, calls: Any = None) -> Any:
+    from tensorflow.python.data.ops import map_op
+
+    count = node._num_parallel_calls if calls is None else tf.constant(calls, tf.int64)
+
+    def make(**common: Any) -> Any:
+        return tf.raw_ops.ParallelMapDatasetV2(
+            num_parallel_calls=count,
+            deterministic="true",
+            use_inter_op_parallelism=node._use_inter_op_parallelism,
+            preserve_cardinality=node._preserve_cardinality,
+            use_unbounded_threadpool=getattr(node, "_use_unbounded_threadpool", False),
+            **_function(node._map_func),
+            **common,
+        )
+
+    changes = {"_num_parallel_calls": count, "_deterministic": "true"}
+    return _like(node, data, make, map_op._ParallelMapDataset, **changes)
+
+
+def _filter(node: Any, data: Any) -> Any:
+    return _like(
+        node, data, lambda **common: tf.raw_ops.FilterDataset(**_function(node._predicate, "predicate"), **common)
+    )
+
+
+def _flat_map(node: Any, data: Any) -> Any:
+    return _like(node, data, lambda **common: tf.raw_ops.FlatMapDataset(**_function(node._map_func), **common))
+
+
+def _interleave(node: Any, data: Any) -> Any:
+    cycle = {"cycle_length": node._cycle_length, "block_length": node._block_length}
+    return _like(
+        node, data, lambda **common: tf.raw_ops.InterleaveDataset(**cycle, **_function(node._map_func), **common)
+    )
+
+
+def _parallel_interleave(node: Any, data: Any) -> Any:
+    def make(**common: Any) -> Any:
+        return tf.raw_ops.ParallelInterleaveDatasetV4(
+            cycle_length=node._cycle_length,
+            block_length=node._block_length,
+            buffer_output_elements=node._buffer_output_elements,
+            prefetch_input_elements=node._prefetch_input_elements,
+            num_parallel_calls=node._num_parallel_calls,
+            deterministic=node._deterministic,
+            **_function(node._map_func),
+            **common,
+        )
+
+    return _like(node, data, make)
+
+
+def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
+    """Return a shuffle; with seeds, one of this order in each iterator."""
+    if reshuffles(node) and seeds is None:
+        raise CannotRebuildError(f"the order of {label_of(node)} is unknown")
+    seed, seed2 = seeds or (node._seed, node._seed2)
+
+    def make(**common: Any) -> Any:
+        return tf.raw_ops.ShuffleDatasetV3(
+            buffer_size=node._buffer_size,
+            seed=tf.cast(seed, tf.int64),
+            seed2=tf.cast(seed2, tf.int64),
+            seed_generator=tf.raw_ops.DummySeedGenerator(),
+            reshuffle_each_iteration=False,
+            **common,
+        )
+
+    return _like(node, data, make, _reshuffle_each_iteration=False)
+
+
+_MAKERS: dict[str, Callable[[Any, Any], Any]] = {
+    "Map": _map,
+    "ParallelMap": _parallel_map,
+    "Batch": _batch,
+    "ParallelBatch": _parallel_batch,
+    "PaddedBatch": _padded_batch,
+    "Filter": _filter,
+    "FlatMap": _flat_map,
+    "Interleave": _interleave,
+    "ParallelInterleave": _parallel_interleave,
+    "TFRecord": _tf_records,
+    "Unbatch": lambda _, data: data.unbatch(),
+    "Take": lambda node, data: data.take(node._count),
+    "Skip": lambda node, data: data.skip(node._count),
+    "Repeat": lambda node, data: data.repeat(node._count),
+    "Shard": lambda node, data: data.shard(node._num_shards, node._index),
+    "Prefetch": lambda node, data: data.prefetch(int(node._buffer_size)),
+    "Options": lambda node, data: data.with_options(node.options()),
+}

@@ -1,0 +1,188 @@
+"""A user's `tf.data` data set as a tree: its stages, and the reasons why a map cannot run in parallel.
+
+TensorFlow has no public way to read a data set. The private names stand here and in `pipeline_rebuild`; where a
+TensorFlow lacks one, the reader raises `CannotRebuildError` and the pipeline stays the user's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import reason
+from tfwatch.tfdata.stage_names import find_code_stages, inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAPS = ("Map", "ParallelMap")
+BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
+#: Stages that choose and order elements without a look at them: a map gives the same elements below and above them.
+ORDERS = ("Shuffle", "Take", "Skip", "Shard", "Repeat")
+_NEUTRAL = ("Prefetch", "Options")
+#: Stages over which a second iterator gives the same elements again, a million a second.
+_REPLAYABLE = (*BATCHES, *ORDERS, *_NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
+_FUNCTIONS = ("_map_func", "_predicate")
+
+#: Stateful operations that only read, and calls of functions, which are read too.
+_READING = {
+    "Assert",
+    "LookupTableFind",
+    "LookupTableFindV2",
+    "LookupTableSizeV2",
+    "ReadFile",
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VariableShape",
+}
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+_RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
+_WRITES = re.compile(r"Assign|LookupTable(Insert|Import|Remove)|Scatter|Initialize")
+
+
+class CannotRebuildError(Exception):
+    """A pipeline cannot be rebuilt with other settings; the message is a reason for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A pipeline, split at the gate.
+
+    chain: the stages from the lowest map that can be rebuilt to the top. base: the data set below them.
+    shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the pipeline first.
+    why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not at once; else empty.
+    left_out: for each map that stays as it is, the reason.
+    """
+
+    chain: tuple[Any, ...]
+    base: Any
+    shuffles: tuple[Any, ...]
+    why_not_now: str
+    left_out: tuple[str, ...] = ()
+
+
+def kind_of(dataset: Any) -> str:
+    """Return the kind of a stage: `ParallelMap` of a `_ParallelMapDataset`."""
+    return re.sub(r"Dataset(V\d+)?$", "", type(dataset).__name__.lstrip("_"))
+
+
+def read_tree(dataset: Any) -> Tree:
+    """Split a pipeline below the lowest map that can be rebuilt.
+
+    Raises:
+        CannotRebuildError: it has no such map.
+    """
+    chain, left_out = _chain_of(dataset)
+    if not chain:
+        raise CannotRebuildError(_why_no_map(dataset, left_out))
+    base = inputs_of(chain[0])[0]
+    if any(_repeats_shuffle(node) for node in _nodes_of(dataset)):
+        raise CannotRebuildError("it repeats a shuffle, whose next order cannot be known")
+    shuffles = tuple(node for node in _nodes_of(dataset) if reshuffles(node))
+    return Tree(tuple(chain), base, shuffles, _why_not_now(base, chain), tuple(left_out))
+
+
+def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
+    """Return the stages from the lowest map that can be rebuilt to the top, and the reasons of the maps below."""
+    chain: list[Any] = []
+    left_out: list[str] = []
+    node, lowest = dataset, 0
+    while True:
+        kind = kind_of(node)
+        why = why_not_parallel(node) if kind in MAPS else ""
+        if why or kind not in (*MAPS, *BATCHES, *ORDERS, *_NEUTRAL):
+            blocked = why or f"they come before {label_of(node)}, which decides by each element what follows"
+            left_out += [why] if why else [blocked for below in _nodes_of(node) if kind_of(below) in MAPS][:1]
+            return chain[:lowest][::-1], left_out
+        chain.append(node)
+        if kind in MAPS:
+            lowest = len(chain)
+        node = inputs_of(node)[0]
+
+
+def _why_no_map(dataset: Any, left_out: list[str]) -> str:
+    if left_out:
+        return left_out[0]
+    return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in _nodes_of(dataset)) else "no map"
+
+
+def _nodes_of(dataset: Any) -> Iterator[Any]:
+    """Yield all stages, the last one first."""
+    yield dataset
+    for source in inputs_of(dataset):
+        yield from _nodes_of(source)
+
+
+def label_of(node: Any) -> str:
+    """Return a stage as the code has it: `map(decode)`."""
+    stages = find_code_stages(node)
+    return stages[-1].label if stages else kind_of(node)
+
+
+def reshuffles(node: Any) -> bool:
+    """Return whether a stage gives another order in each iterator."""
+    return kind_of(node) == "Shuffle" and bool(getattr(node, "_reshuffle_each_iteration", True))
+
+
+def _repeats_shuffle(node: Any) -> bool:
+    return kind_of(node) == "Repeat" and any(reshuffles(below) for below in _nodes_of(node))
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+def why_not_parallel(node: Any) -> str:
+    """Return the reason why a map has to run as its author wrote it; empty if parallel calls give the same."""
+    try:
+        types = set(_stateful_operations(_function_of(node).graph))
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        return f"{label_of(node)} cannot be read with this TensorFlow ({reason(error)})"
+    found = {_effect(kind) for kind in types} - {""}
+    return f"{label_of(node)} {sorted(found)[0]}" if found else ""
+
+
+def _function_of(node: Any) -> Any:
+    wrapper = next(vars(node)[name] for name in _FUNCTIONS if name in vars(node))
+    return wrapper.function
+
+
+def _effect(operation: str) -> str:
+    """Return the effect of a stateful operation for which a map stays as it is; empty if it only reads."""
+    if operation in _READING:
+        return ""
+    if operation in _PYTHON:
+        return "calls Python, which runs one call at a time"
+    if _RANDOM.search(operation):
+        return "draws random numbers, in the order of its calls"
+    if _WRITES.search(operation):
+        return "changes a variable or a table"
+    return f"has a side effect ({operation})"
+
+
+def _stateful_operations(graph: Any) -> Iterator[str]:
+    """Yield the stateful operations of a function, and of the functions that it calls."""
+    for operation in graph.get_operations():
+        definition = operation.op_def
+        called = [attribute.name for attribute in definition.attr if attribute.type in ("func", "list(func)")]
+        if operation.type in _PYTHON or (definition.is_stateful and not called) or "Dataset" in operation.type:
+            yield operation.type
+        for name in called:
+            functions = operation.get_attr(name)
+            for function in functions if isinstance(functions, list) else [functions]:
+                yield from _stateful_operations(graph._get_function(function.name).graph)
+
+
+# -- replays ----------------------------------------------------------------------------------------
+
+
+def _why_not_now(base: Any, chain: list[Any]) -> str:
+    """Return the reason why a second iterator does not give the rest of an epoch at once; empty if it does."""
+    replayed = [*reversed(chain), *_nodes_of(base)]
+    if any(getattr(node, "_deterministic", "default") == "false" for node in replayed):
+        return "its elements come in any order (deterministic=False)"
+    if chain[-1].options().deterministic is False:
+        return "its elements come in any order (options.deterministic)"
+    slow = next((node for node in _nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
+    return f"{label_of(slow)} would have to begin again" if slow is not None else ""

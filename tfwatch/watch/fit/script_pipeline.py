@@ -1,0 +1,71 @@
+"""A script's own pipeline in a `fit`: which knobs it has, and its rebuilt form behind a gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfwatch.core.errors import reason
+from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
+from tfwatch.tfdata.shuffle_order import read_seeds
+
+if TYPE_CHECKING:
+    from tfwatch.core.knobs import Knobs
+
+_NO_DATASET = "its data set is not known"
+_ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
+
+
+class ScriptPipeline:
+    """Reads the pipeline of an iterator once, and builds it with other settings.
+
+    is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`; empty if it
+    has. why_not_now: the reason why it takes effect with an epoch; empty if it is in effect with the next batch.
+    """
+
+    def __init__(self) -> None:
+        self.is_rebuilt = False
+        self.why_not = _NO_DATASET
+        self.why_not_now = ""
+        self._dataset: Any = None
+        self._pipeline: RebuiltPipeline | None = None
+
+    def read(self, iterator: Any) -> None:
+        """Read the pipeline of an iterator, unless it is known."""
+        dataset = getattr(iterator, "_dataset", None)
+        if dataset is None or dataset is self._dataset:
+            return
+        self._dataset, self._pipeline = dataset, None
+        try:
+            self._pipeline = RebuiltPipeline.of(read_tree(dataset))
+            self.why_not, self.why_not_now = "", self._pipeline.tree.why_not_now
+            if self.why_not_now and dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+                raise CannotRebuildError(_ONE_PASS)  # noqa: TRY301  one place reports each reason
+        except CannotRebuildError as error:
+            self.why_not = str(error)
+        except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
+            self.why_not = f"it cannot be read with this TensorFlow ({reason(error)})"
+
+    def needs_rebuild(self, knobs: Knobs) -> bool:
+        """Return whether these knobs ask for more than a stage that is added at the end."""
+        if self.why_not:
+            return False
+        return knobs.workers != "default" or (not self.why_not_now and knobs.prefetch != "default")
+
+    def source(self, iterator: Any, batches: int) -> tf.data.Iterator:
+        """Return an iterator of the elements of the batches that follow the first `batches` of an iterator.
+
+        Raises:
+            CannotRebuildError: its order is unknown.
+        """
+        assert self._pipeline
+        shuffles = self._pipeline.tree.shuffles
+        seeds: Seeds = dict(zip(map(id, shuffles), read_seeds(iterator, len(shuffles)), strict=True))
+        return iter(self._pipeline.source(seeds, batches))
+
+    def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+        """Return the pipeline under these knobs over a gate on a `source`."""
+        assert self._pipeline
+        return self._pipeline.build(data, knobs)

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.tfdata import work_ahead
-from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, ORDERS, CannotRebuildError, Tree, kind_of, label_of, reshuffles
+from tfwatch.tfdata.pipeline_tree import (
+    BATCHES,
+    MAPS,
+    ORDERS,
+    CannotRebuildError,
+    Tree,
+    is_true,
+    kind_of,
+    label_of,
+    reshuffles,
+)
 from tfwatch.tfdata.stage_names import inputs_of
 
 if TYPE_CHECKING:
@@ -62,7 +72,7 @@ class RebuiltPipeline:
             if kind_of(node) in ORDERS:
                 data = rebuild(node, data, seeds)
             elif kind_of(node) in BATCHES:
-                data = data.batch(node._batch_size, drop_remainder=_is_true(node._drop_remainder))
+                data = data.batch(node._batch_size, drop_remainder=is_true(node._drop_remainder))
         return (data.skip(batches) if batches else data).with_options(self._options(None))
 
     def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
@@ -148,17 +158,13 @@ def rebuild(node: Any, data: Any, seeds: Mapping[int, tuple[int, int]]) -> Any:
     return make(node, data)
 
 
-def _is_true(flag: tf.Tensor) -> bool:
-    return bool(tf.get_static_value(flag))
-
-
 def _batch(node: Any, data: Any) -> Any:
-    return data.batch(node._batch_size, drop_remainder=_is_true(node._drop_remainder))
+    return data.batch(node._batch_size, drop_remainder=is_true(node._drop_remainder))
 
 
 def _padded_batch(node: Any, data: Any) -> Any:
     return data.padded_batch(
-        node._batch_size, node._padded_shapes, node._padding_values, drop_remainder=_is_true(node._drop_remainder)
+        node._batch_size, node._padded_shapes, node._padding_values, drop_remainder=is_true(node._drop_remainder)
     )
 
 
@@ -166,7 +172,7 @@ def _parallel_batch(node: Any, data: Any) -> Any:
     flags = {"true": True, "false": False}
     return data.batch(
         node._batch_size,
-        drop_remainder=_is_true(node._drop_remainder),
+        drop_remainder=is_true(node._drop_remainder),
         num_parallel_calls=node._num_parallel_calls,
         deterministic=flags.get(node._deterministic),
     )
@@ -260,7 +266,7 @@ def _parallel_interleave(node: Any, data: Any) -> Any:
             buffer_output_elements=node._buffer_output_elements,
             prefetch_input_elements=node._prefetch_input_elements,
             num_parallel_calls=node._num_parallel_calls,
-            deterministic=node._deterministic,
+            deterministic="true",
             **_function(node._map_func),
             **common,
         )

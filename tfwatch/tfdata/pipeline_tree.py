@@ -95,16 +95,43 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
         if why or kind not in (*MAPS, *BATCHES, *ORDERS, *_NEUTRAL):
             blocked = why or f"they come before {label_of(node)}, which decides by each element what follows"
             left_out += [why] if why else [blocked for below in _nodes_of(node) if kind_of(below) in MAPS][:1]
-            return chain[:lowest][::-1], left_out
+            return _without_order(chain[:lowest][::-1], left_out), left_out
         chain.append(node)
         if kind in MAPS:
             lowest = len(chain)
         node = inputs_of(node)[0]
 
 
+def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
+    """Return the stages above the last one that needs the maps below it; add the reason where it has any."""
+    first = 0
+    for n, node in enumerate(chain):
+        if why := _why_below(node, chain[:n], chain[n + 1 :]):
+            left_out += [why] if any(kind_of(below) in MAPS for below in chain[first:n]) else []
+            first = n + 1
+    return chain[next((n for n in range(first, len(chain)) if kind_of(chain[n]) in MAPS), len(chain)) :]
+
+
+def _why_below(node: Any, before: list[Any], after: list[Any]) -> str:
+    """Return the reason why a stage that orders elements gives another order without the maps before it."""
+    small = next((one for one in before if kind_of(one) in BATCHES and not is_true(one._drop_remainder)), None)
+    if small is not None and kind_of(node) in ("Shuffle", "Repeat"):
+        return f"a smaller last batch would come among the others: {label_of(node)} stands after {label_of(small)}"
+    # Of two shuffles, the lower one takes its seeds with its first element.
+    again = reshuffles(node) and any(reshuffles(later) for later in after)
+    return f"{label_of(node)} is followed by another shuffle" if again else ""
+
+
+def is_true(flag: Any) -> bool:
+    """Return the value of a constant."""
+    import tensorflow as tf
+
+    return bool(tf.get_static_value(flag))
+
+
 def _why_no_map(dataset: Any, left_out: list[str]) -> str:
     if left_out:
-        return left_out[0]
+        return left_out[-1]
     return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in _nodes_of(dataset)) else "no map"
 
 
@@ -144,8 +171,8 @@ def why_not_parallel(node: Any) -> str:
 
 
 def _function_of(node: Any) -> Any:
-    wrapper = next(vars(node)[name] for name in _FUNCTIONS if name in vars(node))
-    return wrapper.function
+    name = next((name for name in _FUNCTIONS if name in vars(node)), "")
+    return vars(node)[name].function
 
 
 def _effect(operation: str) -> str:

@@ -19,10 +19,11 @@ _SEEDS = (b"seed", b"seed2")
 _IGNORE_STATE = 1
 
 
-def read_seeds(iterator: Any, count: int) -> list[tuple[int, int]]:
+def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int, int]]:
     """Return the seeds of `count` shuffles, one below the other, the last stage first.
 
-    It takes 0.3 ms, and 4 us for each element of the buffers.
+    It takes 0.3 ms, and 4 us for each element of the buffers. An iterator that has not begun has no seeds of a shuffle
+    below another: that takes new ones with its first element, in any iterator.
 
     Raises:
         CannotRebuildError: they cannot be read.
@@ -34,7 +35,9 @@ def read_seeds(iterator: Any, count: int) -> list[tuple[int, int]]:
     except (AttributeError, ImportError, IndexError, TypeError, ValueError, tf.errors.OpError) as error:
         raise CannotRebuildError(_UNREADABLE) from error
     names = sorted(found, key=len)
-    if len(names) != count or any(not deep.startswith(top) for top, deep in zip(names, names[1:], strict=False)):
+    if not names or (has_begun and len(names) != count):
+        raise CannotRebuildError(_UNREADABLE)
+    if any(not deep.startswith(top) for top, deep in zip(names, names[1:], strict=False)):
         raise CannotRebuildError(_UNREADABLE)
     return [found[name] for name in names]
 

@@ -62,7 +62,8 @@ class ScriptPipeline:
         """
         assert self._pipeline
         shuffles = self._pipeline.tree.shuffles
-        seeds: Seeds = dict(zip(map(id, shuffles), read_seeds(iterator, len(shuffles)), strict=True))
+        known = read_seeds(iterator, len(shuffles), has_begun=batches > 0)
+        seeds: Seeds = dict(zip(map(id, shuffles), known, strict=False))
         return iter(self._pipeline.source(seeds, batches))
 
     def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:

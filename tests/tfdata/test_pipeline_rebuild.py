@@ -1,0 +1,170 @@
+"""A script's own pipeline, rebuilt with other settings: every element is equal, and in the same order."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.tfdata import pipelines
+from tests.tfdata.batches import next_batch
+from tfwatch.core.knobs import Knobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.tensorflow
+
+EPOCHS, SWITCHES = 2, 50
+#: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond.
+FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
+SETTINGS = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"), Knobs("off", "default"))
+
+
+@pytest.fixture(autouse=True)
+def _in_parallel() -> Iterator[None]:
+    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
+    from tensorflow.python.framework import config
+
+    config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        config.enable_op_determinism()
+
+
+def in_python(batch: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
+
+
+def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random) -> tuple[list[Any], int]:
+    """Return the batches of an epoch, and the number of switches among them."""
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+
+    got = [in_python(next(iterator)) for _ in range(0 if script.why_not_now else chooser.randrange(4))]
+    pipeline, switches = SwitchablePipeline(script.build), 0
+    pipeline.start(script.source(iterator, len(got)), chooser.choice(FIRST))
+    while True:
+        if not pipeline.is_switching:
+            pipeline.switch(chooser.choice(SETTINGS))
+            switches += 1
+        try:
+            batch = next_batch(pipeline)
+        except StopIteration:
+            break
+        got.append(in_python(pipeline.batches.shape.pack(batch)))
+    pipeline.close()
+    return got, switches
+
+
+@pytest.mark.parametrize("name", [*pipelines.AT_ONCE, *pipelines.WITH_EPOCH])
+def test_random_switches_change_no_element_and_no_order(name: str) -> None:
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
+    bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
+    total = 0
+    for _ in range(EPOCHS):
+        iterator = iter(data)
+        script.read(iterator)
+        assert not script.why_not
+        assert bool(script.why_not_now) == (name in pipelines.WITH_EPOCH)
+        got, switches = rebuilt_epoch(iterator, script, chooser)
+        assert got == [in_python(batch) for batch in bare]
+        total += switches
+    assert total >= SWITCHES
+
+
+def _map(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda data: data.map(function)
+
+
+def _variable() -> Any:
+    import tensorflow as tf
+
+    return tf.Variable(0, dtype=tf.int64)
+
+
+def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
+    import keras
+    import tensorflow as tf
+
+    variable, flip = _variable(), keras.layers.RandomFlip()
+
+    def crop(x: Any) -> Any:
+        return tf.image.random_crop(tf.fill([4], x), [2])
+
+    def some(x: Any) -> Any:
+        return tf.random.uniform(tf.reshape(x, [1]))
+
+    def call(x: Any) -> Any:
+        return tf.py_function(abs, [x], tf.int64)
+
+    def count(x: Any) -> Any:
+        return variable.assign_add(x)
+
+    def nested(x: Any) -> Any:
+        return tf.cond(x > 1, lambda: tf.function(count)(x), lambda: x)
+
+    def show(x: Any) -> Any:
+        tf.print(x)
+        return x
+
+    def augment(x: Any) -> Any:
+        return flip(tf.zeros([4, 4, 3])), x
+
+    return {
+        "random": (_map(crop), "map(crop) draws random numbers, in the order of its calls"),
+        "Python": (_map(call), "map(call) calls Python, which runs one call at a time"),
+        "variable": (_map(count), "map(count) changes a variable or a table"),
+        "nested": (_map(nested), "map(nested) changes a variable or a table"),
+        "side effect": (_map(show), "map(show) has a side effect (PrintV2)"),
+        "layer": (_map(augment), "map(augment) changes a variable or a table"),
+        "no map": (lambda data: data, "the pipeline has no map"),
+        "repeated": (
+            lambda data: data.shuffle(9).repeat(2).map(abs),
+            "it repeats a shuffle, whose next order cannot be known",
+        ),
+        "smaller": (
+            lambda data: data.map(abs).batch(3).repeat(2),
+            "a smaller last batch would come among the others: repeat stands after batch(3)",
+        ),
+        "twice": (lambda data: data.map(abs).shuffle(9).shuffle(9), "shuffle(9) is followed by another shuffle"),
+        "ragged": (
+            lambda data: data.map(some).map(abs).padded_batch(2),
+            "the elements after map(some) have no fixed shape",
+        ),
+    }
+
+
+def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
+    import tensorflow as tf
+
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    for name, (make, reason) in _refused().items():
+        script = ScriptPipeline()
+        script.read(iter(make(tf.data.Dataset.range(8))))
+        assert (name, script.why_not) == (name, reason)
+
+
+def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    script = ScriptPipeline()
+    script.read(iter(pipelines.generated().repeat().map(abs)))
+    assert script.why_not == "its data set repeats without end, so that no epoch begins it again"
+
+
+def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfwatch.tfdata import pipeline_tree
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    monkeypatch.setattr(pipeline_tree, "_FUNCTIONS", ())
+    script = ScriptPipeline()
+    script.read(iter(pipelines.AT_ONCE["map"]()))
+    assert script.why_not.startswith("map(triple) cannot be read with this TensorFlow")
+    assert not script.needs_rebuild(Knobs("off", 3))

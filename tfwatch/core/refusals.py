@@ -47,6 +47,18 @@ class NotTimed(Enum):
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
 
 
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A knob that a script's own pipeline does not have, for a reason of that pipeline."""
+
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """The refusal as text."""
+        return f"as the script has it: {self.reason}"
+
+
 #: The reason why a pipeline has no such knob.
 LACKING = {
     "fast_pipeline": Refusal.ONE_FORM,

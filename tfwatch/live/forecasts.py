@@ -15,7 +15,6 @@ from tfwatch.analysis.tuning.forecast import CheckedForecast, Forecast, Record, 
 from tfwatch.analysis.tuning.search_text import running_experiment
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, StagesFound
-from tfwatch.core.knobs import epochs_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +73,9 @@ class ForecastFollower:
     ) -> None:
         """Gather the evidence of the next forecasts."""
         self.record = self._record(build_evidence_tables(snapshot, self._steps_between), comparisons)
-        asked = any(state.asked and not epochs_until(knob, state.asked) for knob, state in knobs.items())
+        asked = any(
+            state.asked and not snapshot.manifest.epochs_until(knob, state.asked) for knob, state in knobs.items()
+        )
         running_test = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
         no_forecast_reason = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
         known = evidence_now(snapshot, self._steps_between, comparisons, no_forecast_reason)

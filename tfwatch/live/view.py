@@ -49,7 +49,6 @@ from tfwatch.core.events import (
     TrainingFailed,
     WatchFailed,
 )
-from tfwatch.core.knobs import epochs_until
 from tfwatch.core.rows import Phase, step_ms
 from tfwatch.core.units import is_missing
 from tfwatch.live.forecasts import ForecastFollower
@@ -267,7 +266,7 @@ class Follower:
             machine=figures.machine,
             left_s=figures.left_s,
             lost=figures.lost,
-            asked=_asked(knobs),
+            asked=_asked(snapshot, knobs),
             switch=comparisons[-1] if comparisons else None,
             better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),
             experiment=_experiment(snapshot),
@@ -412,10 +411,10 @@ def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
     return replace(found, cut_off=snapshot.life.is_over) if found else None
 
 
-def _asked(knobs: dict[str, KnobState]) -> dict[str, str]:
+def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
     """The requests for the next batch; one that waits for an epoch to begin stands beside its knob."""
     asked = {knob: state.asked for knob, state in knobs.items() if state.asked is not None}
-    return {knob: value for knob, value in asked.items() if not epochs_until(knob, value)}
+    return {knob: value for knob, value in asked.items() if not snapshot.manifest.epochs_until(knob, value)}
 
 
 def _is_breakdown_event(event: Event) -> bool:

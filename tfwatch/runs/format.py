@@ -32,7 +32,7 @@ from tfwatch.core.bounds import (
     WallTime,
 )
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, as_value
+from tfwatch.core.knobs import KNOBS, as_value, epochs_until
 from tfwatch.core.older_formats import translate_manifest
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.validation import known_entries, known_fields
@@ -113,6 +113,7 @@ class Manifest:
 
     origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment, since 1970.
     pid, process_started_s, boot_id: the writer's process, to distinguish a killed run from a running one.
+    fixed: why a knob cannot be switched, by knob; from_epoch: the switchable knobs that take effect with an epoch.
     copied_bytes: the bytes of a batch that a step copies to the device, by element type; empty where none is timed.
     copy_ms: the median of the first of these copies; of batches that arrive on the device, that of as many bytes.
     copy_not_timed: why the copy of a batch is not timed; empty where it is, or before the first step.
@@ -136,6 +137,8 @@ class Manifest:
     accelerated: bool = False
     knobs: dict[str, str] = field(default_factory=dict)
     switchable: list[str] = field(default_factory=list)
+    fixed: dict[str, str] = field(default_factory=dict)
+    from_epoch: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
@@ -159,6 +162,10 @@ class Manifest:
     def fast_pipeline(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
         return self.settings.get("fast_pipeline") or ""
+
+    def epochs_until(self, knob: str, value: str) -> int:
+        """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
+        return 1 if knob in self.from_epoch else epochs_until(knob, value)
 
     @property
     def memory_limit(self) -> float | None:

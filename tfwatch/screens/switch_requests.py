@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.refusals import Fixed, Refusal
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.widgets.knob_rows import lacking, refusal, test_order
 
@@ -104,7 +104,7 @@ class SwitchRequests:
         state = None if refused else self._states(view).get(knob)
         return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", state
 
-    def _refused(self, view: RunView, knob: str) -> Refusal | None:
+    def _refused(self, view: RunView, knob: str) -> Refusal | Fixed | None:
         """The reason why a knob cannot be switched; None where it can."""
         ending = self.control is not None and self.control.stop.is_set() and not view.is_over
         return refusal(view.snapshot, knob, self.control is not None, ending)

@@ -6,6 +6,7 @@ TensorFlow writes them into the iterator's saved state, one row for each stage, 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
@@ -37,7 +38,7 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
     names = sorted(found, key=len)
     if not names or (has_begun and len(names) != count):
         raise CannotRebuildError(_UNREADABLE)
-    if any(not deep.startswith(top) for top, deep in zip(names, names[1:], strict=False)):
+    if any(not deep.startswith(top) for top, deep in pairwise(names)):
         raise CannotRebuildError(_UNREADABLE)
     return [found[name] for name in names]
 

@@ -9,7 +9,7 @@ from tfwatch.analysis.tuning.forecast import Forecast, forecast
 from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KNOBS, epochs_until, show
+from tfwatch.core.knobs import KNOBS, show
 from tfwatch.live.forecasts import evidence_now
 from tfwatch.runs.control import Request
 from tfwatch.runs.reader import RunReader
@@ -170,9 +170,10 @@ class Driver:
         events: list[SwitchAsked | PipelineSwitched | SwitchFailed] = self.snapshot.events.of(
             SwitchAsked, PipelineSwitched, SwitchFailed
         )
-        states = knob_states(self.snapshot.manifest.knobs, events)
-        asked = any(state.asked is not None and not epochs_until(knob, state.asked) for knob, state in states.items())
-        return self.control.has_requests or asked
+        manifest = self.snapshot.manifest
+        asked = (state for state in knob_states(manifest.knobs, events).values() if state.asked is not None)
+        waits = any(not manifest.epochs_until(state.knob, state.coming) for state in asked)
+        return self.control.has_requests or waits
 
     # -- asking -----------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ def _carry_out(driver: Driver, request: Experiment) -> str:
     knob, manifest = request.knob, driver.snapshot.manifest
     if knob not in manifest.switchable:
         raise RefusedError(f"{knob} cannot be switched in this run")
+    if knob in manifest.from_epoch:
+        raise RefusedError(f"{knob} has no A/B test in this run: it takes effect with an epoch")
     if len(set(request.values)) < max(2, len(request.values)):
         raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob}")
     # An earlier request takes effect first.

@@ -14,8 +14,8 @@ from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, than
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KEYS, epochs_until
-from tfwatch.core.refusals import LACKING, NoRoom, Refusal, no_room
+from tfwatch.core.knobs import KEYS
+from tfwatch.core.refusals import LACKING, Fixed, NoRoom, Refusal, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.timeline.picture import clock
@@ -122,7 +122,7 @@ def lacking(snapshot: Snapshot, knob: str) -> Refusal | None:
     return LACKING.get(knob) if knob in _OPTIONAL and not has_knob(snapshot, knob) else None
 
 
-def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> Refusal | None:
+def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> Refusal | Fixed | None:
     """Return the reason why a knob cannot be switched; None where it can.
 
     live: keys reach the training. ending: the user asked to stop.
@@ -133,7 +133,10 @@ def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> 
         return Refusal.RUN_IS_ENDING
     if not live:
         return Refusal.READ_ONLY
-    return None if knob in snapshot.manifest.switchable else Refusal.FIXED
+    if knob in snapshot.manifest.switchable:
+        return None
+    why = snapshot.manifest.fixed.get(knob, "")
+    return Fixed(why) if why else Refusal.FIXED
 
 
 def find_open_switch(view: RunView, live: bool) -> Comparison | None:
@@ -317,7 +320,7 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
     key: the knob's key, where its row shows the requested value; empty where the text has to.
     """
     requested = "requested" if key else f"requested {state.asked}"
-    if epochs := epochs_until(state.knob, state.coming):
+    if epochs := view.snapshot.manifest.epochs_until(state.knob, state.coming):
         begun = sum(event.at_ns / 1e9 <= state.asked_s for event in view.snapshot.events.of(EpochStarted))
         first, last = begun + epochs, view.snapshot.manifest.epochs
         if last and first > last:

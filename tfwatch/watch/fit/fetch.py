@@ -5,6 +5,7 @@ Most switches take effect after the buffered batches. A new shuffle and a full c
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.device_copy import why_no_device_prefetch
-from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
@@ -54,6 +55,8 @@ class Fetch:
         self._deferred = DeferredSwitches(session, self._script)
         self._pipeline = SwitchablePipeline(session.build, self._deferred.state)
         self._first_step: int | None = None
+        self._rebuilt_after = 0
+        self._describer = KnobDescriber(session.writer)
         self._build_ms = 0.0
         self._is_measured = False
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
@@ -129,8 +132,10 @@ class Fetch:
         pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
         pipeline.start(source, knobs)
         self._use_pipeline(pipeline, is_rebuilt=True)
+        self._writer.describe(from_epoch=[])
         self._filling = ShuffleFill(source)
         self._is_switchable, self._control.knobs = True, knobs
+        self._rebuilt_after = batches
         self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def _use_pipeline(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
@@ -214,6 +219,8 @@ class Fetch:
 
         Any thread may call it. Both are None between two epochs.
         """
+        if not self._is_ours:
+            self._describer.describe(self._iterator, has_begun=self._script.is_rebuilt)
         if not self._is_switchable:
             return None, self._iterator
         source, batches = self._pipeline.source, self._pipeline.iterator
@@ -285,6 +292,15 @@ class Fetch:
             return self._script.why_not
         return "" if request.knob in ("prefetch", "device_prefetch") else Refusal.NOT_OURS.words
 
+    def hand_back(self, steps: int) -> None:
+        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave."""
+        if self._script.is_rebuilt:
+            self._script.is_rebuilt = self._is_switchable = False
+            self._pipeline.close()
+            with suppress(StopIteration):
+                for _ in range(steps - (self._first_step or 0) - self._rebuilt_after):
+                    self._direct.next()
+
     def refuse(self) -> None:
         """Refuse all requests: the batches come straight from Keras' iterator."""
         if self._control.has_requests:
@@ -342,15 +358,6 @@ def _count_tensor_bytes(tensor: Any) -> int | None:
     kind = getattr(tensor, "dtype", None)
     count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)
     return count * size if count is not None and size and getattr(kind, "name", "") != "string" else None
-
-
-def why_not_switchable(iterator: Any) -> Refusal | None:
-    """Return the reason why no pipeline can read from a script's iterator; None if one can."""
-    if not isinstance(iterator, tf.data.Iterator):
-        return Refusal.SPREAD
-    device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
-    # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
-    return None if "CPU" in device.upper() else Refusal.ON_DEVICE
 
 
 class DeferredSwitches:

@@ -73,6 +73,7 @@ class Recorder:
             self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self._give_up(error)
+            self._fetch.hand_back(self._step_log.steps)
             self._release()
         if self._session.source is not None:
             self._fetch.begin_epoch(self._step_log.steps)

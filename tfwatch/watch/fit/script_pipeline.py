@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfwatch.core.errors import reason
+from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
 from tfwatch.tfdata.shuffle_order import read_seeds
 
 if TYPE_CHECKING:
-    from tfwatch.core.knobs import Knobs
+    from collections.abc import Callable
 
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.runs.writer import RunWriter
+
+_WORKERS = "workers"
 _NO_DATASET = "its data set is not known"
 _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
 
@@ -21,8 +27,8 @@ _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
 class ScriptPipeline:
     """Reads the pipeline of an iterator once, and builds it with other settings.
 
-    is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`; empty if it
-    has. why_not_now: the reason why it takes effect with an epoch; empty if it is in effect with the next batch.
+    is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`, else
+    empty. why_not_now: the reason why that knob takes effect with an epoch; empty if it does with the next batch.
     """
 
     def __init__(self) -> None:
@@ -42,7 +48,7 @@ class ScriptPipeline:
             self._pipeline = RebuiltPipeline.of(read_tree(dataset))
             self.why_not, self.why_not_now = "", self._pipeline.tree.why_not_now
             if self.why_not_now and dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-                raise CannotRebuildError(_ONE_PASS)  # noqa: TRY301  one place reports each reason
+                raise CannotRebuildError(_ONE_PASS)
         except CannotRebuildError as error:
             self.why_not = str(error)
         except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
@@ -70,3 +76,44 @@ class ScriptPipeline:
         """Return the pipeline under these knobs over a gate on a `source`."""
         assert self._pipeline
         return self._pipeline.build(data, knobs)
+
+
+def why_not_switchable(iterator: Any) -> Refusal | None:
+    """Return the reason why no pipeline can read from a script's iterator; None if one can."""
+    if not isinstance(iterator, tf.data.Iterator):
+        return Refusal.SPREAD
+    device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
+    # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
+    return None if "CPU" in device.upper() else Refusal.ON_DEVICE
+
+
+class KnobDescriber:
+    """Writes into run.json which knobs a script's pipeline has, and the reasons for those that it has not.
+
+    The thread that reads the stages calls it: a `fit` of less than a second is not described.
+    """
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._described: Callable[[], Any] = lambda: None
+
+    def describe(self, iterator: Any, *, has_begun: bool) -> None:
+        """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and switches take effect at once."""
+        dataset = getattr(iterator, "_dataset", None)
+        if dataset is None or dataset is self._described():
+            return
+        self._described = weakref.ref(dataset)
+        with fails_open(lambda _: None):
+            self._write(iterator, has_begun)
+
+    def _write(self, iterator: Any, has_begun: bool) -> None:
+        script, manifest = ScriptPipeline(), self._writer.manifest()
+        script.read(iterator)
+        refused = why_not_switchable(iterator)
+        why = refused.words if refused else script.why_not
+        others = [knob for knob in manifest.switchable if knob != _WORKERS]
+        self._writer.describe(
+            switchable=others if why else [*others[:1], _WORKERS, *others[1:]],
+            fixed={_WORKERS: why} if why else {},
+            from_epoch=[_WORKERS] if script.why_not_now and not why and not has_begun else [],
+        )

@@ -247,6 +247,7 @@ class UntimedRunner:
         Raises:
             StopIteration: the data is exhausted.
         """
+        self._fetch.hand_back(self._step_log.steps)
         self._fetch.refuse()
         self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
         outputs = original(iterator)

@@ -1,0 +1,133 @@
+"""A script's own pipeline under `Watch`, rebuilt with other settings: the training's result stays the same."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.keras_fixtures import BATCH
+from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tests.whole import events_of
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+def _twice(x: Any, y: Any) -> Any:
+    return x * 2, y
+
+
+def _is_positive(x: Any, _: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_sum(x) > -1e9
+
+
+def at_once(arrays: Any) -> Any:
+    """Return a pipeline whose source is replayed."""
+    import tensorflow as tf
+
+    shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1)
+    return shuffled.map(_twice).batch(BATCH).map(_twice).prefetch(2)
+
+
+def with_epoch(arrays: Any) -> Any:
+    """Return a pipeline of unknown length whose source begins again with an epoch."""
+    import tensorflow as tf
+
+    filtered = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).filter(_is_positive)
+    return filtered.map(_twice).batch(BATCH)
+
+
+def _switching(watch: Any) -> Any:
+    import keras
+
+    chooser = random.Random(7)
+
+    def switch(*_: Any, **__: Any) -> None:
+        knob = chooser.choice(["prefetch", "workers"])
+        watch.set(**{knob: chooser.choice(["off", "default", "auto", 3])})
+
+    return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
+
+
+def _weights(model: Any) -> list[Any]:
+    return [weight.tolist() for weight in model.get_weights()]
+
+
+@pytest.mark.parametrize("make_data", [at_once, with_epoch])
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_switches_of_workers_leave_the_weights_equal(
+    make_data: Any, steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    results, watch = [], watch_in(tmp_path)
+    for callbacks in ([], [watch, _switching(watch)]):
+        model = make_model()
+        model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        history = model.fit(make_data(arrays), epochs=EPOCHS + 1, verbose=0, callbacks=callbacks)
+        results.append((_weights(model), history.history["loss"]))
+    assert results[0] == results[1]
+    run = open_run(watch.run_path)
+    assert {event.knob for event in events_of(run, PipelineSwitched)} == {"prefetch", "workers"}
+    assert not events_of(run, SwitchFailed)
+
+
+def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    watch = watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batch or watch.set(workers=3))
+    make_model().fit(with_epoch(arrays), verbose=0, callbacks=[watch, switch])
+    run = open_run(watch.run_path)
+    asked, missed = events_of(run, SwitchAsked), events_of(run, SwitchMissed)
+    assert [(event.knob, event.new) for event in (*asked, *missed)] == [("workers", "3")] * 2
+
+
+def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_was(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    results = []
+    for watched in (False, True):
+        model, watch = make_model(), watch_in(tmp_path)
+
+        def give_up(batch: int, logs: Any, model: Any = model, watch: Any = watch) -> None:
+            if batch == 0:
+                watch.set(workers=3)
+            if batch == 2 and watch._recorder:
+                watch._recorder._give_up(RuntimeError("as in this test"))
+                watch._recorder._train_function.use(watch._recorder._runner, model.train_function._iterator)
+
+        switch = keras.callbacks.LambdaCallback(on_train_batch_end=give_up)
+        model.fit(at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch] if watched else [])
+        results.append(_weights(model))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("make_data", "switchable", "fixed", "from_epoch"),
+    [
+        (at_once, ["prefetch", "workers"], {}, []),
+        (with_epoch, ["prefetch", "workers"], {}, ["workers"]),
+        (known, ["prefetch"], {"workers": "the pipeline has no map"}, []),
+    ],
+)
+def test_run_json_has_the_knobs_of_the_pipeline(
+    make_data: Any, switchable: list[str], fixed: dict[str, str], from_epoch: list[str], arrays: Any
+) -> None:
+    from tfwatch.runs.create import make_writer
+    from tfwatch.watch.fit.script_pipeline import KnobDescriber
+
+    writer = make_writer("test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"])
+    KnobDescriber(writer).describe(iter(make_data(arrays)), has_begun=False)
+    manifest = writer.manifest()
+    assert (manifest.switchable, manifest.fixed, manifest.from_epoch) == (switchable, fixed, from_epoch)

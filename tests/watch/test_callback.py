@@ -175,24 +175,24 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
 
-def test_workers_of_a_users_pipeline_cannot_be_switched(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     from tfwatch.runs.control import Request
 
     watch = watch_in(tmp_path)
     watch._control.ask(Request("workers", 4, "code"))
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    assert len(events_of(open_run(watch.run_path), SwitchFailed)) == 1
+    assert only(open_run(watch.run_path), SwitchFailed).reason == "the pipeline has no map"
 
 
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit import fetch
+    from tfwatch.watch.fit import fetch, script_pipeline
 
     batches = iter(known(arrays))
-    assert fetch.why_not_switchable(batches) is None
+    assert script_pipeline.why_not_switchable(batches) is None
     batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
-    assert fetch.why_not_switchable(batches) is Refusal.ON_DEVICE
+    assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
     monkeypatch.setattr(fetch, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
     bare = make_model()

@@ -26,7 +26,7 @@ from tfwatch.tfdata.pipeline_tree import (
     label_of,
     reshuffles,
 )
-from tfwatch.tfdata.stage_names import inputs_of
+from tfwatch.tfdata.stage_names import HIDDEN, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ class RebuiltPipeline:
     @property
     def prefetch(self) -> int | None:
         """The script's own prefetch at the end, as its `buffer_size`; None without one."""
-        last = next((node for node in reversed(self.tree.chain) if kind_of(node) != "Options"), None)
+        last = next(node for node in reversed(self.tree.chain) if kind_of(node) != "Options")
         return int(last._buffer_size) if kind_of(last) == "Prefetch" else None
 
     def source(self, seeds: Seeds, batches: int) -> tf.data.Dataset:
@@ -72,14 +72,15 @@ class RebuiltPipeline:
             if kind_of(node) in ORDERS:
                 data = rebuild(node, data, seeds)
             elif kind_of(node) in BATCHES:
-                data = data.batch(node._batch_size, drop_remainder=is_true(node._drop_remainder))
-        return (data.skip(batches) if batches else data).with_options(self._options(None))
+                data = _hide(_batch(node, data), data)
+        skipped = _hide(data.skip(batches), data) if batches else data
+        return skipped.with_options(self._options(None))
 
     def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over the elements of `source`."""
         data = blocks
         for node in self.tree.chain:
-            data = data.unbatch() if kind_of(node) in BATCHES else data
+            data = _hide(data.unbatch(), data) if kind_of(node) in BATCHES else data
         for node in self._upper:
             data = _with_workers(node, data, knobs.workers)
         size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
@@ -97,15 +98,31 @@ class RebuiltPipeline:
         return nodes
 
     def _options(self, knobs: Knobs | None) -> tf.data.Options:
-        """Return the script's options with those of the knobs."""
+        """Return the script's options with those of the knobs; None: of the source, over which nothing is prefetched."""
         chosen = tf.data.Options().merge(self.options)
-        ours = work_ahead.options(knobs) if knobs else None
         chosen.deterministic = True
         chosen.experimental_warm_start = False
-        for name in ("inject_prefetch", "map_parallelization", "map_and_batch_fusion") if ours else ():
-            if getattr(ours.experimental_optimization, name) is False:
-                setattr(chosen.experimental_optimization, name, False)
+        if knobs is None:
+            chosen.experimental_optimization.inject_prefetch = False
+        else:
+            _leave_out(chosen.experimental_optimization, work_ahead.options(knobs).experimental_optimization)
         return chosen
+
+
+def _hide(data: Any, below: Any) -> Any:
+    """Mark the stages over `below` as tfwatch's own, which no table shows."""
+    node = data
+    while node is not below:
+        setattr(node, HIDDEN, True)
+        node = inputs_of(node)[0]
+    return data
+
+
+def _leave_out(chosen: Any, ours: Any) -> None:
+    """Turn off what the knobs turn off; the rest is the script's."""
+    for name in ("inject_prefetch", "map_parallelization", "map_and_batch_fusion"):
+        if getattr(ours, name) is False:
+            setattr(chosen, name, False)
 
 
 def _check_shapes(base: Any) -> None:

@@ -36,6 +36,8 @@ _PLAIN = {
 GATE = "tfwatch_gate"
 #: An attribute that marks the stage that restarts a pipeline, which is tfwatch's too.
 RESTARTS = "tfwatch_restarts"
+#: An attribute that marks a stage of tfwatch's own in a script's pipeline.
+HIDDEN = "tfwatch_hidden"
 _GENERATOR = "from_generator"
 #: The argument of `fit` that a function of these modules of Keras turns into a data set.
 _GIVEN = {"py_dataset_adapter": "PyDataset", "generator_data_adapter": "generator", "array_data_adapter": "arrays"}
@@ -127,7 +129,8 @@ def _stages_of(dataset: Any) -> Iterator[CodeStage]:
     name = type(dataset).__name__.lstrip("_")
     (kind, *_) = code_kinds(re.sub(r"Dataset(V\d+)?$", "", name))
     if kind not in _NO_STAGES and not getattr(dataset, RESTARTS, False):
-        yield _describe(kind, dataset)
+        stage = _describe(kind, dataset)
+        yield replace(stage, hidden=True) if getattr(dataset, HIDDEN, False) else stage
 
 
 def _describe(kind: str, dataset: Any) -> CodeStage:

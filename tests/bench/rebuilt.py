@@ -1,0 +1,88 @@
+"""A script's own serial pipeline before and after a switch of workers, against the same pipeline written in parallel.
+
+`python -m tests.bench.rebuilt [ROUNDS]` prints the time of a batch in each form, as a ratio of the hand-written one; the
+rounds interleave the forms, and each figure is a median. It exits with 1 where the untouched pipeline is not the
+script's own object.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.tfdata.batches import next_batch
+from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+_EXAMPLES, _BATCH, _CALLS, _BATCHES = 1024, 16, 2, 40
+
+
+def _images() -> list[bytes]:
+    noise = np.random.default_rng(0).integers(0, 255, (32, 160, 160, 3), dtype=np.uint8)
+    return [tf.io.encode_jpeg(image).numpy() for image in noise]
+
+
+def _decode(image: tf.Tensor) -> tf.Tensor:
+    return tf.image.resize(tf.io.decode_jpeg(image, channels=3), [96, 96])
+
+
+def _script(calls: int | None) -> tf.data.Dataset:
+    """Return a pipeline; a table makes its map stateful, so that TensorFlow does not make it parallel by itself."""
+    numbers = tf.range(32, dtype=tf.int64)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(numbers, tf.constant(_images())), "")
+    data = tf.data.Dataset.range(_EXAMPLES).shuffle(_EXAMPLES, seed=1)
+    decoded = data.map(lambda n: _decode(table.lookup(n % 32)), num_parallel_calls=calls)
+    return decoded.batch(_BATCH).prefetch(2)
+
+
+def _bare(data: tf.data.Dataset) -> Any:
+    return iter(data).__next__
+
+
+def _rebuilt(data: tf.data.Dataset, knobs: Knobs) -> Any:
+    script, iterator = ScriptPipeline(), iter(data)
+    script.read(iterator)
+    pipeline = SwitchablePipeline(script.build)
+    pipeline.start(script.source(iterator, 0), knobs)
+    return lambda: next_batch(pipeline)
+
+
+def _batch_ms(take: Any) -> float:
+    for _ in range(5):
+        take()
+    start_s = time.perf_counter()
+    for _ in range(_BATCHES):
+        take()
+    return (time.perf_counter() - start_s) * 1e3 / _BATCHES
+
+
+def main(rounds: int) -> int:
+    """Print the table; return the exit code."""
+    serial, parallel = _script(None), _script(_CALLS)
+    forms = {
+        "written in parallel": lambda: _bare(parallel),
+        "serial, untouched": lambda: _bare(serial),
+        "serial, workers 2": lambda: _rebuilt(serial, Knobs("default", _CALLS)),
+        "serial, rebuilt as written": lambda: _rebuilt(serial, Knobs("default", "default")),
+    }
+    took: dict[str, list[float]] = {name: [] for name in forms}
+    for _ in range(rounds):
+        for name, make in forms.items():
+            took[name].append(_batch_ms(make()))
+    whole = statistics.median(took["written in parallel"])
+    for name, each in took.items():
+        ratio = statistics.median(one / other for one, other in zip(each, took["written in parallel"], strict=True))
+        print(f"{name:28} {statistics.median(each):7.2f} ms/batch   {ratio:5.2f} of {whole:.2f} ms")
+    iterator = iter(serial)
+    ScriptPipeline().read(iterator)
+    return 0 if iterator._dataset is serial else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))

@@ -98,7 +98,7 @@ class RebuiltPipeline:
         return nodes
 
     def _options(self, knobs: Knobs | None) -> tf.data.Options:
-        """Return the script's options with those of the knobs; None: of the source, over which nothing is prefetched."""
+        """Return the script's options with those of the knobs, or without knobs those of the source."""
         chosen = tf.data.Options().merge(self.options)
         chosen.deterministic = True
         chosen.experimental_warm_start = False

@@ -12,6 +12,7 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
 from tfwatch.tfdata.shuffle_order import read_seeds
+from tfwatch.tfdata.stage_names import find_code_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ class ScriptPipeline:
             return
         self._dataset, self._pipeline = dataset, None
         try:
+            self._refuse_keras_own(dataset)
             self._pipeline = RebuiltPipeline.of(read_tree(dataset))
             self.why_not, self.why_not_now = "", self._pipeline.tree.why_not_now
             if self.why_not_now and dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
@@ -53,6 +55,12 @@ class ScriptPipeline:
             self.why_not = str(error)
         except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
             self.why_not = f"it cannot be read with this TensorFlow ({reason(error)})"
+
+    @staticmethod
+    def _refuse_keras_own(dataset: Any) -> None:
+        given = next((stage.given for stage in find_code_stages(dataset) if stage.given), "")
+        if given:
+            raise CannotRebuildError(f"Keras makes its batches from {given}")
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""

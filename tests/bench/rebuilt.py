@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,9 @@ from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _EXAMPLES, _BATCH, _CALLS, _BATCHES = 1024, 16, 2, 40
 
@@ -41,11 +44,12 @@ def _script(calls: int | None) -> tf.data.Dataset:
     return decoded.batch(_BATCH).prefetch(2)
 
 
-def _bare(data: tf.data.Dataset) -> Any:
-    return iter(data).__next__
+def _bare(data: tf.data.Dataset) -> Callable[[], Any]:
+    iterator = iter(data)
+    return lambda: next(iterator)
 
 
-def _rebuilt(data: tf.data.Dataset, knobs: Knobs) -> Any:
+def _rebuilt(data: tf.data.Dataset, knobs: Knobs) -> Callable[[], Any]:
     script, iterator = ScriptPipeline(), iter(data)
     script.read(iterator)
     pipeline = SwitchablePipeline(script.build)
@@ -53,7 +57,7 @@ def _rebuilt(data: tf.data.Dataset, knobs: Knobs) -> Any:
     return lambda: next_batch(pipeline)
 
 
-def _batch_ms(take: Any) -> tuple[float, float]:
+def _batch_ms(take: Callable[[], Any]) -> tuple[float, float]:
     """Return the milliseconds of a batch, wall and CPU."""
     for _ in range(5):
         take()
@@ -67,7 +71,7 @@ def _batch_ms(take: Any) -> tuple[float, float]:
 def main(rounds: int) -> int:
     """Print the table; return the exit code."""
     serial, parallel = _script(None), _script(_CALLS)
-    forms = {
+    forms: dict[str, Callable[[], Any]] = {
         "written in parallel": lambda: _bare(parallel),
         "serial, untouched": lambda: _bare(serial),
         "serial, workers 2": lambda: _rebuilt(serial, Knobs("default", _CALLS)),

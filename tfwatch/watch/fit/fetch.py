@@ -121,7 +121,8 @@ class Fetch:
         knobs, now, step = self._control.knobs, self._writer.now_ns(), self._writer.status[2]
         self._control.knobs = replace(knobs, workers="default")
         for name, old, new in knobs.differences(self._control.knobs):
-            self._writer.note(f"workers are the script's own in this epoch: {self._script.why_not or 'see above'}")
+            if self._script.why_not:
+                self._writer.note(f"workers are the script's own in this epoch: {self._script.why_not}")
             self._writer.event(PipelineSwitched(now, name, old, new, step, step + 1, 0.0, "data"))
 
     def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:

@@ -44,9 +44,14 @@ def _no_models_are_frozen() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _freeze_caches(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Freeze TensorFlow's caches, which grow with every trace, after each module: collections skip them then."""
+    """Freeze TensorFlow, and after each module its caches, which grow with every trace: collections skip them then."""
+    trains = request.node.get_closest_marker("tensorflow")
+    if trains:
+        import keras  # noqa: F401
+
+        _freeze()
     yield
-    if request.node.get_closest_marker("tensorflow"):
+    if trains:
         gc.collect()
         _freeze()
 

@@ -249,7 +249,8 @@ class Kind:
 
     split: Watch's. steps: of the last recorded run. rows: the run's description of their timing. switched: whether
     its pipeline was. deterministic: TensorFlow's determinism is on; then nothing is compiled by XLA, and no graph may
-    read TensorFlow's clock.
+    read TensorFlow's clock. built: the optimizer and the metric have their variables; else the first step makes them,
+    and TensorFlow traces it twice.
     """
 
     name: str
@@ -264,6 +265,7 @@ class Kind:
     rows: str = "exact"
     switched: bool = True
     deterministic: bool = True
+    built: bool = True
 
 
 def in_graph(steps: int, **options: Any) -> dict[str, Any]:
@@ -278,8 +280,9 @@ def one_by_one(steps: int, split: str = "fused", **options: Any) -> dict[str, An
 
 BY_STEPS: dict[str, Any] = {"steps_per_epoch": STEPS}
 JIT: dict[str, Any] = {"compile": {"jit_compile": True}, "deterministic": False}
+UNBUILT: dict[str, Any] = {"built": False}
 KINDS = [
-    Kind("known cardinality, ragged last batch"),
+    Kind("known cardinality, ragged last batch", **UNBUILT),
     Kind("unknown cardinality", unknown),
     Kind("tf.data from a generator", from_generator),
     Kind("generator", python_generator, BY_STEPS),
@@ -291,9 +294,9 @@ KINDS = [
     Kind("PyDataset with workers", partial(py_dataset, workers=2)),
     Kind("dict inputs", of_dicts, model=two_inputs),
     Kind("validation data", options={"validation_data": (X, Y)}),
-    Kind("overridden train_step", model=own_step),
-    Kind("mixed precision", model=mixed),
-    Kind("unbuilt model", model=unbuilt),
+    Kind("overridden train_step", model=own_step, **UNBUILT),
+    Kind("mixed precision", model=mixed, **UNBUILT),
+    Kind("unbuilt model", model=unbuilt, **UNBUILT),
     Kind("attention, arrays", partial(arrays, SERIES), {"batch_size": BATCH}, model=attention),
     Kind("attention, generator", partial(python_generator, SERIES), BY_STEPS, model=attention),
     Kind("mixed precision, attention", partial(from_generator, SERIES), model=partial(mixed, attention)),
@@ -302,14 +305,14 @@ KINDS = [
     Kind("embedding", partial(arrays, WORDS), {"batch_size": BATCH}, model=embedding),
     Kind("grouped convolution, jit_compile", partial(known, IMAGES), model=grouped, **JIT),
     Kind("mixed precision, jit_compile", arrays, {"batch_size": BATCH}, mixed, **JIT),
-    Kind("jit_compile", whole, compile={"jit_compile": True}, steps=EPOCHS * (STEPS - 1), deterministic=False),
-    Kind("run_eagerly", compile={"run_eagerly": True}),
+    Kind("jit_compile", whole, steps=EPOCHS * (STEPS - 1), **JIT, **UNBUILT),
+    Kind("run_eagerly", compile={"run_eagerly": True}, **UNBUILT),
     Kind("early stopping", options={"epochs": 4}, callbacks=early_stopping, steps=2 * STEPS),
     Kind("several callbacks", callbacks=several),
     Kind("fit again and again", fit=again_and_again, steps=STEPS),
     Kind("compile in between", fit=compiled_in_between, steps=2 * STEPS, rows=in_graph(2)["rows"]),
     Kind("an exception in mid-epoch and a bare fit after it", fit=raised_in_between, steps=6, switched=False),
-    Kind("steps_per_execution 3", **in_graph(3), deterministic=False),
+    Kind("steps_per_execution 3", **in_graph(3), deterministic=False, **UNBUILT),
     Kind("steps_per_execution 3, determinism", **in_graph(3)),
     Kind("steps_per_execution 3, unknown cardinality", unknown, **in_graph(3)),
     Kind(
@@ -321,7 +324,7 @@ KINDS = [
     ),
     Kind("steps_per_execution 3, overridden train_step", model=own_step, **in_graph(3)),
     Kind("steps_per_execution 3, mixed precision", model=mixed, **in_graph(3)),
-    Kind("steps_per_execution 3, unbuilt model", model=unbuilt, **in_graph(3)),
+    Kind("steps_per_execution 3, unbuilt model", model=unbuilt, **in_graph(3), **UNBUILT),
     Kind(
         "steps_per_execution 3, attention",
         partial(arrays, SERIES),
@@ -341,7 +344,7 @@ KINDS = [
         deterministic=False,
         **in_graph(10, jit_compile=True),
     ),
-    Kind("steps_per_execution 3, exact", **one_by_one(3, split="exact")),
+    Kind("steps_per_execution 3, exact", **one_by_one(3, split="exact"), **UNBUILT),
     Kind("steps_per_execution 10, exact, unknown cardinality", unknown, **one_by_one(10, split="exact")),
     Kind("steps_per_execution 3, run_eagerly", **one_by_one(3, run_eagerly=True)),
 ]

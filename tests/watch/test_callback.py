@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import STEPS, fingerprint
+from tests.keras_fixtures import STEPS, compile_classifier, fingerprint
 from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
@@ -76,7 +76,7 @@ def test_alternating_settings_have_one_pipeline_each(
 
     def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
         model = make_model()
-        model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        compile_classifier(model, "adam", steps_per_execution=steps_per_execution)
         return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
 
     if not lasts:

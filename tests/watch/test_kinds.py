@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import determinism, fingerprint
+from tests.keras_fixtures import compile_classifier, determinism, fingerprint
 from tests.watch.kinds import KINDS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.opened import Run, open_run
@@ -79,10 +79,13 @@ def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
     callbacks = [*kind.callbacks(), *([watch] if watch else []), seen.callback]
     with determinism(kind.deterministic):
         model = kind.model()
-        model.compile("rmsprop", "sparse_categorical_crossentropy", metrics=["accuracy"], **kind.compile)
+        if kind.built:
+            compile_classifier(model, "rmsprop", **kind.compile)
+        else:
+            model.compile("rmsprop", "sparse_categorical_crossentropy", metrics=["accuracy"], **kind.compile)
         history = kind.fit(model, kind.data(), kind.options, callbacks)
     result = (*fingerprint(model, history), history.history, seen.batches)
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     return result, open_run(watch.run_path or "") if watch else None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keras_fixtures import STEPS, fingerprint
+from tests.keras_fixtures import STEPS, compile_classifier, fingerprint
 from tests.runs.folders import read
 from tests.watch.watched import EPOCHS, is_restored, known, watch_in
 from tests.whole import events_of, only
@@ -64,7 +64,7 @@ def fitted(
     """Return the result of a `fit`, and the number of calls of the train function's Python."""
     model = make_model()
     calls: list[int] = []
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], **settings)
+    compile_classifier(model, "adam", **settings)
     model.train_function = make(model, calls)
     history = model.fit(data(), epochs=EPOCHS, verbose=0, callbacks=callbacks)
     return fingerprint(model, history), len(calls)

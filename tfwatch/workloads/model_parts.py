@@ -24,25 +24,33 @@ def seed(settings: Settings) -> None:
 
 def classifier(model: keras.Model, settings: Settings, learning_rate: float = 1e-3) -> keras.Model:
     """Compile a classifier of classes given by number."""
-    return compiled(model, settings, "sparse_categorical_crossentropy", "accuracy", learning_rate)
+    import keras
+
+    accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    return compiled(model, settings, "sparse_categorical_crossentropy", accuracy, learning_rate)
 
 
 def compiled(
-    model: keras.Model, settings: Settings, loss: str, metric: str, learning_rate: float = 1e-3
+    model: keras.Model, settings: Settings, loss: str, metric: str | keras.Metric, learning_rate: float = 1e-3
 ) -> keras.Model:
     """Compile a model with these settings; `learning_rate` is the model's default for Adam.
+
+    The metric and the optimizer have their variables: TensorFlow traces a step that makes some twice.
 
     Raises:
         BadInputError: Keras does not use XLA, e.g. where TensorFlow runs deterministically.
     """
+    import keras
+
     model.compile(
         _optimizer(settings, learning_rate),
         loss,
-        metrics=[metric],
+        metrics=[keras.metrics.get(metric)],
         run_eagerly=settings.mode == "eager",
         jit_compile=settings.mode == "jit",
         steps_per_execution=settings.steps_per_execution,
     )
+    model.optimizer.build(model.trainable_variables)
     if settings.mode == "jit" and not model.jit_compile:
         raise BadInputError("Keras does not compile this model with XLA here: leave out --jit")
     return model

@@ -13,6 +13,7 @@ from tests.whole import generate_arrays, write_images
 from tfwatch import cli
 from tfwatch.watch.step_log import StepLog
 from tfwatch.workloads import registry
+from tfwatch.workloads.models import conv, large_images, transfer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 STEPS = 50
+#: The images' width and height for MobileNetV2, in place of 224: the smallest that it has weights for.
+SIZE = 96
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +59,14 @@ def known_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path)
     from keras.src.utils import file_utils
 
     keras.utils.set_random_seed(1)
-    base = keras.applications.MobileNetV2(input_shape=(224, 224, 3), include_top=False, weights=None)
+    base = keras.applications.MobileNetV2(input_shape=(SIZE, SIZE, 3), include_top=False, weights=None)
     images = [tf.io.decode_jpeg(path.read_bytes()) for path in sorted(folder.glob("*/*.jpg"))]
     for layer in base.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
-    base(tf.stack([tf.image.resize(image, (224, 224)) for image in images[::4]]) / 127.5 - 1.0, training=True)
+    base(tf.stack([tf.image.resize(image, (SIZE, SIZE)) for image in images[::4]]) / 127.5 - 1.0, training=True)
     (tmp_path / "models").mkdir()
-    name = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5"
+    name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{SIZE}_no_top.h5"
     with h5py.File(tmp_path / "models" / name, "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, base)
     monkeypatch.setattr(file_utils.config, "keras_home", lambda: str(tmp_path))
@@ -81,6 +84,9 @@ def test_its_loss_falls_in_fifty_steps(
     request: pytest.FixtureRequest,
 ) -> None:
     generate_arrays(monkeypatch, 400)
+    monkeypatch.setattr(transfer, "SIZE", SIZE)
+    monkeypatch.setattr(conv, "_SIDE", 64)
+    monkeypatch.setattr(large_images, "_SHAPE", (64, 64, 3))
     if name == "transfer":
         request.getfixturevalue("known_network")
         capfd.readouterr()

@@ -76,7 +76,7 @@ def test_it_is_called_as_stock_fit_calls_it(
     make: Any, settings: dict[str, Any], arrays: Any, make_model: Callable[[], Any], tmp_path: Path
 ) -> None:
     def whole_batches() -> Any:
-        return known(arrays).take(STEPS - 1)
+        return known(arrays).take(6)
 
     watch, stock = watch_in(tmp_path), fitted(make_model, make, whole_batches, [], **settings)
     assert fitted(make_model, make, whole_batches, [watch], **settings) == stock

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.keras_fixtures import STEPS, fingerprint
+from tests.keras_fixtures import STEPS, compile_classifier, fingerprint
 from tests.runs.processes import wait_until
 from tests.watch.tracked import ROOT
 from tests.watch.watched import Make, known, watch_in
@@ -63,7 +63,7 @@ def test_a_second_fit_traces_nothing_and_gives_the_bits_of_stock(
 ) -> None:
     def fits(*callbacks: Any) -> list[Any]:
         model = make_model()
-        model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        compile_classifier(model, "adam", steps_per_execution=steps_per_execution)
         made = [model.fit(known(arrays), verbose=0, callbacks=list(callbacks)) for _ in range(3)]
         return [fingerprint(model, history) for history in made]
 

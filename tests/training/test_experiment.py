@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.opened import Run
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 
 
 def experimented(plan: Plan, experiment: Experiment, runs_dir: Path) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tfwatch.workloads.models import generator
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.runs.opened import Run
@@ -39,12 +41,25 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(batch_size=8, image_size=16, epochs=4, seed=7, data=folder)
 
 
+@pytest.fixture(scope="module")
+def unswitched(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Run]:
+    """Train a workload so many epochs without a switch, once for all tests."""
+
+    @functools.cache
+    def run(name: str, epochs: int) -> Run:
+        return train(name, replace(settings, epochs=epochs), tmp_path_factory.mktemp("unswitched"))[0]
+
+    return run
+
+
 def switched(run: Run) -> list[tuple[str, str, str, int]]:
     return [(event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)]
 
 
 @pytest.mark.parametrize("name", ["cnn", "generator"])
-def test_random_switches_with_the_cache_among_them_change_no_bit(name: str, settings: Settings, tmp_path: Path) -> None:
+def test_random_switches_with_the_cache_among_them_change_no_bit(
+    name: str, settings: Settings, unswitched: Callable[[str, int], Run], tmp_path: Path
+) -> None:
     rng = random.Random(3)
     choices: list[tuple[str, Any]] = [
         *(("prefetch", value) for value in ("off", "default", 3)),
@@ -53,12 +68,11 @@ def test_random_switches_with_the_cache_among_them_change_no_bit(name: str, sett
     switches = [Scheduled(rng.randrange(4 * STEPS), *rng.choice(choices)) for _ in range(24)]
     # On over the end of an epoch and through a whole one, off and on again.
     cache = [Scheduled(step, "cache", value) for step, value in ((4, True), (50, False), (54, True), (58, False))]
-    still, _ = train(name, settings, tmp_path)
     turned, outcome = train(name, settings, tmp_path, *switches, *cache, Scheduled(60, "cache", True))
     assert outcome.cause == "finished"
     assert ("cache", "off", "on", 2 * STEPS + 1) in switched(turned)
     assert any(switch[:3] == ("cache", "on", "off") for switch in switched(turned))
-    assert result(turned) == result(still)
+    assert result(turned) == result(unswitched(name, settings.epochs))
 
 
 def test_both_forms_of_a_pipeline_are_cached_separately(settings: Settings, tmp_path: Path) -> None:
@@ -132,15 +146,16 @@ def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, settings: Settings, 
     assert failed.knob == knob
 
 
-def test_another_shuffle_takes_effect_with_the_next_epoch(settings: Settings, tmp_path: Path) -> None:
-    still, _ = train("cnn", replace(settings, epochs=1), tmp_path)
+def test_another_shuffle_takes_effect_with_the_next_epoch(
+    settings: Settings, unswitched: Callable[[str, int], Run], tmp_path: Path
+) -> None:
     run, _ = train("cnn", settings, tmp_path, Scheduled(5, "shuffle", 4), Scheduled(50, "shuffle", "auto"))
     assert [(event.old, event.new, event.step) for event in events_of(run, SwitchAsked)] == [
         ("auto", "4", 5),
         ("4", "auto", 50),
     ]
     assert switched(run) == [("shuffle", "auto", "4", STEPS + 1), ("shuffle", "4", "auto", 3 * STEPS + 1)]
-    assert events_of(run, EpochEnded)[0].metrics == events_of(still, EpochEnded)[0].metrics
+    assert events_of(run, EpochEnded)[0].metrics == events_of(unswitched("cnn", 1), EpochEnded)[0].metrics
 
 
 def test_a_cache_requested_while_a_shuffle_is_deferred_leaves_the_shuffle(settings: Settings, tmp_path: Path) -> None:
@@ -158,16 +173,19 @@ def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(sett
     assert (control.knobs, control.requested_knobs) == (Knobs(), Knobs(shuffle=4))
 
 
-def test_a_shuffle_cancelled_before_the_epoch_changes_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_a_shuffle_cancelled_before_the_epoch_changes_nothing(
+    settings: Settings, unswitched: Callable[[str, int], Run], tmp_path: Path
+) -> None:
     short = replace(settings, epochs=2)
-    still, _ = train("cnn", short, tmp_path)
     run, _ = train("cnn", short, tmp_path, Scheduled(5, "shuffle", 4), Scheduled(9, "shuffle", "auto"))
     assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [("auto", "4"), ("auto", "auto")]
     assert switched(run) == []
-    assert result(run) == result(still)
+    assert result(run) == result(unswitched("cnn", 2))
 
 
-def test_a_shuffle_at_the_start_changes_the_order(settings: Settings, tmp_path: Path) -> None:
-    short = replace(settings, epochs=1)
-    results = {result(train("cnn", short, tmp_path, knobs=Knobs(shuffle=size))[0]) for size in ("auto", "off", 4)}
-    assert len(results) == 3
+def test_a_shuffle_at_the_start_changes_the_order(
+    settings: Settings, unswitched: Callable[[str, int], Run], tmp_path: Path
+) -> None:
+    short, sizes = replace(settings, epochs=1), ("off", 4)
+    shuffled = [train("cnn", short, tmp_path, knobs=Knobs(shuffle=size))[0] for size in sizes]
+    assert len({result(run) for run in (unswitched("cnn", 1), *shuffled)}) == 3

@@ -218,7 +218,7 @@ def outcome(make: Callable[[dict[str, Any]], Made], settings: dict[str, Any], ca
         came: Any = {name: np.concatenate(values, axis=None).tolist() for name, values in history.items()}
     except Exception as error:  # noqa: BLE001  the very thing that is compared
         came = (type(error), str(error))
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     return came, len(made.calls), int(made.model.optimizer.iterations)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from tfwatch.workloads import model_parts
@@ -44,6 +45,20 @@ def test_an_optimizer_has_its_own_rate_unless_one_is_given(name: str) -> None:
     assert type(optimizer).__name__.lower() == name
     assert float(optimizer.learning_rate) == (0.25 if name == "adam" else own)
     assert float(compiled(optimizer=name, learning_rate=0.125).optimizer.learning_rate) == 0.125
+
+
+def test_the_first_step_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that makes variables is traced twice."""
+    model, traces = compiled(), list[int]()
+    step = model.train_step
+
+    def train_step(data: Any) -> Any:
+        traces.append(1)
+        return step(data)
+
+    monkeypatch.setattr(model, "train_step", train_step)
+    model.fit(np.zeros((4, 3)), np.zeros((4, 2)), batch_size=2, verbose=0)
+    assert len(traces) == 1
 
 
 def test_a_model_without_xla_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,6 @@ def test_a_shuffle_cancelled_before_the_epoch_changes_nothing(
 def test_a_shuffle_at_the_start_changes_the_order(
     settings: Settings, unswitched: Callable[[str, int], Run], tmp_path: Path
 ) -> None:
-    short, sizes = replace(settings, epochs=1), ("off", 4)
-    shuffled = [train("cnn", short, tmp_path, knobs=Knobs(shuffle=size))[0] for size in sizes]
+    short = replace(settings, epochs=1)
+    shuffled = [train("cnn", short, tmp_path, knobs=knobs)[0] for knobs in (Knobs(shuffle="off"), Knobs(shuffle=4))]
     assert len({result(run) for run in (unswitched("cnn", 1), *shuffled)}) == 3

@@ -139,7 +139,7 @@ def test_a_cache_that_does_not_fit_is_refused(
 def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, value: Setting, refusal: Refusal, tmp_path: Path) -> None:
     writer, _ = begin_run(tmp_path, "run")
     session = Session(writer)
-    deferred = DeferredSwitches(session, ScriptPipeline(session))
+    deferred = DeferredSwitches(session, ScriptPipeline())
     writer.close()
 
     assert deferred.refusal(Request(knob, value)) == refusal.words

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.app import TfwatchApp
 from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.sensors.runner import Sensors

@@ -14,7 +14,7 @@ import pytest
 
 from tfwatch import __version__, cli
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Experiment, Scheduled
+from tfwatch.runs.control.requests import Experiment, Scheduled
 from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads.workload import Settings
 
@@ -27,7 +27,7 @@ def _taken(monkeypatch: pytest.MonkeyPatch) -> list[TrainRequest]:
         orders.append(order)
         return 0
 
-    monkeypatch.setattr("tfwatch.commands.train.train", train)
+    monkeypatch.setattr("tfwatch.commands.training.train.train", train)
     return orders
 
 
@@ -345,7 +345,7 @@ def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     def interrupted(_: TrainRequest) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfwatch.commands.train.train", interrupted)
+    monkeypatch.setattr("tfwatch.commands.training.train.train", interrupted)
     assert cli.main(["train", "cnn"]) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -403,7 +403,7 @@ def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(monkeypa
         orders.append(order)
         return 0
 
-    monkeypatch.setattr("tfwatch.commands.ab.train", taken)
+    monkeypatch.setattr("tfwatch.commands.training.ab.train", taken)
     assert (
         run(*["ab", "cnn", "--knob", "prefetch=2,off", "--workers", "3", "--steps", "90", "--seed", "5", "--json"]) == 0
     )

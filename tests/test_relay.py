@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.runs.announcements import Announcements, announce, announce_in
 from tfwatch.runs.buffers import LogLines
+from tfwatch.runs.scripts.announcements import Announcements, announce, announce_in
 from tfwatch.terminal.relay import Condenser
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.training.request import Plan
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tfwatch.runs.control import Scheduled
+    from tfwatch.runs.control.requests import Scheduled
     from tfwatch.workloads.workload import Settings
 
 

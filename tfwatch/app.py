@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfwatch.doctor.check import CheckUp
     from tfwatch.live.script_runs import WatchedScript
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control import Requests
+    from tfwatch.runs.control.requests import Requests
     from tfwatch.runs.reader import RunReader
     from tfwatch.screens.doctor import RunCheckup
 

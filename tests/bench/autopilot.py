@@ -35,7 +35,7 @@ from tfwatch.analysis.tuning.evidence import cores_of
 from tfwatch.analysis.tuning.search_text import move_line
 from tfwatch.core.events import AutopilotEnded, MoveJudged
 from tfwatch.core.knobs import Knobs, as_value
-from tfwatch.runs.control import Autopilot, Control
+from tfwatch.runs.control.requests import Autopilot, Control
 from tfwatch.tuner import autopilot
 from tfwatch.tuner.driver import Driver, Interrupt
 

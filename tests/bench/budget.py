@@ -24,7 +24,7 @@ from tests.bench.overhead import AGAIN, BARE, SKIP, WATCH, Stopwatch, make_model
 from tfwatch import Watch
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Experiment
+from tfwatch.runs.control.requests import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
 from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options, without_autotune

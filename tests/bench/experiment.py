@@ -31,7 +31,7 @@ import tensorflow as tf
 
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Experiment
+from tfwatch.runs.control.requests import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
 from tfwatch.tfdata.work_ahead import options, without_autotune

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tests.bench.starvation import CLASSES, SIZE, make_model
 from tests.bench.turned import make_sleeper
 from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata import work_ahead

@@ -22,7 +22,7 @@ from tests.bench.terminal import run_on_terminal
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 
 #: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
 tfwatch.app.FRAME_S = 0.1

@@ -16,7 +16,7 @@ from tfwatch import Watch
 from tfwatch.checks.injected_trainings import Sleeping, Sleeps
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.control import Control, Request
+from tfwatch.runs.control.requests import Control, Request
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.sensors.runner import Sensors

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import Phase
-from tfwatch.runs.announcements import announce
-from tfwatch.runs.control import Control
-from tfwatch.runs.control_server import ControlServer
+from tfwatch.runs.control.requests import Control
+from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import begin_run
+from tfwatch.runs.scripts.announcements import announce
 
 
 def fit(steps: int = 10**6, step_s: float = 0.01, loss: float = 0.5) -> None:

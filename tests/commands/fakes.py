@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories
-from tfwatch.commands.train import train
+from tfwatch.commands.training.train import train
 from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.core.start_knobs import RestartOffer
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.writer import RunWriter
 
 STEP_S = 0.01

@@ -19,13 +19,13 @@ from tfwatch.commands import attach as module
 from tfwatch.commands.replay import ReplayOptions
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import show
-from tfwatch.runs.control import Control, Refused, Request
-from tfwatch.runs.control_client import ControlClient
-from tfwatch.runs.control_server import ControlServer
+from tfwatch.runs.control.client import ControlClient
+from tfwatch.runs.control.requests import Control, Refused, Request
+from tfwatch.runs.control.running import NotRunningError, control_of, find_running
+from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reader import RunReader
-from tfwatch.runs.running import NotRunningError, control_of, find_running
 from tfwatch.runs.streams import FolderSource
 from tfwatch.screens.leave import DetachScreen, Leave
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.commands.fakes import factories, order
 from tfwatch import cli
-from tfwatch.commands.train import train
+from tfwatch.commands.training.train import train
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
@@ -33,7 +33,7 @@ def test_what_is_ordered(options: list[str], ordered: tuple[Any, Any], monkeypat
         orders.append(order)
         return 0
 
-    monkeypatch.setattr("tfwatch.commands.train.train", taken)
+    monkeypatch.setattr("tfwatch.commands.training.train.train", taken)
     assert cli.main(["train", "cnn", *options]) == 0
     assert (orders[0].autopilot, orders[0].memory_bytes) == ordered
 

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.commands import keep_awake
-from tfwatch.commands.keep_awake import KeepAwake, tool_for
+from tfwatch.commands.training import keep_awake
+from tfwatch.commands.training.keep_awake import KeepAwake, tool_for
 from tfwatch.terminal.capture import held_signals
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_a_tool_that_began_while_signals_were_held_back_leaves_too(
 
 
 def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[str]], tmp_path: Path) -> None:
-    imports = "import sys; from tfwatch.commands.keep_awake import KeepAwake"
+    imports = "import sys; from tfwatch.commands.training.keep_awake import KeepAwake"
     code = f"{imports}; KeepAwake(print, sys.argv[1:]).__enter__(); input()"
     run = subprocess.Popen([sys.executable, "-c", code, *tool("exec cat")], stdin=subprocess.PIPE)
     pid = pid_in(tmp_path)

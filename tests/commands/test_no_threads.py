@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.commands.fakes import factories, order
-from tfwatch.commands import train as module
-from tfwatch.commands.train import train
+from tfwatch.commands.training import train as module
+from tfwatch.commands.training.train import train
 from tfwatch.core.events import RunEnded
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run

@@ -14,12 +14,12 @@ from tests.commands.fakes import factories, order
 from tests.commands.test_train import kill_at
 from tests.test_cli import _taken
 from tfwatch import cli
-from tfwatch.commands import train as module
 from tfwatch.commands.factories import Factories
-from tfwatch.commands.restart import WEIGHTS, Restart
-from tfwatch.commands.train import train
+from tfwatch.commands.training import train as module
+from tfwatch.commands.training.restart import WEIGHTS, Restart
+from tfwatch.commands.training.train import train
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Request
+from tfwatch.runs.control.requests import Control, Request
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run

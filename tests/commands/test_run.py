@@ -254,7 +254,7 @@ def test_what_follows_the_script_is_the_scripts(
     words: list[str], script: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Sequence[str]] = []
-    monkeypatch.setattr("tfwatch.commands.run.run", lambda options: seen.append(options.script))
+    monkeypatch.setattr("tfwatch.commands.script.run.run", lambda options: seen.append(options.script))
 
     cli.main(["run", *words])
 

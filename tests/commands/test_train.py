@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.commands.fakes import factories, order
-from tfwatch.commands import keep_awake
-from tfwatch.commands import train as module
 from tfwatch.commands.factories import Factories
 from tfwatch.commands.screen_host import ScreenHost
-from tfwatch.commands.train import train
+from tfwatch.commands.training import keep_awake
+from tfwatch.commands.training import train as module
+from tfwatch.commands.training.train import train
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import GpuPresence
-from tfwatch.runs.control import Scheduled
+from tfwatch.runs.control.requests import Scheduled
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.training.request import Plan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
 
 
 def the_run(runs_dir: Path) -> Run:
@@ -218,7 +218,7 @@ def test_a_size_that_may_not_fit_is_reported_and_trains(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.quick_facts.free_bytes", lambda: 0)
-    monkeypatch.setattr("tfwatch.commands.train.find_gpu", lambda: GpuPresence("no GPU"))
+    monkeypatch.setattr("tfwatch.commands.training.train.find_gpu", lambda: GpuPresence("no GPU"))
     assert train(order(tmp_path, headless=True), factories()) == 0
     said = "cnn needs about 0.1 GB of memory and 0.0 GB are free: it may swap, or the system may end it"
     assert said in capfd.readouterr().err
@@ -306,6 +306,6 @@ def test_a_signal_while_the_screen_is_loaded_shows_none(
             signal.raise_signal(signal.SIGINT)
             super().__init__(*factories)
 
-    monkeypatch.setattr("tfwatch.commands.train_session.ScreenHost", Interrupted)
+    monkeypatch.setattr("tfwatch.commands.training.train_session.ScreenHost", Interrupted)
     assert shown("stay") == 130
     assert end_of(the_run(tmp_path)) == ("stopped", "left before it started")

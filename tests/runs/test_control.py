@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tfwatch.runs.control import Autopilot, Control, Experiment, Request
+from tfwatch.runs.control.requests import Autopilot, Control, Experiment, Request
 
 
 def test_the_last_request_for_a_knob_wins() -> None:

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from tests.runs.processes import wait_until
 from tfwatch.core.knobs import KNOBS
 from tfwatch.core.refusals import Refusal
-from tfwatch.runs import control_messages as messages
-from tfwatch.runs import control_server
-from tfwatch.runs.control import Autopilot, Control, Experiment, Refused, Request
-from tfwatch.runs.control_client import ControlClient, NoAnswerError
-from tfwatch.runs.control_messages import AskStatus, AskStop, AskSwitch, BadMessageError
-from tfwatch.runs.control_server import ControlServer, Limits
-from tfwatch.runs.control_socket import make_private_folder
+from tfwatch.runs.control import messages
+from tfwatch.runs.control import server as control_server
+from tfwatch.runs.control.client import ControlClient, NoAnswerError
+from tfwatch.runs.control.messages import AskStatus, AskStop, AskSwitch, BadMessageError
+from tfwatch.runs.control.private_socket import make_private_folder
+from tfwatch.runs.control.requests import Autopilot, Control, Experiment, Refused, Request
+from tfwatch.runs.control.server import ControlServer, Limits
 from tfwatch.runs.create import make_writer
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def test_a_client_of_another_user_is_refused() -> None:
 
 def test_a_training_of_another_user_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Control()) as (_, path):
-        monkeypatch.setattr("tfwatch.runs.control_client.is_own_user", lambda _: False)
+        monkeypatch.setattr("tfwatch.runs.control.client.is_own_user", lambda _: False)
         with pytest.raises(NoAnswerError, match="belongs to another user"):
             ControlClient(path).check()
 
@@ -365,8 +365,8 @@ def test_the_socket_is_removed_and_a_late_client_reads_a_sentence() -> None:
 
 _SERVE = """
 import time
-from tfwatch.runs.control import Control
-from tfwatch.runs.control_server import ControlServer
+from tfwatch.runs.control.requests import Control
+from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import make_writer
 control = Control()
 writer = make_writer("cnn", switchable=["prefetch"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from tfwatch.app import TfwatchApp
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.screens.live import LiveScreen
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.screens.states import starving
 from tfwatch.analysis.tuning.switch_text import forecast_note
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.rows import Phase
-from tfwatch.runs.control import Autopilot
+from tfwatch.runs.control.requests import Autopilot
 
 if TYPE_CHECKING:
     from pathlib import Path

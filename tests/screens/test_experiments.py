@@ -13,7 +13,7 @@ from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Experiment
+from tfwatch.runs.control.requests import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path

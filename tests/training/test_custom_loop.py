@@ -15,7 +15,7 @@ from tests.whole import digest, events_of, generate_arrays, result
 from tfwatch.core.events import EpochEnded, PipelineSwitched, TrainingFailed, ValidationEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Control, Scheduled
+from tfwatch.runs.control.requests import Control, Scheduled
 from tfwatch.runs.writer import RunWriter
 from tfwatch.workloads import registry
 from tfwatch.workloads.models import array

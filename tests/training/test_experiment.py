@@ -10,7 +10,7 @@ import pytest
 from tests.whole import events_of, only, result, train, write_images
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, RunEnded
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Experiment
+from tfwatch.runs.control.requests import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import open_run
 from tfwatch.training.request import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.runs.control import Scheduled
+from tfwatch.runs.control.requests import Scheduled
 from tfwatch.training.request import parse_switch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Scheduled
+from tfwatch.runs.control.requests import Scheduled
 from tfwatch.training import setup
 from tfwatch.training.request import Plan
 from tfwatch.training.setup import NoGpuError, check_device_prefetch, choose_device, placed_on_device

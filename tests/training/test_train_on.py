@@ -13,7 +13,7 @@ from tfwatch import cli
 from tfwatch.commands import replay as replay_module
 from tfwatch.commands.factories import Factories
 from tfwatch.commands.replay import ReplayOptions
-from tfwatch.commands.train import train
+from tfwatch.commands.training.train import train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.live.restart import earlier_of, restart_of

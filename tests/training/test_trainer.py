@@ -21,7 +21,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Request, Scheduled
+from tfwatch.runs.control.requests import Control, Request, Scheduled
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training import setup
 from tfwatch.watch.tensorflow_info import host_device

@@ -13,7 +13,7 @@ from tests.whole import events_of, run_to_end
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer

@@ -8,7 +8,7 @@ from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs, show
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner.driver import Driver
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.events import Event
-    from tfwatch.runs.control import Request, TunerRequest
+    from tfwatch.runs.control.requests import Request, TunerRequest
 
 #: Batches that a pipeline still hands out after a switch was asked, and how slow these odd steps are made.
 BUFFERED = 3

@@ -13,7 +13,7 @@ from tfwatch.analysis.tuning.autopilot_moves import BUDGET, Move, Stop
 from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, PipelineSwitched
 from tfwatch.core.knobs import KnobChange, Knobs
-from tfwatch.runs.control import Autopilot, Request
+from tfwatch.runs.control.requests import Autopilot, Request
 from tfwatch.tuner import autopilot
 
 if TYPE_CHECKING:

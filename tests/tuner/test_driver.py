@@ -9,11 +9,11 @@ import pytest
 from tests.tuner.simulated import Simulated
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Autopilot
+from tfwatch.runs.control.requests import Autopilot
 from tfwatch.tuner.driver import POLL_S, Driver, Interrupt
 
 if TYPE_CHECKING:
-    from tfwatch.runs.control import TunerRequest
+    from tfwatch.runs.control.requests import TunerRequest
 
 
 def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> None:

@@ -13,7 +13,7 @@ from tfwatch.analysis.tuning.experiment import block_means
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Experiment, Request
+from tfwatch.runs.control.requests import Experiment, Request
 from tfwatch.tuner import experiment
 from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
 

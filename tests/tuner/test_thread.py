@@ -9,7 +9,7 @@ import pytest
 
 from tests.tuner.simulated import Simulated
 from tfwatch.core.events import Noted
-from tfwatch.runs.control import Autopilot, Experiment, Request
+from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 from tfwatch.tuner import thread as module
 from tfwatch.tuner.driver import Driver
 from tfwatch.tuner.thread import TunerThread
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.events import Event
-    from tfwatch.runs.control import Control, TunerRequest
+    from tfwatch.runs.control.requests import Control, TunerRequest
 
 
 def told(

@@ -10,7 +10,7 @@ from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs, describe
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner.driver import Driver
 

@@ -176,7 +176,7 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
 
 
 def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    from tfwatch.runs.control import Request
+    from tfwatch.runs.control.requests import Request
 
     watch = watch_in(tmp_path)
     watch._control.ask(Request("workers", 4, "code"))

@@ -13,10 +13,10 @@ from tests.runs.processes import wait_until
 from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched, RunEnded
-from tfwatch.runs.control import Experiment, Refused, Request
-from tfwatch.runs.control_client import ControlClient, NoAnswerError
-from tfwatch.runs.control_messages import AskStop, AskSwitch
-from tfwatch.runs.control_server import NO_FIT, OWN_LOOP, Limits
+from tfwatch.runs.control.client import ControlClient, NoAnswerError
+from tfwatch.runs.control.messages import AskStop, AskSwitch
+from tfwatch.runs.control.requests import Experiment, Refused, Request
+from tfwatch.runs.control.server import NO_FIT, OWN_LOOP, Limits
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def client_of(watch: Any) -> ControlClient:
 def test_attached_and_switched_in_mid_epoch_the_result_is_the_same(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.runs.control_server.Limits", lambda: Limits(wakes_per_s=1e6, requests_per_s=1e6))
+    monkeypatch.setattr("tfwatch.runs.control.server.Limits", lambda: Limits(wakes_per_s=1e6, requests_per_s=1e6))
 
     def trained(*callbacks: Any) -> Any:
         model = make_model()

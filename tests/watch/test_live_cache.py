@@ -13,7 +13,7 @@ from tests.whole import events_of, only, result, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.refusals import Refusal
-from tfwatch.runs.control import Control, Request, Scheduled
+from tfwatch.runs.control.requests import Control, Request, Scheduled
 from tfwatch.runs.create import begin_run
 from tfwatch.tfdata import cache as stores
 from tfwatch.watch.fit.deferred_switches import DeferredSwitches

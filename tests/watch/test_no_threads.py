@@ -10,7 +10,7 @@ import pytest
 from tests.keras_fixtures import fingerprint
 from tests.whole import events_of, result, train
 from tfwatch.core.events import PipelineSwitched, SensorMissing
-from tfwatch.runs.control import Scheduled
+from tfwatch.runs.control.requests import Scheduled
 from tfwatch.workloads.models import generator
 from tfwatch.workloads.workload import Settings
 

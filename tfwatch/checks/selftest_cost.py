@@ -88,7 +88,7 @@ def watch_cost(runs_dir: Path) -> WatchCost:
 async def _frame_cost() -> FrameCost:
     """Draw frames of a growing run, without a terminal."""
     from tfwatch.app import TfwatchApp
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
 
     run = _GrowingRun()
     run.advance(_FIRST_STEPS)

@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.ab import ExperimentOptions, ab
+    from tfwatch.commands.training.ab import ExperimentOptions, ab
 
     knob, settings = args.knob
     request = ExperimentOptions(

@@ -63,6 +63,6 @@ def _script(words: Sequence[str]) -> list[str]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.run import RunOptions, run
+    from tfwatch.commands.script.run import RunOptions, run
 
     return run(RunOptions(_script(args.words), options.runs_dir(args), args.headless, args.python))

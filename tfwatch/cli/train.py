@@ -201,7 +201,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.train import train
+    from tfwatch.commands.training.train import train
     from tfwatch.training.request import Plan, TrainRequest
 
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.start_weights)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.commands.replay import ReplayOptions, show_run
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.control.running import NotRunningError, control_of, find_running
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.reader import RunReader
-from tfwatch.runs.running import NotRunningError, control_of, find_running
 from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.workloads.workload import BadInputError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.commands.factories import Factories
-    from tfwatch.runs.control_client import ControlClient
+    from tfwatch.runs.control.client import ControlClient
 
 
 def attach(options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:

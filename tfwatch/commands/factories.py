@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfwatch.doctor.check import CheckUp
     from tfwatch.doctor.checkup import Scope
     from tfwatch.doctor.facts import Facts
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.writer import RunWriter
     from tfwatch.screens.doctor import RunCheckup
     from tfwatch.screens.leave import Leave

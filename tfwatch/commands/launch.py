@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
-from tfwatch.commands.restart import announce, exec_command
-from tfwatch.commands.run import check_script
 from tfwatch.commands.screen_host import show_app
-from tfwatch.commands.start_knobs import knob, start_knobs
+from tfwatch.commands.script.run import check_script
+from tfwatch.commands.training.restart import announce, exec_command
+from tfwatch.commands.training.start_knobs import knob, start_knobs
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value

@@ -24,7 +24,7 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.control import Requests
+    from tfwatch.runs.control.requests import Requests
 
 
 @dataclass(frozen=True, slots=True)

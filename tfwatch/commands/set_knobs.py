@@ -12,9 +12,9 @@ from tfwatch.commands.attach import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import epochs_until, option_name, show
-from tfwatch.runs.control_client import NoAnswerError
-from tfwatch.runs.control_messages import AskSwitch
-from tfwatch.runs.control_server import why_not_switchable
+from tfwatch.runs.control.client import NoAnswerError
+from tfwatch.runs.control.messages import AskSwitch
+from tfwatch.runs.control.server import why_not_switchable
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.output import write
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.knobs import Setting
-    from tfwatch.runs.control_client import ControlClient
+    from tfwatch.runs.control.client import ControlClient
 
 _POLL_S = 0.05
 

@@ -17,8 +17,8 @@ from tfwatch.runs.streams import FolderSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.announcements import Announcements
-    from tfwatch.runs.control import Requests
+    from tfwatch.runs.control.requests import Requests
+    from tfwatch.runs.scripts.announcements import Announcements
 
 
 class WatchedScript(Protocol):

@@ -8,7 +8,7 @@ from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
 from tfwatch.core.refusals import Fixed, Refusal
-from tfwatch.runs.control import Autopilot, Experiment, Request
+from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 from tfwatch.widgets.knob_rows import lacking, refusal, test_order
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control import Refused, Requests
+    from tfwatch.runs.control.requests import Refused, Requests
 
 
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this count as one.

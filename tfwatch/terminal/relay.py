@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.core.errors import fails_open
-from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.buffers import LONGEST_LINE, visible_end
 from tfwatch.runs.format import FILE_MODE, LOG
+from tfwatch.runs.scripts.announcements import Announcements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

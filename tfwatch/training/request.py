@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import KNOBS, Knobs, Setting, as_value, epochs_until, option_name, show
-from tfwatch.runs.control import Scheduled
+from tfwatch.runs.control.requests import Scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.runs.control import Experiment
+    from tfwatch.runs.control.requests import Experiment
     from tfwatch.workloads.workload import Settings
 
 #: The knobs that switch live, without waiting for an epoch.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.training.request import Plan

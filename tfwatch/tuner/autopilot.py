@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.tuning.before_after import Effect
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control import Autopilot
+    from tfwatch.runs.control.requests import Autopilot
     from tfwatch.runs.reader import Snapshot
     from tfwatch.tuner.driver import Driver
 

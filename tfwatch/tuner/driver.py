@@ -11,7 +11,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import KNOBS, show
 from tfwatch.live.forecasts import evidence_now
-from tfwatch.runs.control import Request
+from tfwatch.runs.control.requests import Request
 from tfwatch.runs.reader import RunReader
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.knobs import Setting
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.reader import Snapshot
     from tfwatch.runs.streams import Source
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control import Experiment
+    from tfwatch.runs.control.requests import Experiment
     from tfwatch.tuner.driver import Driver
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten times a second.

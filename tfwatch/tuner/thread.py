@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.runs.control import Autopilot, Experiment
+from tfwatch.runs.control.requests import Autopilot, Experiment
 from tfwatch.tuner import autopilot, experiment
 from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.runs.control import Control, TunerRequest
+    from tfwatch.runs.control.requests import Control, TunerRequest
     from tfwatch.runs.writer import RunWriter
 
 _JOIN_S = 2.0

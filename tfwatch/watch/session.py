@@ -19,11 +19,11 @@ from tfwatch.core.errors import reason as to_text
 from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.runs.announcements import announce
-from tfwatch.runs.control import Control
-from tfwatch.runs.control_server import NO_FIT, ControlServer
+from tfwatch.runs.control.requests import Control
+from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir
+from tfwatch.runs.scripts.announcements import announce
 from tfwatch.runs.writer import Beside
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata.work_ahead import prefetch_only
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.events import RecordingLost
-    from tfwatch.runs.control import Scheduled
+    from tfwatch.runs.control.requests import Scheduled
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.live_switch import Build

@@ -11,7 +11,7 @@ import keras
 
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.knobs import Knobs, Setting, as_value, describe
-from tfwatch.runs.control import Control, Request
+from tfwatch.runs.control.requests import Control, Request
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.session import ErrorText, Session

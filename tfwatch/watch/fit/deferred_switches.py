@@ -12,7 +12,7 @@ from tfwatch.tfdata.cache import NoRoomError
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.runs.control import Request
+    from tfwatch.runs.control.requests import Request
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
 

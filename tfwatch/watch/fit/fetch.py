@@ -15,7 +15,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Request
+from tfwatch.runs.control.requests import Request
 from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
 from tfwatch.tfdata.stage_model import ShuffleFill

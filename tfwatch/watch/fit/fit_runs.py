@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
-from tfwatch.runs.control import Control
+from tfwatch.runs.control.requests import Control
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.control_server import OWN_LOOP
+from tfwatch.runs.control.server import OWN_LOOP
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit

@@ -56,7 +56,7 @@ def _install_hook(runs_dir: str, announcements: str) -> None:
     root = os.path.dirname(_PACKAGE)
     sys.path.insert(0, root)
     try:
-        from tfwatch.runs.announcements import announce_in
+        from tfwatch.runs.scripts.announcements import announce_in
         from tfwatch.watch.script.import_hook import ImportHook
 
         ImportHook(runs_dir).install()

@@ -13,13 +13,13 @@ from tfwatch.commands.factories import make_checkup
 from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.core.errors import fails_open
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.announcements import Announcements
-from tfwatch.runs.awaited import AwaitedRun
 from tfwatch.runs.buffers import LogLines
-from tfwatch.runs.control_client import ControlClient
+from tfwatch.runs.control.client import ControlClient
 from tfwatch.runs.format import LOG
-from tfwatch.runs.late_end import record_signal
 from tfwatch.runs.reader import RunReader
+from tfwatch.runs.scripts.announcements import Announcements
+from tfwatch.runs.scripts.awaited import AwaitedRun
+from tfwatch.runs.scripts.late_end import record_signal
 from tfwatch.runs.streams import FolderSource, read_file
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import start_child
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tfwatch.commands.factories import Factories, Screen
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.control import Requests
+    from tfwatch.runs.control.requests import Requests
     from tfwatch.screens.leave import Leave
 
 _IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."

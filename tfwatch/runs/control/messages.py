@@ -14,7 +14,7 @@ from tfwatch.core.bounds import Count, Knob, Least, MeanBytes, OneOf, Seed
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import as_value, epochs_until, option_name, show
 from tfwatch.core.validation import known_fields
-from tfwatch.runs.control import Autopilot, Experiment, Request
+from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
 #: The largest message, bytes, with its line end.
 LONGEST = 4096

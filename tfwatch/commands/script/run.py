@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.commands.factories import Factories
-from tfwatch.commands.interpreter import check_interpreter
+from tfwatch.commands.script.interpreter import check_interpreter
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.terminal.capture import why_no_screen
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.fits import FitFigures
 
-_BOOTSTRAP = Path(__file__).parents[1] / "watch" / "script" / "bootstrap.py"
+_BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 #: The newest fits of a script have a line each; the others are counted.
 _MOST_LINES = 20
 
@@ -71,7 +71,7 @@ def _run_bare(options: RunOptions) -> tuple[int, int]:
 
 def _run_on_screen(options: RunOptions, factories: Factories, clock: Clock) -> tuple[int, int]:
     """Run the script under the live screen; return its process id and exit code."""
-    from tfwatch.commands.script_session import run_on_screen
+    from tfwatch.commands.script.script_session import run_on_screen
 
     name = options.script[1] if options.script[0] == "-m" else Path(options.script[0]).stem
     return run_on_screen(lambda runs: _command(options, str(runs)), name, options.runs_dir, factories, clock)
@@ -79,7 +79,7 @@ def _run_on_screen(options: RunOptions, factories: Factories, clock: Clock) -> t
 
 def _record_signal(runs: Sequence[Path], code: int) -> None:
     """Record the signal that ended the script in its last run."""
-    from tfwatch.runs.late_end import record_signal
+    from tfwatch.runs.scripts.late_end import record_signal
 
     if code < 0 and runs:
         record_signal(runs[0], -code)

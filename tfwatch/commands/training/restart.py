@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tfwatch.commands.start_knobs import start_knobs
+from tfwatch.commands.training.start_knobs import start_knobs
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.start_knobs import RestartOffer, StartKnob, Value
 from tfwatch.doctor.quick_facts import GpuPresence, find_gpu
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.commands.factories import Factories
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.request import TrainRequest
 

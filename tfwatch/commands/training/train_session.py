@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import make_checkup
-from tfwatch.commands.progress import Progress
-from tfwatch.commands.restart import Restart
 from tfwatch.commands.screen_host import ScreenHost
+from tfwatch.commands.training.progress import Progress
+from tfwatch.commands.training.restart import Restart
 from tfwatch.live.restart import earlier_of
 from tfwatch.report.outcome import beginning
-from tfwatch.runs.control import Autopilot, Control
-from tfwatch.runs.control_server import ControlServer
+from tfwatch.runs.control.requests import Autopilot, Control
+from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped

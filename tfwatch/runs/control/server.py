@@ -20,7 +20,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import option_name
 from tfwatch.core.refusals import LACKING, Refusal
-from tfwatch.runs.control_messages import (
+from tfwatch.runs.control.messages import (
     LONGEST,
     Answer,
     AskAutopilot,
@@ -33,14 +33,14 @@ from tfwatch.runs.control_messages import (
     decode_message,
     encode_answer,
 )
-from tfwatch.runs.control_socket import SOCKET_NAME, is_own_user, make_private_folder
+from tfwatch.runs.control.private_socket import SOCKET_NAME, is_own_user, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tfwatch.runs.control import Control, TunerRequest
-    from tfwatch.runs.control_messages import Message
+    from tfwatch.runs.control.messages import Message
+    from tfwatch.runs.control.requests import Control, TunerRequest
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.writer import RunWriter
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.runs.control_client import ControlClient, NoAnswerError
+from tfwatch.runs.control.client import ControlClient, NoAnswerError
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.library import find_run, list_folders, replay_argument
 from tfwatch.runs.liveness import is_process_alive

@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import show
-from tfwatch.runs.control import Autopilot, Experiment, Refused
-from tfwatch.runs.control_messages import (
+from tfwatch.runs.control.messages import (
     LONGEST,
     Answer,
     AskAutopilot,
@@ -24,11 +23,12 @@ from tfwatch.runs.control_messages import (
     decode_answer,
     encode_message,
 )
-from tfwatch.runs.control_socket import is_own_user
+from tfwatch.runs.control.private_socket import is_own_user
+from tfwatch.runs.control.requests import Autopilot, Experiment, Refused
 
 if TYPE_CHECKING:
-    from tfwatch.runs.control import Request, TunerRequest
-    from tfwatch.runs.control_messages import Message
+    from tfwatch.runs.control.messages import Message
+    from tfwatch.runs.control.requests import Request, TunerRequest
 
 #: Seconds until a process that does not answer is given up.
 PATIENCE_S = 5.0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfwatch.commands.factories import Factories
-from tfwatch.commands.keep_awake import KeepAwake
-from tfwatch.commands.restart import exec_command
-from tfwatch.commands.train_session import TrainSession
+from tfwatch.commands.training.keep_awake import KeepAwake
+from tfwatch.commands.training.restart import exec_command
+from tfwatch.commands.training.train_session import TrainSession
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import Knobs, describe, option_name
 from tfwatch.core.refusals import LACKING

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.train import train
+from tfwatch.commands.training.train import train
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.runs.control import Experiment
+from tfwatch.runs.control.requests import Experiment
 from tfwatch.training.request import Plan, TrainRequest
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""`tfwatch train` and `tfwatch ab`."""

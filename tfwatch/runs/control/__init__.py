@@ -1,0 +1,1 @@
+"""Requests to a training: their queue, and the socket that other processes send them to."""

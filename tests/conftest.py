@@ -42,6 +42,17 @@ def _no_models_are_frozen() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _slow_disks_are_awaited() -> Iterator[None]:
+    """A run begins without its folder after 2 s: the disk of a busy test machine may take longer."""
+    from tfwatch.runs import create, writer
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (create, writer):
+            patch.setattr(module, "BEGIN_S", 60.0)
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _freeze_caches(request: pytest.FixtureRequest) -> Iterator[None]:
     """Freeze TensorFlow, and after each module its caches, which grow with every trace: collections skip them then."""

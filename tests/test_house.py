@@ -156,8 +156,12 @@ def test_nothing_slow_is_loaded_before_ctrl_c_is_handled() -> None:
     assert not {"typing", "argparse", "re"} & set(loaded)
 
 
+#: The modules that start a Python interpreter.
+PYTHON_STARTERS = ("trial.py", "factories.py", "child.py", "interpreter.py")
+
+
 def test_one_module_starts_the_systems_tools() -> None:
     starts = re.compile(r"subprocess\.(Popen|run|call|check_output)\(|os\.(system|popen)\(")
     found = {path.name for path in (ROOT / "tfwatch").rglob("*.py") if starts.search(path.read_text(encoding="utf-8"))}
 
-    assert found == {"system_tool.py", "trial.py", "factories.py", "child.py"}  # the last three start Python
+    assert found == {"system_tool.py", *PYTHON_STARTERS}

@@ -81,11 +81,13 @@ def test_a_tool_that_hangs_during_a_run_is_reported_and_recovers(
     wait_until(lambda: sampled.rows() > 1)
     assert sampled.reasons() == []
 
-    is_working = (tmp_path / "ioreg").read_text()
-    (tmp_path / "ioreg").write_text("#!/bin/sh\nexec sleep 600\n")
+    tools.does("slow", "exec sleep 600")
+    # A file that is written cannot be started, so each one takes the place of the other.
+    (tmp_path / "ioreg").rename(tmp_path / "working")
+    (tmp_path / "slow").rename(tmp_path / "ioreg")
     wait_until(lambda: len(sampled.reasons()) > 0)
     assert sampled.reasons()[0] == "ioreg: did not respond within 0.6 s"
-    (tmp_path / "ioreg").write_text(is_working)
+    (tmp_path / "working").rename(tmp_path / "ioreg")
     size = len(sampled.writer.read(EVENTS, 0, 10**7))
     wait_until(lambda: b"GpuFound" in sampled.writer.read(EVENTS, size, 10**7) or not sampled.rows())
     sampled.sensors.stop()

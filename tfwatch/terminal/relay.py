@@ -59,11 +59,12 @@ class OutputRelay:
         _set_raw(self.slave)
         self.copy_size()
         orders, self._pipe = os.pipe()
+        screen = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self.slave)
             os.close(self._pipe)
-            _relay(self._master, orders, self._folder)
+            _relay(self._master, orders, self._folder, screen)
         os.close(orders)
 
     def close_slave(self) -> None:
@@ -111,8 +112,8 @@ def _set_raw(slave: int) -> None:
     termios.tcsetattr(slave, termios.TCSANOW, state)
 
 
-def _relay(master: int, orders: int, folder: Path) -> NoReturn:
-    """Run the relay's process, until nobody holds the pseudo terminal."""
+def _relay(master: int, orders: int, folder: Path, screen: int) -> NoReturn:
+    """Run the relay's process, until nobody holds the pseudo terminal. screen: the id of the screen's process."""
     try:
         os.setsid()
         for signum in _IGNORED:
@@ -132,7 +133,8 @@ def _relay(master: int, orders: int, folder: Path) -> NoReturn:
                 log.begin(runs)
         with survives:
             log.end()
-        if terminal.is_alone:
+        # Not by the end of the pipe: the guard that restores the terminal holds it a little longer than a killed screen.
+        if os.getppid() != screen:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os._exit(0)
@@ -168,16 +170,12 @@ def _waiting(master: int) -> bytes:
 class _Terminal:
     """The user's terminal, on descriptor 1.
 
-    orders: the pipe of the orders; empty once the screen's process has ended. is_alone: it has.
+    orders: the pipe of the orders; empty once the screen's process has ended.
     """
 
     def __init__(self, orders: int) -> None:
         self.orders = [orders]
         self._shows = False
-
-    @property
-    def is_alone(self) -> bool:
-        return not self.orders
 
     def obey(self) -> None:
         """Take an order. A shell's terminal is left alone when the screen's process has ended."""

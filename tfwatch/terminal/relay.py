@@ -133,7 +133,7 @@ def _relay(master: int, orders: int, folder: Path, screen: int) -> NoReturn:
                 log.begin(runs)
         with survives:
             log.end()
-        # Not by the end of the pipe: the guard that restores the terminal holds it a little longer than a killed screen.
+        # Not by the end of the pipe: the guard, which restores the terminal, holds it longer than a killed screen.
         if os.getppid() != screen:
             shutil.rmtree(folder, ignore_errors=True)
     finally:

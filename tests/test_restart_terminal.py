@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.test_train_terminal import LEFT_SCREEN, PAINTED, end_of, session, the_run, trains, trains_a_step, until
+from tests.runs.processes import wait_until
+from tests.test_train_terminal import LEFT_SCREEN, PAINTED, end_of, session, the_run, trains, trains_a_step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.terminal
 def test_the_process_becomes_the_command_and_the_terminal_is_left_in_order(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         pid = terminal.process.pid
         terminal.press("r")
         terminal.wait_for("no changes yet")
@@ -36,7 +37,7 @@ def test_the_process_becomes_the_command_and_the_terminal_is_left_in_order(tmp_p
 def test_a_stalled_run_begins_again_at_once(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains_a_step(tmp_path))
+        wait_until(lambda: trains_a_step(tmp_path))
         terminal.press("r")
         terminal.wait_for("no changes yet")
         terminal.press("\r")

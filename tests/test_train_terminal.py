@@ -7,13 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.pseudo import ROOT, Pseudo
+from tests.runs.processes import wait_until
 from tests.screens.canned import usual
 from tfwatch.core.events import PipelineSwitched, TrainingFailed
 from tfwatch.core.rows import STEP
@@ -23,7 +23,6 @@ from tfwatch.runs.opened import Run, open_run
 from tfwatch.terminal.guard import LEAVE_SCREEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.terminal
@@ -45,18 +44,6 @@ def the_run(runs_dir: Path) -> Run:
     return open_run(folder)
 
 
-def until(true: Callable[[], object], timeout_s: float = 20) -> None:
-    """Wait until something holds.
-
-    Raises:
-        AssertionError: it never did.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def trains(runs_dir: Path) -> bool:
     """True once a run has some steps on disk."""
     return any((run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir))
@@ -74,7 +61,7 @@ def end_of(run: Run) -> str:
 def test_stop_and_leave(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         terminal.press("q")
         terminal.wait_for("Quit?")
         terminal.press("y")
@@ -114,7 +101,7 @@ def test_ctrl_c_after_leaving_stops_at_the_next_batch(tmp_path: Path) -> None:
 def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains_a_step(tmp_path))
+        wait_until(lambda: trains_a_step(tmp_path))
         terminal.press("q")
         terminal.wait_for("Quit?")
         terminal.press("y")
@@ -128,7 +115,7 @@ def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
 def test_sigterm_stops_and_restores_the_terminal(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.wait() == 143
         assert terminal.state == terminal.before
@@ -140,7 +127,7 @@ def test_sigterm_stops_and_restores_the_terminal(tmp_path: Path) -> None:
 def test_a_second_sigterm_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains_a_step(tmp_path))
+        wait_until(lambda: trains_a_step(tmp_path))
         terminal.process.send_signal(signal.SIGTERM)
         terminal.wait_for("stopping after the current batch")
         terminal.process.send_signal(signal.SIGTERM)
@@ -152,7 +139,7 @@ def test_a_second_sigterm_leaves_a_hung_loader(tmp_path: Path) -> None:
 def test_a_hangup_takes_the_screen_and_not_the_training(tmp_path: Path) -> None:
     with session(tmp_path, steps=300) as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         terminal.hang_up()
         assert terminal.process.wait(timeout=20) == 0
     run = the_run(tmp_path)
@@ -162,7 +149,7 @@ def test_a_hangup_takes_the_screen_and_not_the_training(tmp_path: Path) -> None:
 def test_a_hangup_leaves_a_terminal_that_lives_on_as_it_was(tmp_path: Path) -> None:
     with session(tmp_path, steps=300) as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         terminal.process.send_signal(signal.SIGHUP)
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
@@ -176,9 +163,9 @@ def test_killing_the_tmux_server_does_not_stop_the_training(tmp_path: Path) -> N
     words = f"{sys.executable} -m tests.commands.fakes {tmp_path} train 400"
     tmux = ["tmux", "-L", f"tfwatch-{os.getpid()}", "-f", "/dev/null"]
     subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", words], cwd=ROOT, check=True)
-    until(lambda: trains(tmp_path))
+    wait_until(lambda: trains(tmp_path))
     subprocess.run([*tmux, "kill-server"], check=True)
-    until(lambda: the_run(tmp_path).life is not Life.RUNNING)
+    wait_until(lambda: the_run(tmp_path).life is not Life.RUNNING)
     run = the_run(tmp_path)
     assert (end_of(run), len(run.steps)) == ("finished", 400)
 
@@ -191,7 +178,7 @@ def test_a_process_that_dies_leaves_a_sane_terminal(behaviour: str, signum: int,
     with session(tmp_path, behaviour) as terminal:
         terminal.wait_for(PAINTED)
         if signum == signal.SIGKILL:
-            until(lambda: trains(tmp_path))
+            wait_until(lambda: trains(tmp_path))
             terminal.process.send_signal(signum)
         reported = terminal.wait_for("killed or crashed")
         assert terminal.wait() == -signum
@@ -211,9 +198,9 @@ def test_ctrl_z_does_not_suspend_training(tmp_path: Path) -> None:
 def test_a_stopped_process_that_is_continued_leaves_a_sane_terminal(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         terminal.process.send_signal(signal.SIGSTOP)
-        until(lambda: psutil.Process(terminal.process.pid).status() == psutil.STATUS_STOPPED)
+        wait_until(lambda: psutil.Process(terminal.process.pid).status() == psutil.STATUS_STOPPED)
         terminal.process.send_signal(signal.SIGCONT)
         terminal.press("q")
         terminal.wait_for("Quit?")
@@ -264,7 +251,7 @@ def test_replay_shows_a_run_that_ended(tmp_path: Path) -> None:
 def test_replay_follows_a_run_and_its_end_by_a_signal_ends_no_training(tmp_path: Path) -> None:
     with session(tmp_path) as training:
         training.wait_for(PAINTED)
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         with replay(tmp_path) as terminal:
             terminal.wait_for("FOLLOWING")
             terminal.process.send_signal(signal.SIGTERM)
@@ -284,7 +271,7 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
         terminal.wait_for("importing TensorFlow")
         terminal.wait_for("STARVING", timeout_s=120)
         terminal.press("p")
-        until(lambda: any(isinstance(event, PipelineSwitched) for event in the_run(tmp_path).events), timeout_s=60)
+        wait_until(lambda: any(isinstance(event, PipelineSwitched) for event in the_run(tmp_path).events), timeout_s=60)
         terminal.press("q")
         terminal.wait_for("Quit?")
         terminal.press("y")
@@ -301,7 +288,7 @@ def test_cnn_trains_on_after_its_terminal_is_gone(tmp_path: Path) -> None:
     small = ("--batch-size", "16", "--image-size", "32", "--steps", "60")
     words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), *small)
     with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
-        until(lambda: trains(tmp_path), timeout_s=120)
+        wait_until(lambda: trains(tmp_path), timeout_s=120)
         terminal.hang_up()
         assert terminal.process.wait(timeout=120) == 0
     run = the_run(tmp_path)

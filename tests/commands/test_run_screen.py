@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.pseudo import Pseudo
+from tests.runs.processes import wait_until
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.terminal
@@ -39,16 +38,11 @@ def runs(folder: Path) -> list[Run]:
     return [open_run(run) for run in reversed(list_runs(folder / "runs"))]
 
 
-def until(true: Callable[[], object], timeout_s: float = 20) -> None:
-    """Wait until something holds.
-
-    Raises:
-        AssertionError: it never did.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def answer(terminal: Pseudo, key: str) -> None:
+    """Press q, and answer its question."""
+    terminal.press("q")
+    terminal.wait_for("Quit?")
+    terminal.press(key)
 
 
 def trains(folder: Path) -> bool:
@@ -124,9 +118,7 @@ def test_y_twice_ends_a_script_that_ignores_ctrl_c(tmp_path: Path) -> None:
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
-        terminal.press("q")
-        terminal.wait_for("Quit?")
-        terminal.press("y")
+        answer(terminal, "y")
         terminal.wait_for("STOPPING")
         terminal.press("y")
         assert terminal.wait() == -signal.SIGTERM
@@ -138,9 +130,7 @@ def test_d_leaves_the_screen_and_the_script_writes_to_the_terminal(tmp_path: Pat
     script = f"{FIT}import sys\nprint('hidden')\nfit(300)\nprint('seen')\nsys.exit(5)\n"
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
-        terminal.press("q")
-        terminal.wait_for("Quit?")
-        terminal.press("d")
+        answer(terminal, "d")
         terminal.wait_for("the script runs on without a screen")
         assert terminal.wait() == 5
         assert terminal.state == terminal.before
@@ -158,13 +148,13 @@ PRINTS_ON = f"{FIT}import sys\nfit(150)\nprint('x' * 100_000)\nsys.stdout.flush(
 @pytest.mark.parametrize("how", ["SIGKILL", "hangup"])
 def test_a_screen_that_is_gone_leaves_the_script_alone(how: str, tmp_path: Path) -> None:
     with session(tmp_path, PRINTS_ON) as terminal:
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         pid = runs(tmp_path)[0].manifest.pid
         if how == "hangup":
             terminal.hang_up()
         else:
             terminal.process.kill()
-        until(lambda: len(runs(tmp_path)) == 2 and not psutil.pid_exists(pid))
+        wait_until(lambda: len(runs(tmp_path)) == 2 and not psutil.pid_exists(pid))
         if how == "SIGKILL":
             assert "the script runs on" in terminal.wait_for("the script runs on")
             assert terminal.wait() == -signal.SIGKILL
@@ -175,7 +165,7 @@ def test_a_screen_that_is_gone_leaves_the_script_alone(how: str, tmp_path: Path)
         ("finished", 150),
         ("finished", 60),
     ]
-    until(lambda: not list(tmp_path.glob("tfwatch-*/runs")))
+    wait_until(lambda: not list(tmp_path.glob("tfwatch-*/runs")))
     assert [len(run.log[0]) for run in runs(tmp_path)] == [100_000, 3]
 
 
@@ -183,9 +173,7 @@ def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_p
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
-        terminal.press("q")
-        terminal.wait_for("Quit?")
-        terminal.press("d")
+        answer(terminal, "d")
         terminal.wait_for("the script runs on without a screen")
         terminal.press("\x03")
         terminal.press("\x1c")
@@ -195,7 +183,7 @@ def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_p
 
 def test_sigterm_reaches_the_script_and_its_run_says_so(tmp_path: Path) -> None:
     with session(tmp_path, f"{FIT}fit()\n") as terminal:
-        until(lambda: trains(tmp_path))
+        wait_until(lambda: trains(tmp_path))
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.wait() == -signal.SIGTERM
         assert terminal.state == terminal.before

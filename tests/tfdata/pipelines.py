@@ -1,4 +1,4 @@
-"""Pipelines as scripts write them, of tiny elements: each function makes one anew."""
+"""Pipelines as scripts write them, of tiny elements: each function makes a new one."""
 
 from __future__ import annotations
 

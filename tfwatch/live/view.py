@@ -179,6 +179,7 @@ class Follower:
         self._script = script
         self._fits: FitCounter | None = None
         self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
+        self._fits_counted: tuple[object, ...] = ()
         self._live = live
         self._ended_finding = ended_finding
         self._restarts = RestartFollower(earlier, steps_between)
@@ -209,7 +210,7 @@ class Follower:
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(compare(switches, total, self._steps_between, self._known, accelerated))
             self._restarts.take(snapshot)
-            self._fits_now = self._count_fits(snapshot)
+            self._count_fits(snapshot)
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
@@ -229,14 +230,18 @@ class Follower:
             self._script(),
         )
 
-    def _count_fits(self, snapshot: Snapshot) -> tuple[tuple[FitFigures, ...], int]:
-        """The fits that have ended, and the number of the present one."""
+    def _count_fits(self, snapshot: Snapshot) -> None:
+        """Find the fits that have ended and the number of the present one, when an epoch began or ended."""
+        events, is_over = snapshot.events, snapshot.life.is_over
+        counted = (events.newest(EpochStarted), events.newest(EpochEnded), is_over)
+        if counted == self._fits_counted:
+            return
+        self._fits_counted = counted
         if self._fits is None:
             origin_s = snapshot.manifest.origin_wall_ns / 1e9
             self._fits = FitCounter(origin_s, self._steps_between, len(self._earlier_fits) + 1)
-        events = snapshot.events
-        number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), snapshot.life.is_over)
-        return (*self._earlier_fits, *self._fits.done), number
+        number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), is_over)
+        self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         recent = snapshot.steps[-64:]

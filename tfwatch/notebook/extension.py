@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,17 +79,9 @@ class Extension:
         """Yield the runs that this process has recorded since the cell began, the newest first."""
         if "tfwatch.watch.session" not in sys.modules:  # no training has begun in this process
             return
-        from tfwatch.runs.format import NotARunError
-        from tfwatch.runs.library import default_runs_dir, list_runs
-        from tfwatch.runs.streams import FolderSource
+        from tfwatch.runs.library import default_runs_dir, runs_since
 
-        for folder in list_runs(self._runs_dir or default_runs_dir()):
-            with suppress(NotARunError, OSError):
-                manifest = FolderSource(folder).manifest()
-                if manifest.origin_wall_ns < self._begun_ns:
-                    return
-                if manifest.pid == os.getpid():
-                    yield folder
+        yield from runs_since(self._runs_dir or default_runs_dir(), os.getpid(), self._begun_ns)
 
 
 def _summary(runs: list[Path]) -> dict[str, str]:

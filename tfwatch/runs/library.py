@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,11 @@ from tfwatch.runs.format import (
 )
 from tfwatch.runs.labels import read_labels
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.streams import read_file
+from tfwatch.runs.streams import FolderSource, read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.opened import Run
 
@@ -147,6 +150,21 @@ def replay_argument(run: Path) -> str:
         return run.name
     home = Path(os.path.expanduser("~"))
     return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))
+
+
+def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
+    """Yield the runs that a process has recorded since a moment, nanoseconds since 1970, the newest first.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    for folder in list_runs(runs_dir):
+        with suppress(NotARunError, OSError):
+            manifest = FolderSource(folder).manifest()
+            if manifest.origin_wall_ns < began_ns:
+                return
+            if manifest.pid == pid:
+                yield folder
 
 
 def import_took_ms(run: Path) -> float | None:

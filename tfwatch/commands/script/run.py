@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from tfwatch.terminal.child import end_as, run_child
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.analysis.steps.fits import FitFigures
 
@@ -55,8 +54,10 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
         pid, code = _run_on_screen(options, factories or Factories(), clock) if has_screen else _run_bare(options)
     except OSError as error:
         raise BadInputError(f"{_interpreter(options)} cannot be started: {error.strerror or error}") from error
+    from tfwatch.runs.library import runs_since
+
     with fails_open(lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")):
-        runs = list(_runs_of(pid, options.runs_dir, began_ns))
+        runs = list(runs_since(options.runs_dir, pid, began_ns))
         _record_signal(runs, code)
         _print(_summary(runs, options.runs_dir))
     return end_as(code)
@@ -124,21 +125,6 @@ def _flags() -> list[str]:
     """Return the flags of this interpreter, for the script's."""
     flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags")()  # noqa: B009  not among the typed names
     return [*flags, "-u"] if getattr(sys.stdout, "write_through", False) else flags
-
-
-def _runs_of(pid: int, runs_dir: Path, began_ns: int) -> Iterator[Path]:
-    """Yield the runs that a process has recorded since a moment, the newest first."""
-    from tfwatch.runs.format import NotARunError
-    from tfwatch.runs.library import list_runs
-    from tfwatch.runs.streams import FolderSource
-
-    for folder in list_runs(runs_dir):
-        with suppress(NotARunError, OSError):
-            manifest = FolderSource(folder).manifest()
-            if manifest.origin_wall_ns < began_ns:
-                return
-            if manifest.pid == pid:
-                yield folder
 
 
 def _summary(runs: Sequence[Path], runs_dir: Path) -> str:

@@ -35,11 +35,6 @@ class TrainingSigns:
         """The number of signs in this thread so far."""
         return self._own.count
 
-    @property
-    def is_in_fit(self) -> bool:
-        """Whether a `fit` runs in this thread."""
-        return self._own.fits > 0
-
     def note(self) -> None:
         """Count a sign."""
         if not self._own.fits:

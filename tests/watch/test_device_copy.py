@@ -250,7 +250,7 @@ def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
 
     monkeypatch.setattr(injected_copy, "why_no_device_prefetch", lambda: None)
     monkeypatch.setattr(injected_copy, "_STEPS", 12)
-    monkeypatch.setattr(injected_copy, "_direct_ms", lambda batches: [6.0] * len(batches))
+    monkeypatch.setattr(injected_copy, "_copy_ms", lambda part: 6.5 if part.shape[0] > 1 else 0.5)
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(device_copy.DeviceCopy, "__call__", lambda *_: reported * 6e6)
     compared = SimpleNamespace(copy=lambda kind, size: injected_copy.compare_copies(kind, size, tmp_path))

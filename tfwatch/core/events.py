@@ -340,6 +340,19 @@ class SensorMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusFound:
+    """The GPUs of a distribution strategy, whose figures gpus.bin holds.
+
+    names: by device, e.g. `GPU:0`, in the order of the file's `gpu`; empty where the sensor does not find one.
+    memory_bytes: of each; unknown ones are missing.
+    """
+
+    at_ns: Moment
+    names: dict[str, str]
+    memory_bytes: ByteCounts
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFound:
     """The GPU whose figures the samples hold from now on.
 
@@ -483,6 +496,7 @@ Event: TypeAlias = (
     | SwitchMissed
     | SensorMissing
     | GpuFound
+    | GpusFound
     | StagesFound
     | StallLocated
     | Slept

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from tfwatch.core.bounds import (
     Answer,
     AutopilotCause,
+    ByteCounts,
     Bytes,
     Change,
     Count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA
 from tfwatch.tfdata.stage_names import inputs_of
 
 #: Stages that TensorFlow puts between a data set and the split of its batches.
@@ -41,5 +42,13 @@ def _below_split(node: Any) -> Any:
 
 def buffer_size_per_replica(iterator: Any) -> int:
     """Return the batches that TensorFlow prepares ahead for each replica: its default is 1."""
-    options = getattr(iterator, "_options", None)
-    return int(getattr(options, "experimental_per_replica_buffer_size", 1))
+    return int(getattr(_options_of(iterator), PER_REPLICA, 1))
+
+
+def fetches_to_device(iterator: Any) -> bool:
+    """Return whether TensorFlow copies each replica's part to its device ahead of the step: its default."""
+    return bool(getattr(_options_of(iterator), FETCH_TO_DEVICE, True))
+
+
+def _options_of(iterator: Any) -> Any:
+    return getattr(iterator, "_options", None)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
-from tfwatch.core.refusals import PER_REPLICA, Refusal
-from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of
+from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
+from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
 from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
 from tfwatch.tfdata.script_code.source_edits import find_edits
@@ -132,8 +132,8 @@ class KnobDescriber:
         script.read(iterator)
         fixed = {
             "prefetch": f"{PER_REPLICA} {buffer_size_per_replica(iterator)}",
-            _WORKERS: script.why_not or "a strategy's iterator keeps its data set",
-            "device_prefetch": "the strategy copies ahead by itself",
+            _WORKERS: script.why_not or "not live below a strategy",
+            "device_prefetch": f"{FETCH_TO_DEVICE} {'on' if fetches_to_device(iterator) else 'off'}",
         }
         self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
 

@@ -1,4 +1,4 @@
-"""`fit` under MirroredStrategy, in another process: logical devices are set before TensorFlow starts."""
+"""Training under MirroredStrategy, in another process: logical devices are set before TensorFlow starts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.refusals import NotTimed
-from tfwatch.runs.opened import open_run
+from tests.whole import events_of
+from tfwatch.core.events import PipelineSwitched, SensorMissing, StagesFound, SwitchFailed
+from tfwatch.core.refusals import PER_REPLICA, NotTimed
+from tfwatch.core.rows import PROGRESS
+from tfwatch.runs.format import PROGRESSES
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.streams import FolderSource
 
 pytestmark = pytest.mark.tensorflow
 
-STEPS = 24
+STEPS, EXAMPLES = 24, 180
 
 
 def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
@@ -33,13 +38,34 @@ def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
+    assert results["again"] == results["stock"]
     assert results["watched"] == results["stock"]
-    # Keras 3.15 itself fails with several steps per execution under this strategy: the test compares with single steps.
-    assert results["fused"] == results["stock"]
-    exact, fused = (open_run(path) for path in results["runs"])
+    # Keras 3.15 itself fails with several steps per execution under this strategy: the test compares with single steps,
+    # without their validation.
+    assert [results["fused"][n] for n in (0, 2, 3)] == [results["stock"][n] for n in (0, 2, 3)]
+    exact, fused, tracked = (open_run(path) for path in results["runs"])
     assert (exact.manifest.split, len(exact.steps)) == ("exact", STEPS)
     assert (fused.manifest.split, len(fused.steps)) == ("in-graph timestamps, steps_per_execution=3", STEPS)
-    refused = [event.reason for event in exact.events if isinstance(event, SwitchFailed)]
+    refused = [event.reason for event in events_of(exact, SwitchFailed)]
     assert refused == ["batches are spread over several devices"]
     assert exact.manifest.copy_not_timed == fused.manifest.copy_not_timed == NotTimed.CPU.value
-    assert not any(isinstance(event, PipelineSwitched) for event in exact.events)
+    assert not events_of(exact, PipelineSwitched)
+    assert [run.manifest.replicas for run in (exact, fused, tracked)] == [["CPU:0", "CPU:1"]] * 3
+    assert [_examples(run) for run in (exact, fused, tracked)] == [EXAMPLES, EXAMPLES, EXAMPLES / 2]
+    assert _describes_the_data_set(exact)
+
+
+def _examples(run: Run) -> int:
+    """Return the examples of all replicas, in each batch's whole."""
+    assert run.path
+    rows = np.frombuffer(FolderSource(run.path).read(PROGRESSES, 0, 10**6), PROGRESS)
+    return int(rows["images"][-1])
+
+
+def _describes_the_data_set(run: Run) -> bool:
+    (found,) = events_of(run, StagesFound)
+    missing = [event.reason for event in events_of(run, SensorMissing) if event.sensor == "pipeline"]
+    assert missing == ["the iterator of a strategy has no model: only the stages of the code are known, without figures"]
+    assert run.manifest.switchable == []
+    assert run.manifest.fixed["prefetch"] == f"{PER_REPLICA} 1"
+    return bool(found.names == ["from_tensor_slices", "shuffle(30)", "map(double)", "batch(8)"])

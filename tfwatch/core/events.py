@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from tfwatch.core.bounds import (
     Answer,
     AutopilotCause,
+    ByteCounts,
     Bytes,
     Change,
     Count,
@@ -340,6 +341,19 @@ class SensorMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusFound:
+    """The GPUs of a distribution strategy, whose figures gpus.bin holds.
+
+    names: by device, e.g. `GPU:0`, in the order of the file's `gpu`; empty where the sensor does not find one.
+    memory_bytes: of each; unknown ones are missing.
+    """
+
+    at_ns: Moment
+    names: dict[str, str]
+    memory_bytes: ByteCounts
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFound:
     """The GPU whose figures the samples hold from now on.
 
@@ -483,6 +497,7 @@ Event: TypeAlias = (
     | SwitchMissed
     | SensorMissing
     | GpuFound
+    | GpusFound
     | StagesFound
     | StallLocated
     | Slept

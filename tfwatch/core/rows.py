@@ -111,6 +111,22 @@ STAGE = np.dtype(
     ]
 )
 
+#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`, `process_busy`:
+#: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs. Missing is NaN.
+GPU = np.dtype(
+    [
+        ("at_ns", "<u8"),
+        ("gpu", "<u2"),
+        ("pad", "<u2"),
+        ("busy", "<f4"),
+        ("process_busy", "<f4"),
+        ("power_w", "<f4"),
+        ("temperature_c", "<f4"),
+        ("freq_mhz", "<f4"),
+        ("memory_bytes", "<f4"),
+    ]
+)
+
 #: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`: starts of its
 #: first and last step; `first_done_ns`: when the first step's metrics were there; `end_ns`: of the last step.
 #: `calls`: how many of the steps have a host part. `traced` steps were traced or compiled, `traced_ms` is their
@@ -211,7 +227,7 @@ class Phase(IntEnum):
 
 
 def clean_rows(rows: Rows) -> Rows:
-    """Return the plausible rows of `SAMPLE`, `STAGE` or `PROGRESS`, with NaN for each implausible figure.
+    """Return the plausible rows of `SAMPLE`, `STAGE`, `GPU` or `PROGRESS`, with NaN for each implausible figure.
 
     A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
     `PROGRESS` are the model's own and have no limit.

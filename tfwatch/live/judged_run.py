@@ -64,7 +64,8 @@ class JudgedRun:
     @cached_property
     def hardware(self) -> Hardware:
         """The machine in figures."""
-        return summarise_hardware(self.run.samples, self.run.steps, self.run.events, self.run.manifest.accelerated)
+        run = self.run
+        return summarise_hardware(run.samples, run.steps, run.events, run.manifest.accelerated, run.gpus)
 
     @cached_property
     def record(self) -> Record:

@@ -6,10 +6,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.analysis.findings.machine import Machine, check_gpu, growth, recent, summarise_machine
 from tfwatch.analysis.findings.memory_course import MemoryCourse, memory_course
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
-from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, without_experiments
+from tfwatch.analysis.findings.strategy_gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.core.events import ExperimentEnded, GpuFound, GpusFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 
@@ -50,11 +53,12 @@ class MachineFollower:
         samples, events = snapshot.samples, snapshot.events
         if not len(samples):
             return None
-        words = events.of(GpuFound, SensorMissing)
+        words = events.of(GpuFound, GpusFound, SensorMissing)
         if snapshot.life is Life.ENDED:
             if self._whole is None or self._whole[0] != len(samples):
                 whole = summarise_machine(samples, words, typical=True)
-                self._whole = len(samples), replace(whole, process_memory=_process_memory(snapshot))
+                gpus = gpu_lanes(snapshot.gpus, find_gpus(words), np.median)
+                self._whole = len(samples), replace(whole, process_memory=_process_memory(snapshot), gpus=gpus)
             return self._whole[1]
         if snapshot.now_s >= self._due_s:
             self._due_s = snapshot.now_s + _GROWTH_EVERY_S
@@ -63,7 +67,11 @@ class MachineFollower:
         changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
         since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
         machine = summarise_machine(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
-        return replace(machine, gpu_check=check_gpu(snapshot.steps, samples, snapshot.now_s, since_s))
+        return replace(
+            machine,
+            gpu_check=check_gpu(snapshot.steps, samples, snapshot.now_s, since_s),
+            gpus=gpu_lanes(recent_rows(snapshot.gpus, snapshot.now_s), find_gpus(words)),
+        )
 
     def energy(self, snapshot: Snapshot) -> Energy | None:
         """The energy so far; None where no power is read."""

@@ -351,6 +351,7 @@ def build_situation(
         has_own_loop=not manifest.knobs,
         cpu_asked=manifest.settings.get("device") == "cpu",
         switchable=tuple(manifest.switchable),
+        replicas=len(manifest.replicas),
         fast_pipeline=manifest.fast_pipeline,
         started=manifest.knobs,
         origin=_batch_source(setting.knobs, found),

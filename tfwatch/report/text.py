@@ -9,6 +9,7 @@ from tfwatch.analysis.findings.copying import bandwidth
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.findings.machine import GPU
+from tfwatch.analysis.findings.strategy_gpus import extremes_text
 from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
@@ -219,6 +220,10 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
     shared = f" ({', '.join(shares)})" if shares else ""
     power = machine.medians["gpu_power_w"]
     watts = f" at {units.watts(power)}" if power is not None else ""
+    if len(machine.gpus) > 1:
+        named = extremes_text(machine.gpus)
+        gpus = f"the {len(machine.gpus)} GPUs were {units.percent(busy)} busy{shared}{watts}"
+        return [f"{gpus}, median{named and f': {named}'}", *_energy(machine), *back]
     return [f"the GPU was {units.percent(busy)} busy{shared}{watts}, median", *_energy(machine), *back]
 
 

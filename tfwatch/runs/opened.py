@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
-from tfwatch.core.rows import STAGE, clean_rows, plausible_rows
+from tfwatch.core.rows import GPU, STAGE, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import Pulse, decode_pulse
@@ -40,7 +40,8 @@ class Run:
     files.
 
     path: None where no folder could be created.
-    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; events: in the order of writing.
+    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`; events: in the order
+    of writing.
     length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
     open_phase: the training thread's last phase; None where it is unknown. log: its first and its last lines.
     """
@@ -55,6 +56,7 @@ class Run:
     open_phase: OpenPhase | None = None
     log: tuple[str, ...] = ()
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
+    gpus: Rows = field(default_factory=lambda: np.empty(0, dtype=GPU))
 
     @cached_property
     def epochs(self) -> Rows:
@@ -116,18 +118,15 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
 
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
-    steps, samples, stages = (
-        rows_of(layout.STEPS),
-        clean_rows(rows_of(layout.SAMPLES)),
-        clean_rows(rows_of(layout.STAGES)),
-    )
+    steps = rows_of(layout.STEPS)
+    samples, stages, gpus = (clean_rows(rows_of(name)) for name in (layout.SAMPLES, layout.STAGES, layout.GPUS))
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
     life, length_s = _life(source, manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
     last = find_open_phase(ended, pulse)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages)
+    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages, gpus)
 
 
 def _life(

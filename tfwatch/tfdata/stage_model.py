@@ -25,7 +25,8 @@ _OLD = "this TensorFlow cannot report tf.data's model, which it does from 2.17 o
 _UPGRADE = "install a newer TensorFlow"
 _NOT_AUTOTUNED = "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
 AUTOTUNE_FIX = "turn options.autotune.enabled on"
-_DISTRIBUTED = "the batches are spread over several devices, and a DistributedIterator has no model"
+_DISTRIBUTED = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
+_DISTRIBUTED_FIX = "measure the data set by itself: for batch in tfwatch.track(dataset)"
 ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
 NOT_TFDATA = "the batches do not come from a tf.data iterator"
 
@@ -83,7 +84,7 @@ def read_model(iterator: Any) -> Any:
     import tensorflow as tf
 
     if isinstance(iterator, tf.distribute.DistributedIterator):
-        raise NoModelError(_DISTRIBUTED)
+        raise NoModelError(_DISTRIBUTED, _DISTRIBUTED_FIX)
     if not isinstance(iterator, tf.data.Iterator):
         raise NoModelError(NOT_TFDATA)
     if "GPU" in str(getattr(getattr(iterator, "_iterator_resource", None), "device", "")).upper():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.rows import STAGE, Phase
+from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.stage_model import (
     AUTOTUNE_FIX,
     NOT_TFDATA,
@@ -325,7 +326,7 @@ def follow(followed: FollowedIterator, iterator: Any) -> FollowedIterator:
 
 def code_stages_of(iterator: Any) -> list[CodeStage]:
     """Return the stages in the code of an iterator; none if it is not one of tf.data."""
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = dataset_of(iterator)
     return [] if dataset is None else find_code_stages(dataset)
 
 

@@ -67,7 +67,8 @@ class CardPane(FramedPane, can_focus=True):
         self.experiment = newest_experiment(view)
         self.running_experiment = view.situation.experiment
         self.autopilot_run = newest_autopilot_run(view)
-        none_yet = _HINT if view.situation.live else "no switch in this run yet"
+        can_switch = view.situation.live and view.situation.switchable
+        none_yet = _HINT if can_switch else "no switch in this run yet"
         self.hint = "no switch in this run" if view.is_over else none_yet
 
     def _update_titles(self) -> None:

@@ -215,7 +215,7 @@ class KnobRow:
 def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     """Make the rows of the settings: each knob with its key, its value and its next value."""
     rows = list(_knob_rows(view, live))
-    if rows and live and not view.is_over:
+    if rows and live and view.snapshot.manifest.switchable and not view.is_over:
         autopilot = view.situation.autopilot_run
         note = f"f ends it; {autopilot.progress}" if autopilot else "finds the fastest settings by itself"
         rows.append(KnobRow("f", "f", "autopilot", "", "", note, busy=autopilot is not None))

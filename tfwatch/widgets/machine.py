@@ -13,6 +13,7 @@ from textual.reactive import reactive
 from tfwatch.analysis.findings import machine_remark, starving_cost
 from tfwatch.analysis.findings.machine import GPU, HEAT, PRESSURE, missing_sensors
 from tfwatch.analysis.findings.situation import reading_text
+from tfwatch.analysis.findings.strategy_gpus import extremes_text
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.analysis.findings.strategy_gpus import GpuLane
     from tfwatch.live.view import RunView
 
 _LABEL = 8
@@ -149,9 +151,24 @@ def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
     unused = machine_remark.is_gpu_unused(view.situation, machine)
     alert = unused or (view.situation.accelerated and machine_remark.is_gpu_shared(machine))
     texts = ("TensorFlow does not use it: tfwatch doctor", "unused: see tfwatch doctor") if unused else (short,)
+    if len(machine.gpus) > 1 and not unused:
+        return [*_gpus(machine.gpus, short, alert)]
     rows = [Reading("GPU", texts, alert)]
     rows += [Reading("", (short,), rank=4)] if unused else []
     return [*rows, *_gpu_memory(machine)]
+
+
+def _gpus(gpus: Sequence[GpuLane], short: str, alert: bool) -> Iterable[Reading]:
+    """Make the rows of the GPUs of a strategy: the busiest and the idlest, and the memory of the fullest and emptiest."""
+    named = extremes_text(gpus)
+    texts = [f"{len(gpus)}: {short}; {named}", f"{len(gpus)}: {named}", named] if named else [f"{len(gpus)}: {short}"]
+    yield Reading("GPUs", tuple(texts), alert)
+    known = sorted((gpu.memory_bytes, gpu.device) for gpu in gpus if gpu.memory_bytes is not None)
+    if known:
+        ends = [f"{device} {used / _GIBI:.1f}" for used, device in (known[0], known[-1])]
+        totals = [gpu.total_bytes for gpu in gpus if gpu.total_bytes is not None]
+        of = f" of {_whole(min(totals))}" if totals else ""
+        yield Reading("GPU mem", (f"{' to '.join(ends)}{of} GB",), rank=2)
 
 
 def _gpu_memory(machine: Machine) -> Iterable[Reading]:

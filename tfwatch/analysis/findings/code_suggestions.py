@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.code_edits import edited_lines
 from tfwatch.core.knobs import PY_DATASET_KNOBS
+from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,12 @@ UINT8 = (
 )
 DEVICE_PREFETCH = (
     'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
+)
+#: Batches that a strategy prepares ahead for each replica in place of one.
+BUFFER_PER_REPLICA = 4
+SPREAD = (
+    f"options = tf.distribute.InputOptions({PER_REPLICA}={BUFFER_PER_REPLICA})  # batches ahead for each replica\n"
+    "dataset = strategy.experimental_distribute_dataset(dataset, options)  # fit takes it too"
 )
 ONE_ITERATOR_OF_LOOP = "batches = iter(dataset.repeat())  # before the loop; next(batches) in each step"
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"

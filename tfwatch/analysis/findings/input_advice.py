@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.situation import Advice, SourceKind
+from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
@@ -17,7 +18,17 @@ _COMPUTES = 0.5
 
 def advise_data_wait(now: Situation) -> Advice:
     """Advise on data wait for this kind of data, with lines of Python."""
+    if now.replicas > 1 and not now.origin.has_no_pipeline:
+        return _below_strategy(now)
     return _FOR[now.origin.kind](now)
+
+
+def _below_strategy(now: Situation) -> Advice:
+    """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
+    several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
+    size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
+    lines = code_suggestions.switch_line("workers", "auto", now.stages, code=now.code)
+    return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")
 
 
 def advise_longer_epochs(now: Situation) -> Advice:

@@ -13,6 +13,7 @@ import numpy as np
 from tfwatch.analysis.findings.gpu_others import others_share
 from tfwatch.analysis.findings.memory_course import MemoryCourse, memory_course
 from tfwatch.analysis.findings.starving_cost import Energy, energy
+from tfwatch.analysis.findings.strategy_gpus import GpuLane, find_gpus, gpu_lanes
 from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
 from tfwatch.core import units
@@ -217,6 +218,7 @@ class Machine:
     gpu_check: step times and the GPU's counter over the same seconds.
     row: every column of the newest sample, or the median of each over a whole run; None is missing.
     process_memory: of a whole run.
+    gpus: of a strategy over several GPUs each, over the same seconds; `gpu` is all of them: means, and their power's sum.
     """
 
     gpu: GpuFigures | None = None
@@ -231,6 +233,7 @@ class Machine:
     gpu_check: GpuCheck | None = None
     row: Mapping[str, float | None] = field(default_factory=dict)
     process_memory: MemoryCourse | None = None
+    gpus: tuple[GpuLane, ...] = ()
 
 
 def summarise_machine(
@@ -332,7 +335,8 @@ class Hardware:
     medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
     energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
     heat_s, swap_s: the seconds for which heat and swapping slowed the run. others: the GPU's share of other programs,
-    see `others_share`. process_memory: from the first step to the last.
+    see `others_share`. process_memory: from the first step to the last. gpus: medians of each GPU of a strategy over
+    several, over the same samples.
     """
 
     found: GpuFound | None
@@ -344,10 +348,13 @@ class Hardware:
     swap_s: float
     others: float | None = None
     process_memory: MemoryCourse | None = None
+    gpus: tuple[GpuLane, ...] = ()
 
 
-def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool) -> Hardware:
-    """Sum up the machine of a run; rows of `core.rows.SAMPLE` and of `STEP`. accelerated: the steps ran on a GPU."""
+def summarise_hardware(
+    samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool, gpus: Rows | None = None
+) -> Hardware:
+    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, `STEP` and `GPU`. accelerated: steps ran on a GPU."""
     steps = plausible_rows(steps)
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
@@ -363,6 +370,7 @@ def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], acc
         swap_s=limit_time_s(events, "swap"),
         others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
         process_memory=memory_course(training),
+        gpus=() if gpus is None else gpu_lanes(_while_training(gpus, steps), find_gpus(events), np.median),
     )
 
 

@@ -330,6 +330,9 @@ class Source:
         if stream:
             stream.close()
 
+    def follow(self, gpus: Sequence[str]) -> None:
+        """Do nothing: a Mac has one GPU."""
+
     def cancel(self) -> None:
         """End the wait for a document."""
         if self._stream:

@@ -170,10 +170,18 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
 def _examples_in(batch: Any) -> tf.Tensor:
     """Return the number of examples in a batch, as `count_examples` does; -1 if unknown."""
     first = next(iter(tf.nest.flatten(batch)), None)
-    if not isinstance(first, tf.Tensor) or not first.shape.rank:
+    parts = first.values if isinstance(first, tf.distribute.DistributedValues) else (first,)
+    if not all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts):
         return tf.constant(-1)
+    counts = [_length(part, "/CPU:0" if len(parts) == 1 else part.device) for part in parts]
     with tf.device("/CPU:0"):
-        return tf.shape(first)[0]
+        return tf.add_n(counts) if len(counts) > 1 else counts[0]
+
+
+def _length(part: tf.Tensor, device: str) -> tf.Tensor:
+    """Return the first dimension; a GPU has that of a part in its own memory, which thus is not copied."""
+    with tf.device(device):
+        return tf.shape(part)[0]
 
 
 #: Two clocks are read one after the other, up to so many times until the readings are this close.

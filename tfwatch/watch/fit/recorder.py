@@ -26,6 +26,7 @@ from tfwatch.watch.fit.step_runners import (
     UntimedRunner,
     is_keras_own,
 )
+from tfwatch.watch.replicas import note_replicas
 from tfwatch.watch.step_log import StepLog
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ class Recorder:
             raise TypeError(_NOT_KERAS)
         if not isinstance(iterator, ITERATORS):
             raise TypeError(f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from")
+        if isinstance(iterator, tf.distribute.DistributedIterator):
+            note_replicas(self.writer, iterator._strategy)
         steps = self._model.steps_per_execution
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
         if steps > 1 and self._split == "fused" and not eager:

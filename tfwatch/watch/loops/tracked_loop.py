@@ -222,6 +222,15 @@ class TrackedRun:
             self._iterator = weakref.ref(iterator)
         except TypeError:  # a list's iterator, which has no stages
             self._iterator = object
+        self._note_replicas(iterator)
+
+    def _note_replicas(self, iterator: Any) -> None:
+        tensorflow = sys.modules.get("tensorflow")
+        kind = getattr(getattr(tensorflow, "distribute", None), "DistributedIterator", ())
+        if isinstance(iterator, kind):
+            from tfwatch.watch.replicas import note_replicas
+
+            note_replicas(self._writer, iterator._strategy)
 
     # -- a step -----------------------------------------------------------------------------------
 

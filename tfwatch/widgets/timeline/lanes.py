@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -12,15 +12,18 @@ import numpy as np
 
 from tfwatch.analysis.findings.gpu_others import COUNTERS_DIFFER, others_share
 from tfwatch.analysis.findings.machine_remark import OTHERS_FROM
+from tfwatch.analysis.findings.strategy_gpus import extremes, find_gpus
 from tfwatch.core import units
+from tfwatch.core.events import GpusFound
 from tfwatch.widgets.timeline import step_bars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tfwatch.analysis.findings.machine import GpuFigures
+    from tfwatch.analysis.findings.strategy_gpus import GpuLane
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.basics.glyphs import Glyphs
@@ -40,12 +43,14 @@ class Sampled:
     """Means over n columns; NaN without samples.
 
     cores: cores in use. busy, ours: GPU use, 0 to 1, of all programs and of the training; `busy` is None where no
-    sensor reads a GPU now or did in these columns.
+    sensor reads a GPU now or did in these columns. gpus: `busy` and `ours` of each GPU of a strategy over several, by
+    device.
     """
 
     cores: Floats
     busy: Floats | None
     ours: Floats
+    gpus: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
 
 def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
@@ -64,7 +69,25 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
     # The GPU's figures are older than their sample by its delay.
     gpu_s = at_s - np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
     busy, ours = (_columns(seen, name, gpu_s, bars, snapshot.now_s) for name in ("gpu_busy", "gpu_process_busy"))
-    return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours)
+    lanes = _sampled_gpus(snapshot, bars)
+    return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours, lanes)
+
+
+def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, tuple[Floats, Floats]]:
+    found = find_gpus(snapshot.events.of(GpusFound))
+    if found is None or len(found.names) < 2:
+        return {}
+    rows, count = snapshot.gpus, len(found.names)
+    first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, (bars.end_s + _HOLD_S) * 1e9
+    seen = rows[count_before(rows, first) : count_before(rows, last)]
+    every = max(1, len(seen) // count // _SAMPLES)
+    lanes = {}
+    for index, device in enumerate(found.names):
+        own = seen[seen["gpu"] == index][::every]
+        at_s = own["at_ns"] / 1e9
+        busy, ours = (_columns(own, name, at_s, bars, snapshot.now_s) for name in ("busy", "process_busy"))
+        lanes[device] = busy, ours
+    return lanes
 
 
 def count_before(samples: Rows, at_ns: float) -> int:
@@ -135,6 +158,29 @@ def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, roo
     more = [joint.join(part for part in (power, ours) if part) for joint in (", ", " ")]
     fitting = next((text for text in more if len(text) < room), power)
     return [((busy, role), (before, "quiet")), ((f" {fitting}", role),), *[()] * (rows - 2)]
+
+
+# -- the GPUs of a strategy -------------------------------------------------------------------------
+
+_GIBI = 2**30
+
+
+def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
+    """Return the GPUs that have a row: all of them where there is room, else the busiest and the idlest, or this one."""
+    found = extremes(lanes)
+    if len(lanes) <= rows or found is None:
+        return tuple(lanes[:rows])
+    return found if rows > 1 else found[1:]
+
+
+def gpu_lane_figures(lane: GpuLane, lanes: Sequence[GpuLane], room: int) -> Line:
+    """Return ` 93 %  41 GB busiest`: a GPU's use and memory, and whether it is the busiest or the idlest."""
+    named = zip(("busiest", "idlest"), extremes(lanes) or (), strict=False)
+    word = next((word for word, one in named if one is lane), "")
+    busy = f" {units.MISSING if lane.busy is None else units.percent(lane.busy):>5}"
+    memory = "" if lane.memory_bytes is None else f"{lane.memory_bytes / _GIBI:.0f} GB"
+    texts = [" ".join(filter(None, parts)) for parts in ((busy, memory, word), (busy, word), (busy,))]
+    return ((next((text for text in texts if len(text) <= room), busy), "number"),)
 
 
 # -- the CPU ----------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.findings import machine
+from tfwatch.analysis.findings.strategy_gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.core import units
-from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, without_experiments
+from tfwatch.core.events import GpuFound, GpusFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.text import shorten, single_width
@@ -20,7 +21,9 @@ from tfwatch.widgets.timeline.window import View, Zoom, column_of, looks_back, s
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.machine import GpuFigures
+    from tfwatch.analysis.findings.strategy_gpus import GpuLane
     from tfwatch.analysis.steps.verdict import Breakdown
+    from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.timeline.rows import Figures, Layout, Line
     from tfwatch.widgets.timeline.step_bars import Bars, Bools, Floats
@@ -65,6 +68,7 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
         gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,
         gpu_status=machine.gpu_status(snapshot.events.of(GpuFound, SensorMissing)),
+        gpus=_gpus_of(snapshot, recent_rows(snapshot.gpus, snapshot.now_s)),
     )
 
 
@@ -75,7 +79,11 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
     parts = (bars.wait_ms, bars.host_ms, bars.own_compute_ms, bars.total_ms)
     means = [_mean(part, bars, counts) for part in parts] if steps else []
     copy = _mean(bars.known_copy_ms, bars, counts) if steps and bars.copy_ms is not None else None
-    seen = slice(*(lanes.count_before(snapshot.samples, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
+
+    def between(rows: Rows) -> slice:
+        return slice(*(lanes.count_before(rows, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
+
+    seen = between(snapshot.samples)
     cores = snapshot.samples["cpu_cores"][seen]
     known = cores[np.isfinite(cores)]
     return replace(
@@ -86,7 +94,12 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
         cores=float(known.mean()) if len(known) else None,
         gpu=machine.gpu_figures(snapshot.samples[seen]),
         gpu_was=None,
+        gpus=_gpus_of(snapshot, snapshot.gpus[between(snapshot.gpus)]),
     )
+
+
+def _gpus_of(snapshot: Snapshot, seen: Rows) -> tuple[GpuLane, ...]:
+    return gpu_lanes(seen, find_gpus(snapshot.events.of(GpusFound)))
 
 
 def _mean(part_ms: Floats, bars: Bars, counts: Bools) -> float:
@@ -147,9 +160,19 @@ def _gpu_lane(scene: Scene, layout: Layout) -> list[Line]:
     seen, count = scene.sampled, layout.gpu_rows
     if not count or seen.busy is None:
         return []
+    if len(scene.figures.gpus) > 1:
+        return [_lane_of(one, scene, layout) for one in lanes.shown_gpus(scene.figures.gpus, count)]
     charts = lanes.gpu_lines(seen.busy, seen.ours, count, scene.glyphs)
     beside = lanes.gpu_figures_beside(scene.figures.gpu, scene.figures.gpu_was, count, layout.legend)
     return [_beside(*parts) for parts in zip(("GPU", "busy"), charts, beside, strict=False)]
+
+
+def _lane_of(gpu: GpuLane, scene: Scene, layout: Layout) -> Line:
+    """Draw one of several GPUs."""
+    nothing = np.full(layout.columns, np.nan)
+    busy, ours = scene.sampled.gpus.get(gpu.device, (nothing, nothing))
+    (chart,) = lanes.gpu_lines(busy, ours, 1, scene.glyphs)
+    return _beside(gpu.device, chart, lanes.gpu_lane_figures(gpu, scene.figures.gpus, layout.legend))
 
 
 def _beside(label: str, chart: Line, right: Line) -> Line:

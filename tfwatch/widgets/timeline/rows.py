@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.analysis.findings.machine import GpuFigures
+    from tfwatch.analysis.findings.strategy_gpus import GpuLane
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.events import GpuFound, SensorMissing
     from tfwatch.widgets.basics.glyphs import Glyphs
@@ -35,6 +36,8 @@ WIDE, _NARROW = 20, 14
 _WIDE_FROM = 90
 #: The smallest heights with two rows for the GPU, and with both GPU and CPU.
 _TWO_ROWS_FROM, _BOTH_FROM = 11, 17
+#: The smallest height with two of several GPUs, and the height without them with all of them: the strip has six rows then.
+_TWO_GPUS_FROM, _ALL_FROM = 7, 9
 _ROLES = {
     Part.COMPUTE: "compute",
     Part.MUTED: "muted",
@@ -86,7 +89,8 @@ class Figures:
     split, means: of the newest steady steps; a view of the past has the means of its own steps, and its own figures.
     share: starving now, with the open wait. was: before the last switch. cores: cores in use. all_cores: cores of the
     machine. accelerated: the training device is not the CPU. gpu: over the last seconds. gpu_was: the GPU's use before
-    the last switch. gpu_word: the source of the GPU's figures, or the reason why there are none.
+    the last switch. gpu_status: the source of the GPU's figures, or the reason why there are none. gpus: of a strategy
+    over several.
     """
 
     split: Breakdown | None = None
@@ -99,19 +103,27 @@ class Figures:
     gpu: GpuFigures | None = None
     gpu_was: float | None = None
     gpu_status: GpuFound | SensorMissing | None = None
+    gpus: tuple[GpuLane, ...] = ()
 
 
-def lay_out(width: int, height: int, compact: bool, gpu: bool = False) -> Layout:
+def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> Layout:
     """Return the layout for `width` x `height` cells; the strip keeps at least three rows while it can.
 
-    gpu: show the GPU lane, in place of the CPU lane where rows are few.
+    gpus: show the GPU lane, in place of the CPU lane where rows are few; a row for each of several where there is room.
     """
     legend = WIDE if width >= _WIDE_FROM else _NARROW
     has_axis = not compact and height >= 8
-    gpu_rows = 0 if not gpu or height < 6 else 1 if compact or height < _TWO_ROWS_FROM else 2
-    has_cpu = height >= (_BOTH_FROM if gpu_rows else 6) and not (compact and gpu_rows)
+    gpu_rows = 0 if not gpus or height < 6 else _gpu_rows(height, compact, gpus)
+    has_cpu = height >= (_BOTH_FROM - 2 + gpu_rows if gpu_rows else 6) and not (compact and gpu_rows)
     rows = height - 2 - has_axis - has_cpu - gpu_rows
     return Layout(max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu, gpu_rows)
+
+
+def _gpu_rows(height: int, compact: bool, gpus: int) -> int:
+    """Return the rows of the GPU lane: two for one GPU; for several all of them, or two."""
+    if gpus > 1 and height >= _ALL_FROM + gpus and not compact:
+        return gpus
+    return 1 if height < (_TWO_GPUS_FROM if gpus > 1 else _TWO_ROWS_FROM) or (compact and gpus == 1) else 2
 
 
 def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:

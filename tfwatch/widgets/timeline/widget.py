@@ -269,7 +269,8 @@ class Timeline(PaintedRows, can_focus=True):
         self._update_figures(shown)
         scene = self._scene(shown, self._bars)
         self._set_titles(scene, layout)
-        layout = lay_out(*size, self.compact, gpu=scene.sampled.busy is not None)
+        gpus = 0 if scene.sampled.busy is None else max(len(scene.figures.gpus), 1)
+        layout = lay_out(*size, self.compact, gpus)
         self._show(picture.draw(scene, layout)[: size.height], size.width)
 
     def _scene(self, shown: Snapshot, bars: Bars) -> Scene:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.view import Follower, RunView
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import list_folders
+from tfwatch.runs.library.finding import list_single_runs, run_name
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
@@ -25,7 +25,7 @@ MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class FollowedRun:
-    """A run and its present view. name: of its folder."""
+    """A run and its present view. name: as `find_run` takes it."""
 
     name: str
     view: RunView
@@ -46,7 +46,7 @@ class FollowedRuns:
         Raises:
             OSError: the folder cannot be read.
         """
-        folders = list_folders(self._runs_dir)
+        folders = list_single_runs(self._runs_dir)
         self._forget(set(folders))
         for folder in folders:
             if folder not in self._readers and folder not in self._over:
@@ -80,4 +80,4 @@ class FollowedRuns:
             del self._readers[folder]
             self._over.add(folder)
             return None
-        return FollowedRun(folder.name, view)
+        return FollowedRun(run_name(folder), view)

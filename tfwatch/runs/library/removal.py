@@ -9,7 +9,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.runs.format import MANIFEST, NotARunError
+from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
+from tfwatch.runs.library.finding import runs_of
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
@@ -42,10 +43,10 @@ def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
     if folder.is_symlink():
         return "it is a link"
     try:
-        life = open_run(folder, clock).life
+        lives = [open_run(run, clock).life for run in runs_of(folder)]
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
-    return "" if life.is_over or life is Life.UNKNOWN else "it still runs"
+    return "" if all(life.is_over or life is Life.UNKNOWN for life in lives) else "it still runs"
 
 
 def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
@@ -55,11 +56,11 @@ def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate
         if folder.is_symlink() or read_labels(folder).tags:
             continue
         try:
-            run = open_run(folder, clock)
+            runs = [open_run(run, clock) for run in runs_of(folder)]
         except (NotARunError, OSError):
             continue
-        if run.life.is_over:
-            age_s = (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9
+        if runs and all(run.life.is_over for run in runs):
+            age_s = (clock.wall_ns() - min(run.manifest.origin_wall_ns for run in runs)) / 1e9
             found.append(Candidate(folder, age_s, folder_bytes(folder)))
     return found
 
@@ -85,13 +86,15 @@ def _file_bytes(path: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a run folder with everything in it. The manifest goes last: a removal cut short can be repeated.
+    """Remove the folder of a run or a group with everything in it.
+
+    The file that makes it one goes last: a removal cut short can be repeated.
 
     Raises:
         OSError: a file cannot be removed.
     """
     for path in folder.iterdir():
-        if path.name == MANIFEST:
+        if path.name in (MANIFEST, GROUP_FILE):
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -24,7 +24,7 @@ def tf_config(role: str, index: int | str, **cluster: object) -> dict[str, str]:
 
 def place(environ: dict[str, str]) -> tuple[int | None, int | None, str] | None:
     found = find_membership(environ, HOST)
-    return found and (found.rank, found.size, found.launcher)
+    return (found.rank, found.size, found.launcher) if found else None
 
 
 WORKERS = ["a:1", "b:1", "c:1"]

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +14,10 @@ from hypothesis import strategies as st
 from tests.analysis.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.core.events import RunEnded
-from tfwatch.runs.format import NotARunError
+from tfwatch.runs.format import GROUP_FILE, NotARunError
 from tfwatch.runs.groups import joining
 from tfwatch.runs.groups.environment import Membership
-from tfwatch.runs.groups.group_file import GROUP_FILE, newest_round, rank_folders, read_group_file
+from tfwatch.runs.groups.group_file import newest_round, rank_folders, read_group_file
 from tfwatch.runs.groups.joining import CLOCKS_S, WINDOW_S, Joined, Sign, is_same_launch, join
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs, list_single_runs, run_name, runs_since
 from tfwatch.runs.library.removal import Limits, beyond, candidates, remove, why_kept
@@ -26,6 +25,7 @@ from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 START_S = ORIGIN_WALL_NS / 1e9
 ELSEWHERE: dict[str, Any] = {"boot_id": "another", "machine": {"host": "elsewhere"}}

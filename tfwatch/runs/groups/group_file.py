@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.bounds import Count, StartTime, WallTime  # noqa: TC001  `known_fields` reads the types
+from tfwatch.core.bounds import Count, StartTime, WallTime
 from tfwatch.core.errors import printable
 from tfwatch.core.validation import known_fields
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, write_atomically

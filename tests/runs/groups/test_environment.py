@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfwatch.runs.groups.environment import MOST_RANKS, Membership, find_membership
@@ -97,7 +97,8 @@ _JSON = st.recursive(
 _TEXTS = st.integers(-1, MOST_RANKS + 1).map(str) | st.text("01-./ x\0é", max_size=5) | _JSON.map(json.dumps)
 
 
-@given(st.dictionaries(st.sampled_from(_VARIABLES), _TEXTS))
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that others use
+@given(st.dictionaries(st.sampled_from(_VARIABLES), _TEXTS, max_size=6))
 def test_any_environment_gives_a_sound_place_or_none(environ: dict[str, str]) -> None:
     found = find_membership(environ, HOST)
 

@@ -54,15 +54,15 @@ class Level(Enum):
 class Straggler:
     """The rank that the others wait for.
 
-    own_ms, others_ms: mean of the cause's part a step, its own and the median of the others' (CPU time for compute, the
-    clock in MHz for a slower GPU). group_ms: mean step of the group; gain_ms: by how much it would be shorter without
-    this rank, from the recorded steps.
+    own, others: what shows the cause, its own and the median of the others': milliseconds a step; for a slower GPU the
+    clock, MHz. group_ms: mean step of the group; gain_ms: by how much it would be shorter without this rank, from the
+    recorded steps.
     """
 
     rank: int
     cause: Cause
-    own_ms: float
-    others_ms: float
+    own: float
+    others: float
     group_ms: float
     gain_ms: float
 
@@ -115,9 +115,10 @@ def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
 
 
 def waiting_share(aligned: Aligned) -> float:
-    """Return the time that the ranks spend waiting for one another over all their time, 0 to 1."""
-    whole = float((aligned.own + aligned.call).sum())
-    return float((aligned.call - aligned.shared).sum()) / whole if whole > 0 else 0.0
+    """Return the time that the ranks spend waiting for one another over their time in usual steps, 0 to 1."""
+    mask = usual(aligned)
+    whole = float((aligned.own + aligned.call)[:, mask].sum())
+    return float((aligned.call - aligned.shared)[:, mask].sum()) / whole if whole > 0 else 0.0
 
 
 def _late(aligned: Aligned, place: int) -> Straggler:
@@ -157,7 +158,8 @@ def _slow(aligned: Aligned, place: int) -> Straggler | None:
     own, others = _beside(np.array(cores, dtype=np.float64) * group_ms, place)
     if own < _MORE_CPU * others:
         return None
-    gain_ms = min(shared_ms * (1 - others / own), own - others)
+    # The processor time that it has more than the others, on the cores that it uses.
+    gain_ms = min((own - others) / max(own / group_ms, 1.0), shared_ms)
     return Straggler(_rank(aligned, place), Cause.COMPUTE, own, others, group_ms, gain_ms)
 
 

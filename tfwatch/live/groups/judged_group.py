@@ -111,12 +111,13 @@ def _machine(run: Run, steps: Rows) -> Machine:
     at_ns = run.samples["at_ns"]
     within = run.samples[(at_ns > steps["start_ns"][0]) & (at_ns <= steps["start_ns"][-1])]
     names = ("process_cores", "gpu_freq_mhz", "gpu_power_w", "gpu_temperature_c")
-    return Machine(*(_mean(within[name]) for name in names))
+    return Machine(*(_median(within[name]) for name in names))
 
 
-def _mean(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
+def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
+    """Return the median of the known values: a process that was stopped for a while is as usual otherwise."""
     known = values[~np.isnan(values)]
-    return float(known.mean(dtype=np.float64)) if len(known) else None
+    return float(np.median(known)) if len(known) else None
 
 
 def _silences(samples: Rows) -> list[tuple[int, int]]:

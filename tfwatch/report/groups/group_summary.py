@@ -38,7 +38,7 @@ def finding_lines(judged: JudgedGroup) -> list[str]:
 
 def rank_table(judged: JudgedGroup) -> list[str]:
     """Return a line a rank: milliseconds of its newest steady steps, and how far it is behind the first rank."""
-    rows = [("rank", "step", "ms/step", "data wait", "compute", "host", "behind", "state")]
+    rows: list[tuple[str, ...]] = [("rank", "step", "ms/step", "data wait", "compute", "host", "behind", "state")]
     rows += [_row(rank, fate(judged.group.ranks[rank.rank])) for rank in judged.ranks]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [

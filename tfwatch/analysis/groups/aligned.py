@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Times = NDArray[np.float64]
 
-#: Of a longer run the newest steps count: a rank that is late now is what the user can act on.
-MOST_STEPS = 20_000
 #: Steps at the start of a run that count for nothing: they compile, and fill buffers.
 WARM_UP = 5
 
@@ -94,8 +92,8 @@ class Aligned:
 
 
 def align(ranks: Sequence[RankSteps]) -> Aligned:
-    """Align the newest steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
-    rows = [plausible_rows(rank.rows[-MOST_STEPS:]) for rank in ranks]
+    """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
+    rows = [plausible_rows(rank.rows) for rank in ranks]
     plain = [of_rank["step"][_is_plain(of_rank)] for of_rank in rows]
     steps = reduce(np.intersect1d, plain) if plain else np.empty(0, dtype=np.uint32)
     at = [np.searchsorted(of_rank["step"], steps) for of_rank in rows]

@@ -100,9 +100,9 @@ def find_straggler(aligned: Aligned) -> Straggler | None:
     """Return the rank that costs the group at least a tenth of its time; None without one, or with too few steps."""
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return None
-    found = [_late(aligned, place) for place in range(len(aligned.ranks))]
-    found += [one for place in range(len(aligned.ranks)) if (one := _slow(aligned, place))]
-    worst = max(found, key=lambda one: one.gain_ms)
+    group = _Usual.of(aligned)
+    slow = [one for place in range(len(aligned.ranks)) if (one := _slow(group, place))]
+    worst = max([_late(group), *slow], key=lambda one: one.gain_ms)
     return None if worst.level is Level.NONE else worst
 
 
@@ -121,46 +121,76 @@ def waiting_share(aligned: Aligned) -> float:
     return float((aligned.call - aligned.shared)[:, mask].sum()) / whole if whole > 0 else 0.0
 
 
-def _late(aligned: Aligned, place: int) -> Straggler:
-    """Return what the group waits for a rank that comes late to the call."""
-    mask = usual(aligned)
-    own, shared = aligned.own[:, mask], aligned.shared[mask]
-    group_ms = float((own.max(axis=0) + shared).mean())
-    without_ms = float((np.delete(own, place, axis=0).max(axis=0) + shared).mean())
-    cause, own_ms, others_ms = _cause(aligned, place, mask)
-    return Straggler(_rank(aligned, place), cause, own_ms, others_ms, group_ms, group_ms - without_ms)
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """A group in its usual cycles. own: of each rank, before its call; shared: the shortest call; milliseconds."""
+
+    aligned: Aligned
+    mask: Mask
+    own: Times
+    shared: Times
+
+    @classmethod
+    def of(cls, aligned: Aligned) -> _Usual:
+        mask = usual(aligned)
+        return cls(aligned, mask, aligned.own[:, mask], aligned.shared[mask])
+
+    @property
+    def group_ms(self) -> float:
+        """The mean cycle."""
+        return float((self.own.max(axis=0) + self.shared).mean())
+
+    def means(self, times: Times, place: int) -> tuple[float, float]:
+        """Return the mean of one rank, and the median of those of the others."""
+        return _beside(times[:, self.mask].mean(axis=1), place)
 
 
-def _cause(aligned: Aligned, place: int, mask: Mask) -> tuple[Cause, float, float]:
+def _late(group: _Usual) -> Straggler:
+    """Return the rank that the group waits for longest before the call.
+
+    Without the last rank of a cycle, the cycle begins its call when the second last one is there.
+    """
+    last = group.own.argmax(axis=0)
+    second, first = np.partition(group.own, -2, axis=0)[-2:]
+    gains_ms = np.bincount(last, weights=first - second, minlength=len(group.own)) / len(last)
+    place = int(gains_ms.argmax())
+    cause, own, others = _cause(group, place)
+    return Straggler(_rank(group.aligned, place), cause, own, others, group.group_ms, float(gains_ms[place]))
+
+
+def _cause(group: _Usual, place: int) -> tuple[Cause, float, float]:
     """Return the part in which a rank differs most from the others, its own mean and theirs, milliseconds."""
+    aligned = group.aligned
     times = {Cause.DATA_WAIT: aligned.wait, Cause.HOST: aligned.host, Cause.NOT_RUNNING: aligned.silent}
-    means = {cause: _beside(values[:, mask].mean(axis=1), place) for cause, values in times.items()}
+    means = {cause: group.means(values, place) for cause, values in times.items()}
     longer = {cause: own_ms - others_ms for cause, (own_ms, others_ms) in means.items()}
     part = max((Cause.DATA_WAIT, Cause.HOST), key=longer.__getitem__)
     cause = Cause.NOT_RUNNING if longer[Cause.NOT_RUNNING] > longer[part] / 2 else part
     return cause, *means[cause]
 
 
-def _slow(aligned: Aligned, place: int) -> Straggler | None:
+def _slow(group: _Usual, place: int) -> Straggler | None:
     """Return what the group waits for a rank whose call itself takes longer; None where nothing shows it."""
-    mask = usual(aligned)
-    group_ms, shared_ms = float(aligned.cycle[mask].mean()), float(aligned.shared[mask].mean())
-    clocks = [rank.machine.clock_mhz for rank in aligned.ranks]
-    if all(clocks):
-        own, others = _beside(np.array(clocks, dtype=np.float64), place)
+    machines = [rank.machine for rank in group.aligned.ranks]
+    rank, group_ms, shared_ms = _rank(group.aligned, place), group.group_ms, float(group.shared.mean())
+    if clocks := _known([machine.clock_mhz for machine in machines]):
+        own, others = _beside(np.array(clocks), place)
         if own >= _SLOW_CLOCK * others:
             return None
-        gain_ms = shared_ms * (1 - own / others)
-        return Straggler(_rank(aligned, place), Cause.SLOW_GPU, own, others, group_ms, gain_ms)
-    cores = [rank.machine.cores for rank in aligned.ranks]
-    if any(used is None for used in cores):
-        return None
-    own, others = _beside(np.array(cores, dtype=np.float64) * group_ms, place)
-    if own < _MORE_CPU * others:
+        return Straggler(rank, Cause.SLOW_GPU, own, others, group_ms, shared_ms * (1 - own / others))
+    cores = _known([machine.cores for machine in machines])
+    own, others = _beside(np.array(cores) * group_ms, place) if cores else (0.0, 0.0)
+    if own <= _MORE_CPU * others:
         return None
     # The processor time that it has more than the others, on the cores that it uses.
     gain_ms = min((own - others) / max(own / group_ms, 1.0), shared_ms)
-    return Straggler(_rank(aligned, place), Cause.COMPUTE, own, others, group_ms, gain_ms)
+    return Straggler(rank, Cause.COMPUTE, own, others, group_ms, gain_ms)
+
+
+def _known(values: list[float | None]) -> list[float]:
+    """Return the values if all are known and none is 0; else nothing."""
+    known = [value for value in values if value]
+    return known if len(known) == len(values) else []
 
 
 def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.
 _SILENT_MS = 300.0
+#: Samples for a figure of a machine: three seconds of them.
+_FEWEST_SAMPLES = 6
 #: A rank that has made so many steps less than the first one lags: those of a collective are within one step.
 _LAGS_FROM = 2
 
@@ -117,7 +119,7 @@ def _machine(run: Run, steps: Rows) -> Machine:
 def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
     """Return the median of the known values: a process that was stopped for a while is as usual otherwise."""
     known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None
+    return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
 
 
 def _silences(samples: Rows) -> list[tuple[int, int]]:

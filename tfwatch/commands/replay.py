@@ -58,7 +58,11 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     try:
         folder = find_run(options.run, options.runs_dir)
         if is_group(folder):
-            return replay_group(folder, options.as_json, clock)
+
+            def show_rank(rank: Path) -> int:
+                return show_run(rank, RunReader(FolderSource(rank), clock), options, factories, clock)
+
+            return replay_group(folder, options.as_json, options.theme, show_rank, clock)
         run = open_run(folder, clock) if options.as_json else None
         reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:

@@ -39,11 +39,11 @@ def without_sentence(found: Straggler) -> str:
 
 
 def word(found: Straggler | None) -> str:
-    """Return the banner's word: `STRAGGLER rank 2 32 %`."""
+    """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
     if found is None:
         return "NO STRAGGLER"
     weight = "" if found.level is Level.CRITICAL else " (warning)"
-    return f"STRAGGLER rank {found.rank} {units.percent(found.share)}{weight}"
+    return f"STRAGGLER rank {found.rank}, {units.percent(found.share)}{weight}"
 
 
 def no_straggler_sentence(waiting_share: float | None) -> str:

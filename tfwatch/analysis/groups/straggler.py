@@ -145,6 +145,12 @@ class _Usual:
         return _beside(times[:, self.mask].mean(axis=1), place)
 
 
+def lateness_ms(aligned: Aligned) -> dict[int, float]:
+    """Return the mean time by which each rank comes later to the call than the rank that is first on average."""
+    own = aligned.own[:, usual(aligned)].mean(axis=1)
+    return {rank.rank: float(mean - own.min()) for rank, mean in zip(aligned.ranks, own, strict=True)}
+
+
 def _late(group: _Usual) -> Straggler:
     """Return the rank that the group waits for longest before the call.
 

@@ -15,6 +15,7 @@ from tfwatch.analysis.groups.straggler import (
     Straggler,
     find_hold_ups,
     find_straggler,
+    lateness_ms,
     waiting_share,
 )
 from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
@@ -35,7 +36,11 @@ _LAGS_FROM = 2
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """A rank in figures. split: of its newest steady steps; None without any. behind: steps behind the first rank."""
+    """A rank in figures.
+
+    split: of its newest steady steps; None without any. behind: steps behind the first rank. late_ms: mean time by
+    which it comes later to the call than the first rank; None with too few steps.
+    """
 
     rank: int
     life: Life
@@ -43,6 +48,7 @@ class RankState:
     behind: int
     split: Breakdown | None
     machine: Machine
+    late_ms: float | None
 
     @property
     def lags(self) -> bool:
@@ -92,14 +98,17 @@ class JudgedGroup:
     def ranks(self) -> list[RankState]:
         """The state of each rank."""
         steps = {rank: int(run.steps["step"][-1]) if len(run.steps) else 0 for rank, run in self.group.ranks.items()}
+        late_ms = {} if self.why_not else lateness_ms(self.aligned)
         first = max(steps.values())
-        return [_state(rank, run, steps[rank], first) for rank, run in self.group.ranks.items()]
+        return [
+            _state(rank, run, steps[rank], first, late_ms.get(rank)) for rank, run in sorted(self.group.ranks.items())
+        ]
 
 
-def _state(rank: int, run: Run, step: int, first: int) -> RankState:
+def _state(rank: int, run: Run, step: int, first: int, late_ms: float | None) -> RankState:
     newest = run.steps[-10 * NEEDED :]
     split = breakdown(steady(newest)) if len(newest) else None
-    return RankState(rank, run.life, step, first - step, split, _machine(run, newest))
+    return RankState(rank, run.life, step, first - step, split, _machine(run, newest), late_ms)
 
 
 def _rank_steps(rank: int, run: Run) -> RankSteps:

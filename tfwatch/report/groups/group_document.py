@@ -63,6 +63,7 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
         "state": fate(run),
         "last_step": state.step,
         "behind_steps": state.behind,
+        "late_ms": state.late_ms,
         "process_cores": state.machine.cores,
         "gpu_clock_mhz": state.machine.clock_mhz,
         "gpu_power_w": state.machine.power_w,

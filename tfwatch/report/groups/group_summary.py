@@ -37,8 +37,8 @@ def finding_lines(judged: JudgedGroup) -> list[str]:
 
 
 def rank_table(judged: JudgedGroup) -> list[str]:
-    """Return a line a rank: milliseconds of its newest steady steps, and how far it is behind the first rank."""
-    rows: list[tuple[str, ...]] = [("rank", "step", "ms/step", "data wait", "compute", "host", "behind", "state")]
+    """Return a line a rank: its newest steady steps, and by how much it comes later to the call than the first rank."""
+    rows: list[tuple[str, ...]] = [("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "state")]
     rows += [_row(rank, fate(judged.group.ranks[rank.rank])) for rank in judged.ranks]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
@@ -66,7 +66,8 @@ def _row(state: RankState, fate_text: str) -> tuple[str, ...]:
     split = state.split
     means = (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean) if split else (None,) * 4
     figures = (units.milliseconds(mean) for mean in means)
-    return (str(state.rank), units.count(state.step), *figures, str(state.behind), one_line(fate_text))
+    late = units.milliseconds(state.late_ms)
+    return (str(state.rank), units.count(state.step), *figures, late, one_line(fate_text))
 
 
 def _replay(judged: JudgedGroup, rank: int) -> str:

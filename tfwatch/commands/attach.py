@@ -39,13 +39,24 @@ def attach(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json"))
     if group := _find_group(options):
-        return replay_group(group, False, options.theme, lambda rank: _attach(rank, options, factories, clock), clock)
-    return _attach(None, options, factories, clock)
+        return replay_group(
+            group, False, options.theme, lambda rank: _show_rank(rank, options, factories, clock), clock
+        )
+    return _attach(*find_training(options.run, options.runs_dir), options, factories, clock)
 
 
-def _attach(rank: Path | None, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:
-    """Show the training that the user names, or that of a group's rank."""
-    folder, control = find_training(str(rank) if rank else options.run, options.runs_dir)
+def _show_rank(rank: Path, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:
+    """Show a rank's training; read only where it is over, or on another machine."""
+    try:
+        folder, control = find_training(str(rank), options.runs_dir)
+    except BadInputError:
+        return show_run(rank, RunReader(FolderSource(rank), clock), options, factories, clock)
+    return _attach(folder, control, options, factories, clock)
+
+
+def _attach(
+    folder: Path, control: ControlClient, options: ReplayOptions, factories: Factories | None, clock: Clock
+) -> int:
     runs = _runs_from(folder, clock)
     reader = (runs and runs.next_reader()) or RunReader(FolderSource(folder), clock)
     return show_run(folder, reader, options, factories, clock, control, runs)

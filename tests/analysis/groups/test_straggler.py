@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
+from tests.groups import CALL, meeting_rows
 from tfwatch.analysis.groups.aligned import WARM_UP, Aligned, Machine, RankSteps, align
 from tfwatch.analysis.groups.group_text import hold_up_lines, straggler_sentence, without_sentence
 from tfwatch.analysis.groups.straggler import (
@@ -21,20 +22,10 @@ from tfwatch.analysis.groups.straggler import (
 from tfwatch.core.rows import Flag
 
 STEPS = 200
-#: Milliseconds of a call in which nobody is waited for.
-CALL = 8.0
 
 
 def group(waits: list[float], hosts: list[float], noise: float = 0.0, count: int = STEPS) -> list[RankSteps]:
-    """Ranks that meet in each call: it ends for all of them `CALL` after the last one came."""
-    random = np.random.default_rng(3)
-    shape = (len(waits), count)
-    wait = np.array(waits)[:, None] + np.abs(random.normal(0, noise, shape))
-    host = np.array(hosts)[:, None] + np.abs(random.normal(0, noise, shape))
-    before = np.concatenate([np.zeros((len(waits), 1)), host[:, :-1]], axis=1)
-    own = wait + before
-    call = CALL + own.max(axis=0) - own
-    return [RankSteps(rank, make_steps(wait[rank], call[rank], host[rank])) for rank in range(len(waits))]
+    return [RankSteps(rank, rows) for rank, rows in enumerate(meeting_rows(waits, hosts, noise, count))]
 
 
 def with_machines(ranks: list[RankSteps], *machines: Machine) -> list[RankSteps]:

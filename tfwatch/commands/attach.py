@@ -36,13 +36,21 @@ def attach(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     Raises:
         BadInputError: there is no such training, or no screen to show it on.
     """
+    if group := _find_group(options):
+        return _attach_group(group, options, factories, clock)
+    folder, control = find_training(options.run, options.runs_dir)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json"))
-    if group := _find_group(options):
-        return replay_group(
-            group, False, options.theme, lambda rank: _show_rank(rank, options, factories, clock), clock
-        )
-    return _attach(*find_training(options.run, options.runs_dir), options, factories, clock)
+    return _attach(folder, control, options, factories, clock)
+
+
+def _attach_group(group: Path, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:
+    """Show the ranks of a group, each with the keys of its training where it runs here."""
+
+    def show_rank(rank: Path) -> int:
+        return _show_rank(rank, options, factories, clock)
+
+    return replay_group(group, False, options.theme, show_rank, clock)
 
 
 def _show_rank(rank: Path, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:

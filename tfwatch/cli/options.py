@@ -86,6 +86,26 @@ def add_keep(group: Any) -> None:
     group.add_argument("--keep-size", metavar="GB", type=typed(parsing.gigabytes), help=text)
 
 
+def add_group(group: Any) -> None:
+    """Add `--group`."""
+    text = "this process is one of several that train together: record below the folder of this group"
+    group.add_argument("--group", metavar="NAME", type=typed(_group_name), help=text)
+
+
+def _group_name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a group needs a name")
+    return text.strip()
+
+
+def join_group(args: argparse.Namespace) -> None:
+    """Set the variable by which the runs of this process and of its child find their group."""
+    from tfwatch.runs.groups.environment import GROUP
+
+    if args.group:
+        os.environ[GROUP] = args.group
+
+
 def add_verbosity(group: Any, quiet: str) -> None:
     """Add `-q` and `-v`. quiet: the help of `-q`."""
     one = group.add_mutually_exclusive_group()

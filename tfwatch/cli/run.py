@@ -20,6 +20,7 @@ _WITH_VALUE = (
     "--keep-runs",
     "--keep-age",
     "--keep-size",
+    "--group",
 )
 
 
@@ -44,6 +45,7 @@ def add(commands: Any) -> None:
     options.add_theme(own)
     options.add_keep(own)
     options.add_notify(own)
+    options.add_group(own)
     options.add_verbosity(own, "no summary on stderr")
 
 
@@ -78,6 +80,7 @@ def _script(words: Sequence[str]) -> list[str]:
 def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.script.run import RunOptions, run
 
+    options.join_group(args)
     script, runs_dir = _script(args.words), options.runs_dir(args)
     notices, limits = options.notify(args), options.limits(args)
     theme = options.of_config(args, "theme")

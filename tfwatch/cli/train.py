@@ -178,6 +178,7 @@ def _add_showing(group: Any) -> None:
     options.add_keep(group)
     options.add_theme(group)
     options.add_notify(group)
+    options.add_group(group)
     group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, summary on stdout")
     group.add_argument("--json", action="store_true", help="print the summary as one JSON object; implies --headless")
     options.add_verbosity(group, "no progress and no hints on stderr, without a screen")
@@ -217,6 +218,7 @@ def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.training.train import train
     from tfwatch.training.request import Plan, TrainRequest
 
+    options.join_group(args)
     options.report_settings(args)
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.start_weights)
     return train(

@@ -60,6 +60,8 @@ def make_folder(folder: Path) -> None:
 
 SCHEMA = 1
 MANIFEST = "run.json"
+#: In the folder of a group, which has a folder for each rank.
+GROUP_FILE = "group.json"
 STEPS = "steps.bin"
 SAMPLES = "samples.bin"
 PROGRESSES = "progress.bin"
@@ -131,6 +133,8 @@ class Manifest:
     replicas: the devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty
         without one.
     after: the run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
+    group: the name of the group's folder, empty where the process trains alone; rank: its number there; group_size: the
+        number of ranks, None where it is not known.
     tables: the numpy layout (`dtype.descr`) of each binary file of this run.
     skipped: the names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
     """
@@ -168,6 +172,9 @@ class Manifest:
     no_control: str = ""
     replicas: list[str] = field(default_factory=list)
     after: str = ""
+    group: str = ""
+    rank: Count | None = None
+    group_size: Count | None = None
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})

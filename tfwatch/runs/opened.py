@@ -92,10 +92,11 @@ class Run:
         return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
 
 
-def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
+def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
     """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
 
     A run that this process writes is complete up to now; one of another process lacks at most its last 0.1 s.
+    newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:
         NotARunError: the folder is not a run folder that this tfwatch reads.
@@ -104,7 +105,8 @@ def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
     write_own_run(folder)
     source = FolderSource(folder)
     manifest = source.manifest()
-    return _run(source, manifest, lambda name: _view(folder, name, manifest), clock)
+    first = None if newest is None else -newest
+    return _run(source, manifest, lambda name: _view(folder, name, manifest)[first:], clock)
 
 
 def read_run(source: Source, clock: Clock = SYSTEM) -> Run:

@@ -183,6 +183,8 @@ class FolderSource:
         """
         try:
             path = self._folder / layout.MANIFEST
+            if (self._folder / layout.GROUP_FILE).is_file():
+                raise NotARunError(f"it is a group of ranks: name one of them, as {self._folder.name}/rank-0")
             if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
             manifest = Manifest.decode(path.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import psutil
 
 from tfwatch.runs.control.client import ControlClient, NoAnswerError
 from tfwatch.runs.format import Manifest, NotARunError
-from tfwatch.runs.library.finding import find_run, list_folders, replay_argument
+from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument
 from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.opened import open_run
@@ -85,7 +85,7 @@ def _first(runs: Iterator[Path], why_none: str) -> Path:
 
 def _running(runs_dir: Path) -> Iterator[Path]:
     """Yield the runs whose training goes on, the newest first."""
-    for folder in list_folders(runs_dir):
+    for folder in list_single_runs(runs_dir):
         with suppress(NotARunError, OSError, ValueError):
             manifest = _manifest(folder)
             if manifest.boot_id == boot_id() and is_process_alive(manifest) and not open_run(folder).life.is_over:

@@ -1,0 +1,68 @@
+"""Sentences about the rank that a group waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.groups.straggler import Cause, HoldUp, Level, Straggler
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The hold-ups that are named one by one.
+_NAMED = 3
+
+
+def straggler_sentence(found: Straggler) -> str:
+    """Return who is late, by how much, and why."""
+    waited, step = units.in_one_unit(found.gain_ms, found.group_ms)
+    return f"the other ranks wait {waited} of {step} a step for rank {found.rank}: {reason(found)}"
+
+
+def reason(found: Straggler) -> str:
+    """Return the part of the late rank's time that is longer, beside that of the others."""
+    own, others = units.in_one_unit(found.own, found.others)
+    return {
+        Cause.DATA_WAIT: f"it waits {own} ms for data, the others {others}",
+        Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
+        Cause.COMPUTE: f"it computes longer, with {own} ms of CPU time a step; the others use {others}",
+        Cause.SLOW_GPU: f"its GPU runs at {found.own:.0f} MHz, those of the others at {found.others:.0f} MHz",
+        Cause.NOT_RUNNING: f"its process does not run for {own} ms a step, those of the others for {others}",
+    }[found.cause]
+
+
+def without_sentence(found: Straggler) -> str:
+    """Return what the group would take without the late rank."""
+    without, step = units.in_one_unit(found.group_ms - found.gain_ms, found.group_ms)
+    return f"without it a step takes about {without} of {step}: {units.percent(found.share)} less"
+
+
+def word(found: Straggler | None) -> str:
+    """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
+    if found is None:
+        return "NO STRAGGLER"
+    weight = "" if found.level is Level.CRITICAL else " (warning)"
+    return f"STRAGGLER rank {found.rank}, {units.percent(found.share)}{weight}"
+
+
+def no_straggler_sentence(waiting_share: float | None) -> str:
+    """Return that no rank holds the group up."""
+    return f"no rank holds the others up: they wait {units.percent(waiting_share)} of their time for one another"
+
+
+def hold_up_lines(found: Sequence[HoldUp]) -> list[str]:
+    """Return the longest single hold-ups, the longest first, and the number of the others."""
+    worst = sorted(found, key=lambda one: -one.lost_ms)
+    lines = [hold_up_line(one) for one in worst[:_NAMED]]
+    rest = worst[_NAMED:]
+    lost_s = sum(one.lost_ms for one in rest) / 1e3
+    return [*lines, f"{units.counted(len(rest), 'more long step')}: {units.seconds(lost_s)}"] if rest else lines
+
+
+def hold_up_line(found: HoldUp) -> str:
+    """Return a single long step: its rank and the cause."""
+    lost = units.seconds(found.lost_ms / 1e3)
+    if found.rank is None:
+        return f"step {units.count(found.step)} takes {lost} more: all ranks are in the call, and none shows why"
+    return f"step {units.count(found.step)} takes {lost} more, for rank {found.rank}: {found.cause.value}"

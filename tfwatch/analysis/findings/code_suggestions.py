@@ -93,13 +93,38 @@ def switch_line(
     if knob == "prefetch":
         return f"dataset = dataset.prefetch({_number(value)})  # the last stage: prepares batches while a step runs"
     if knob == "workers":
-        name = costliest_map(table)
-        return f"dataset = dataset.map({name}, num_parallel_calls={_number(value)})  # in place of .map({name})"
+        return _parallel_map(costliest_map(table), _number(value))
     if knob == "cache":
         return "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
     if knob == "device_prefetch":
         return DEVICE_PREFETCH.format(depth=_number(value))
     return _fast(fast_name, costliest_map(table)) if knob == "fast_pipeline" else ""
+
+
+def parallel_map(stage: str) -> str:
+    """Return the line that makes the calls of the map of this stage parallel."""
+    return _parallel_map(_function(stage), "tf.data.AUTOTUNE")
+
+
+def waiting_map(stage: str, threads: int) -> str:
+    """Return the lines that let more calls of a map wait than the machine has cores: each of them needs a thread."""
+    return "\n".join(
+        (
+            _parallel_map(_function(stage), str(threads)),
+            "options = tf.data.Options()",
+            f"options.threading.private_threadpool_size = {threads}",
+            "dataset = dataset.with_options(options)  # after the last stage",
+        )
+    )
+
+
+def _parallel_map(name: str, calls: str) -> str:
+    return f"dataset = dataset.map({name}, num_parallel_calls={calls})  # in place of .map({name})"
+
+
+def _function(stage: str) -> str:
+    match = _NAMED_MAP.search(stage)
+    return match["name"] if match and match["name"].isidentifier() else _FUNCTION
 
 
 def switch_phrase(knob: str, value: str, fast_name: str = "") -> str:

@@ -10,7 +10,7 @@ import pytest
 from textual.geometry import Size
 
 from tests.live.test_view import look
-from tests.screens.canned import STAGES, Canned, usual
+from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
 from tfwatch.core import events as facts
@@ -313,3 +313,11 @@ async def test_a_window_of_200_by_60_has_three_columns_of_panes() -> None:
         assert lower[0].bottom == 59, "no row stays empty"
         await show.press("5")
         assert show.live.query_one("#log").region == lower[0], "the log takes the place of the events"
+
+
+async def test_a_run_without_a_setting_to_switch_offers_no_key_that_switches() -> None:
+    run = Canned(None, switchable=(), knobs={}).started().steps(200, STARVING)
+    async with shown(run, (200, 60)) as show:
+        assert "no settings to switch: the loop has its own pipeline" in show.words
+        assert "nothing to compare: this run has no setting that can be switched" in show.words
+        assert not [word for word in ("p prefetch", "f autopilot", "a A/B test", "u undo") if word in show.rows[-1]]

@@ -111,7 +111,7 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
         ),
         pytest.param(
             table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH, wait_cores=4.0),
-            ".cache() after this stage, cheaper operations",
+            ".cache(), cheaper operations or a map over whole batches: all workers of map(decode) are busy",
             "",
             id="cpu",
         ),

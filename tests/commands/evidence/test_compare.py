@@ -138,7 +138,7 @@ def test_batch_sizes_are_compared_by_image(folder: Path, capsys: pytest.CaptureF
     [
         pytest.param(["a0_cnn"], "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3", id="one"),
         pytest.param(["a0_cnn", "a0_cnn"], "a0_cnn is given twice: give two runs", id="twice"),
-        pytest.param(["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}", id="unknown"),
+        pytest.param(["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}: tfwatch runs lists them", id="unknown"),
         pytest.param(
             ["a0_cnn,b0_cnn", "a1_cnn"],
             "a0_cnn and b0_cnn are on one side, but prefetch is off and 4",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -277,7 +278,9 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _forecast_advice(now: Situation, forecast: Forecast) -> str:
     current = now.knobs.get(forecast.knob, "off")
-    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {expected_gain_text(forecast)}"
+    part = now.judgement.breakdown
+    gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
+    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {gain}"
     if forecast.knob == "cache":
         advice = f"{advice}; {_cache_costs(now, forecast)}"
     return advice

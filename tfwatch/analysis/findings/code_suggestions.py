@@ -51,10 +51,6 @@ PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generat
     def __len__(self): return batches  # in an epoch
     def __getitem__(self, index): return x, y  # the batch with this number
 model.fit(Batches({way}), ...)"""
-INTERLEAVED = (
-    "dataset = tf.data.Dataset.range(4).interleave(lambda n: tf.data.Dataset.from_generator(rows, args=(n, 4), "
-    "output_signature=...), cycle_length=4, num_parallel_calls=4)  # rows(n, 4): every fourth batch from the n-th on"
-)
 FROM_PYTHON = (
     "dataset = tf.data.Dataset.from_generator(rows, output_signature=...).prefetch(tf.data.AUTOTUNE)"
     "  # rows() returns your iterator; loop over dataset"
@@ -115,6 +111,17 @@ def waiting_map(stage: str, threads: int) -> str:
             f"options.threading.private_threadpool_size = {threads}",
             "dataset = dataset.with_options(options)  # after the last stage",
         )
+    )
+
+
+def interleaved(stage: str) -> str:
+    """Return the line that interleaves four of a generator, and what the generator has to do for it."""
+    kind, _, name = stage.removesuffix(")").partition("(")
+    name = name if kind == "from_generator" and name.isidentifier() else "rows"
+    return (
+        f"dataset = tf.data.Dataset.range(4).interleave(lambda n: tf.data.Dataset.from_generator({name}, args=(n, 4), "
+        f"output_signature=...), cycle_length=4, num_parallel_calls=4)  # {name}(n, 4): every fourth element from the "
+        "n-th on"
     )
 
 

@@ -79,7 +79,7 @@ def _tf_data(now: Situation) -> Advice:
     if place is None or stage is None:
         return _DEARER
     if stage.kind.startswith("FlatMap") and place.reason == "python":
-        return _from_generator(now)
+        return _from_generator(now, stage)
     if place.reason == "python":
         return _python_map(place, stage)
     if stage.is_parallel or "Map" not in stage.kind or ("workers", "auto") in now.better:
@@ -96,7 +96,7 @@ def _costly_stage(place: Bottleneck, stage: Stage) -> Advice:
         return _INTERLEAVE
     if not stage.is_parallel:
         return _DEARER
-    return _BUSY if place.reason == "cpu" else _more_calls(stage)
+    return Advice(_BUSY.format(stage.name)) if place.reason == "cpu" else _more_calls(stage)
 
 
 def _python_map(place: Bottleneck, stage: Stage) -> Advice:
@@ -124,13 +124,13 @@ def _more_calls(stage: Stage) -> Advice:
     return Advice(more, code_suggestions.waiting_map(stage.name, threads))
 
 
-def _from_generator(now: Situation) -> Advice:
+def _from_generator(now: Situation, stage: Stage) -> Advice:
     if computes(now):
         return Advice(
             "a parallel map of TensorFlow operations in place of from_generator", code_suggestions.FROM_GENERATOR
         )
     several = "several from_generator, interleaved: one works while another waits; prefetch is on already"
-    return Advice(several, code_suggestions.INTERLEAVED)
+    return Advice(several, code_suggestions.interleaved(stage.name))
 
 
 def _unknown(now: Situation) -> Advice:
@@ -153,7 +153,7 @@ _INTERLEAVE = Advice(
     "over several files; or .cache() after it"
 )
 #: The advice for parallel calls of TensorFlow operations that use all cores.
-_BUSY = Advice(".cache() after this stage, cheaper operations, or a map over whole batches: all its workers are busy")
+_BUSY = ".cache(), cheaper operations or a map over whole batches: all workers of {} are busy"
 _FOR = {
     SourceKind.PY_DATASET: _py_dataset,
     SourceKind.GENERATOR: _generator,

@@ -10,7 +10,7 @@ import pytest
 from textual.geometry import Size
 
 from tests.live.test_view import look
-from tests.screens.canned import STAGES, Canned, usual
+from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
 from tfwatch.core import events as facts
@@ -296,5 +296,28 @@ async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart(si
 
 
 async def test_below_that_the_chart_takes_what_the_panes_leave() -> None:
-    async with shown(usual(None), (200, 60)) as show:
-        assert (show.live.query_one(Timeline).region.height, show.live.query_one(EventsPane).region.height) == (20, 12)
+    async with shown(usual(None), (200, 50)) as show:
+        assert (show.live.query_one(Timeline).region.height, show.live.query_one(EventsPane).region.height) == (15, 10)
+
+
+async def test_a_window_of_200_by_60_has_three_columns_of_panes() -> None:
+    async with shown(usual(None).staged(*STAGES), (200, 60)) as show:
+        upper = [show.live.query_one(f"#{name}").region for name in ("pipeline", "knobs", "card")]
+        lower = [show.live.query_one(f"#{name}").region for name in ("events", "epochs", "machine")]
+        for panes in (upper, lower):
+            assert [pane.x for pane in panes] == [0, 66, 133]
+            assert panes[-1].right == 200
+            assert len({pane.y for pane in panes}) == 1
+        sensors = show.live.query_one("#sensors").region
+        assert (sensors.x, sensors.y, sensors.bottom) == (lower[2].x, lower[2].bottom, lower[0].bottom)
+        assert lower[0].bottom == 59, "no row stays empty"
+        await show.press("5")
+        assert show.live.query_one("#log").region == lower[0], "the log takes the place of the events"
+
+
+async def test_a_run_without_a_setting_to_switch_offers_no_key_that_switches() -> None:
+    run = Canned(None, switchable=(), knobs={}).started().steps(200, STARVING)
+    async with shown(run, (200, 60)) as show:
+        assert "no settings to switch: the loop has its own pipeline" in show.words
+        assert "nothing to compare: this run has no setting that can be switched" in show.words
+        assert not [word for word in ("p prefetch", "f autopilot", "a A/B test", "u undo") if word in show.rows[-1]]

@@ -97,6 +97,22 @@ async def test_a_run_that_is_over_opens_whole_with_its_window_in_brackets(folder
         assert "] 22:30" in line, "the brackets stand at both ends of the run"
 
 
+async def test_stalls_that_recur_are_one_row_of_the_events_which_goes_to_the_newest(folder: Path) -> None:
+    async with replayed(folder, (200, 60)) as show:
+        assert show.live.view
+        periodic = [stall for stall in show.live.view.stalls if stall.cause == "shuffle fill"]
+        await show.press("slash", *"stall", "enter")
+        rows = [one.text for one in show.live.events_pane.event_rows]
+        assert len(rows) == PLAN.stalls - len(periodic) + 1
+        (recurring,) = (text for text in rows if "shuffle fill" in text)
+        assert recurring == "12 stalls, every 40 epochs: 1:12 without a batch, shuffle fill (S lists them)"
+        show.live.events_pane.cursor = len(rows) - 1 - rows.index(recurring)
+        show.live.events_pane.action_choose()
+        await show.frame()
+        first_s, last_s = show.window_s
+        assert first_s <= periodic[-1].start_ns / 1e9 <= last_s
+
+
 async def test_the_letters_of_the_list_reach_a_worst_a_periodic_and_any_other_stall(folder: Path) -> None:
     async with replayed(folder, (80, 24)) as show:
         assert show.live.view
@@ -186,8 +202,8 @@ async def test_events_are_filtered_as_the_user_types(folder: Path) -> None:
         pane = show.live.events_pane
         count = pane.count()
         await show.press("slash", *"stall")
-        assert len(pane.event_rows) == PLAN.stalls
-        assert "40 events with 'stall'" in show.text
+        assert len(pane.event_rows) == PLAN.stalls - 11, "twelve recur, in one row"
+        assert "29 events with 'stall'" in show.text
         await show.press("enter", "left_square_bracket", "left_square_bracket")
         assert "no batch for" in pane.event_rows[-1 - pane.cursor].text
         assert show.live.timeline.frozen

@@ -82,9 +82,11 @@ def gigabytes(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """Return `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in units of 2^20 bytes where it is small."""
+    """Return `48 kB`, `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in smaller units of 2^20 or 2^10 bytes."""
     if value is None or math.isnan(value) or value >= 0.1 * 2**30:
         return gigabytes(value)
+    if 0 < abs(value) < 0.1 * 2**20:
+        return f"{max(round(value / 2**10), 1)} kB"
     return f"{value / 2**20:.{0 if value >= 2**20 else 1}f} MB"
 
 

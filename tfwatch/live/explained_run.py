@@ -99,8 +99,9 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
     levels = measure_levels([one]) if len(one.rows) >= LEAST_STEPS else {}
     wait, step = levels.get(WAIT_SHARE), levels.get(STEP)
     facts.append(_fact("data_wait_share", split.wait_share, "share", wait))
-    facts.append(_fact("step_time", split.step.median, "ms", step))
-    facts += [Fact(name, getattr(split, name).mean, "ms") for name in ("wait", "compute", "host")]
+    facts.append(_fact("step_time_median", split.step.median, "ms", step))
+    parts = (("step_time", split.step), ("data_wait", split.wait), ("compute", split.compute), ("host", split.host))
+    facts += [Fact(f"{name}_mean", part.mean, "ms") for name, part in parts]
     if (table := one.judged.pipeline) and table.bottleneck:
         facts.append(Fact("bottleneck", table.bottleneck.sentence))
     forecast = best(one.judged.situation.forecasts.values())

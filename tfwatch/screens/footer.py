@@ -57,7 +57,9 @@ def cost_note(cost: OwnCost | None, width: int) -> str:
 
 def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
     can_switch = not stopping
-    can_tune = can_switch and bool(view.snapshot.manifest.switchable)
+    if not view.snapshot.manifest.switchable and not view.awaits_fit:
+        return
+    can_tune = can_switch and not view.awaits_fit
     yield from _knob_keys(view, can_switch)
     yield Key("f", "f", "autopilot", can_tune, rank=1, brief="auto")
     yield Key("a", "a", "A/B test", can_tune, rank=3, brief="A/B")

@@ -22,6 +22,7 @@ from tfwatch.screens.keys import (
     PANE_BINDINGS,
     TALL,
     Layout,
+    has_three_columns,
     layout_for,
     panes_shown,
     whole_run_rows,
@@ -255,6 +256,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.set_class(self.app.size.height >= TALL, "-tall")
         self.set_class(self.app.size.height >= HUGE, "-huge")
         self.set_class(self.app.size.width >= ALL_FROM, "-wide")
+        self.set_class(has_three_columns(self.app.size), "-three")
         self.timeline.compact = bare
         self.whole_run.styles.height = max(whole_run_rows(layout, self.app.size.height), 1)
         self.whole_run.display = layout is Layout.PANES

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _OLDER = 50
 _TITLE = "did it help?"
 _HINT = "no switch yet: p switches prefetch on or off\na runs an A/B test and shows which setting is faster"
+_NONE = "nothing to compare: this run has no setting that can be switched"
 
 
 class CardPane(FramedPane, can_focus=True):
@@ -67,8 +68,8 @@ class CardPane(FramedPane, can_focus=True):
         self.experiment = newest_experiment(view)
         self.running_experiment = view.situation.experiment
         self.autopilot_run = newest_autopilot_run(view)
-        can_switch = view.situation.live and view.situation.switchable
-        none_yet = _HINT if can_switch else "no switch in this run yet"
+        can_switch = bool(view.snapshot.manifest.switchable) or view.awaits_fit
+        none_yet = (_HINT if can_switch else _NONE) if view.situation.live else "no switch in this run yet"
         self.hint = "no switch in this run" if view.is_over else none_yet
 
     def _update_titles(self) -> None:

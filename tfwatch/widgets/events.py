@@ -24,6 +24,7 @@ from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.analysis.steps.fits import FitFigures
 from tfwatch.analysis.steps.patterns import Pattern, pattern_text
 from tfwatch.analysis.steps.spikes import Compiled
+from tfwatch.analysis.steps.stall_groups import StallGroup, period_text, split_periodic
 from tfwatch.analysis.steps.stalls import Stall
 from tfwatch.analysis.tuning import search_text, switch_text
 from tfwatch.analysis.tuning.switch_text import comparison_line, setting_text
@@ -237,7 +238,7 @@ _MOST_FITS = 100
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | Pattern | Compiled | LogSummary | FitFigures
+RowSource: TypeAlias = facts.Event | Stall | StallGroup | Pattern | Compiled | LogSummary | FitFigures
 
 
 def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
@@ -249,6 +250,16 @@ def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
         return "S", f"{pattern_text(what)}, from step {units.count(what.step)} on", "$text-error"
     cause = "" if what.cause == "unexplained" else f", {what.cause}"
     text = f"no batch for {units.seconds(what.lost_ms / 1e3)} at step {units.count(what.step)}{cause}"
+    return "S", text, "$text-error"
+
+
+def describe_periodic(group: StallGroup, steps_per_epoch: int | None) -> RowText:
+    """Describe stalls that recur: the figures come first, because a narrow pane cuts the end."""
+    every = period_text(group.period, steps_per_epoch)
+    cause = group.stalls[0].cause
+    why = "" if cause == "unexplained" else f", {cause}"
+    times = units.counted(len(group.stalls), "stall")
+    text = f"{times}, {every}: {units.seconds(group.lost_ms / 1e3)} without a batch{why} (S lists them)"
     return "S", text, "$text-error"
 
 
@@ -425,7 +436,9 @@ class EventCollector:
 
 def _find_provisional(view: RunView) -> Iterator[_Timed]:
     """Find the facts that later frames may change: findings in the steps so far, and requests that still wait."""
-    yield from ((stall.start_ns / 1e9, stall, None) for stall in view.stalls)
+    periodic, single = split_periodic(view.stalls)
+    yield from ((stall.start_ns / 1e9, stall, None) for stall in single)
+    yield from ((group.stalls[-1].start_ns / 1e9, group, None) for group in periodic)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
     yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings))
@@ -489,6 +502,8 @@ class EventRows(Sequence[EventRow]):
                 return describe_sleep(what, self._snapshot)
             case facts.Paused() if what.cause in LIMITS:
                 return describe_limit(what)
+            case StallGroup():
+                return describe_periodic(what, self._snapshot.manifest.steps_per_epoch)
             case Stall() | Pattern() | Compiled():
                 return describe_finding(what)
             case LogSummary():

@@ -181,3 +181,11 @@ def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
     assert code_suggestions.pasted_lines(knobs, started) == (
         "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = os.cpu_count(), True, 20  # before fit"
     )
+
+
+@pytest.mark.parametrize(("stage", "name"), [("from_generator(examples)", "examples"), ("flat_map", "rows")])
+def test_interleaved_generators_have_the_generators_own_name(stage: str, name: str) -> None:
+    line = code_suggestions.interleaved(stage)
+
+    assert f"from_generator({name}, args=(n, 4)" in line
+    assert line.endswith(f"# {name}(n, 4): every fourth element from the n-th on")

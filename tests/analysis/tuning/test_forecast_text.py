@@ -137,6 +137,8 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
     wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
 
     assert expected_gain_text(wide) == "23.4 to about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
+    assert expected_gain_text(wide, shown_ms=23.0) == expected_gain_text(wide), "nearly the same mean needs no word"
+    assert expected_gain_text(wide, shown_ms=17.0).startswith("23.4 so far to about 13.8 ms (13.2 to 23.4), 1.7 x (")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def test_the_limit_has_evidence_and_code(tmp_path: Path, capsys: pytest.CaptureF
     assert finding["suggestion"]
     evidence = {fact["name"]: fact for fact in finding["evidence"]}
     assert evidence["data_wait_share"]["low"] < 0.5 < evidence["data_wait_share"]["high"]
-    assert evidence["step_time"]["unit"] == "ms"
+    assert evidence["step_time_median"]["unit"] == "ms"
+    parts = [evidence[f"{name}_mean"]["value"] for name in ("data_wait", "compute", "host")]
+    assert sum(parts) == pytest.approx(evidence["step_time_mean"]["value"])
 
 
 @pytest.mark.parametrize(
@@ -98,4 +100,4 @@ def test_the_text_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_an_unknown_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "nothing", "--runs-dir", str(tmp_path)]) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: no run 'nothing' in {tmp_path}\n")
+    assert capsys.readouterr() == ("", f"tfwatch: no run 'nothing' in {tmp_path}: tfwatch runs lists them\n")

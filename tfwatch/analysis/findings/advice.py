@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -97,8 +98,8 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
     if not can_switch or now.origin.has_no_pipeline:
         return _advise_script(now, switch)
-    edit = _edit_with_switch(now, *switch.setting) if switch.setting else ""
-    return Advice(switch.sentence if now.live else _advise_edit(now, part, switch), edit)
+    found = _advise_edit(now, part, switch)
+    return Advice(switch.sentence if now.live else found.sentence, found.edit)
 
 
 def advise_gain(now: Situation) -> Advice | None:
@@ -161,24 +162,30 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code)
 
 
-def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> str:
-    """Return `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
+def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
 
     The advice comes first: a narrow row cuts the end.
     """
-    limit = _limit(now)
+    found = _advise_change(now, part, switch)
+    return Advice(f"{found.sentence}{_limit(now)}", found.edit)
+
+
+def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    edit = _edit_with_switch(now, *switch.setting) if switch.setting else ""
     forecast = best(now.forecasts.values())
     if forecast is not None:
-        return f"{_forecast_phrase(now, forecast)}{limit}"
+        return Advice(_forecast_phrase(now, forecast), edit)
     if over_limit := memory_limit_text(now):
-        return f"{over_limit}: make batches cheaper, or raise the limit{limit}"
+        return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
     prefetch = now.knobs.get("prefetch", "default")
-    work = units.milliseconds(part.work_mean_ms)
     if prefetch == "off" and switch.setting and switch.setting[0] == "prefetch":
-        return f"prefetch prepares batches during the {work} of compute and host{limit}"
-    if prefetch == "default":
-        return f"{input_advice.GENERAL.sentence}{limit}"
-    return f"prefetch cannot hide the wait: {input_advice.CHEAPER}{limit}"
+        work = units.milliseconds(part.work_mean_ms)
+        return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
+    if prefetch != "off" and not switch.setting:
+        return input_advice.advise_data_wait(now)
+    general = input_advice.GENERAL.sentence if prefetch == "default" else input_advice.CANNOT_HIDE.sentence
+    return Advice(general, edit)
 
 
 def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
@@ -271,7 +278,9 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _forecast_advice(now: Situation, forecast: Forecast) -> str:
     current = now.knobs.get(forecast.knob, "off")
-    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {expected_gain_text(forecast)}"
+    part = now.judgement.breakdown
+    gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
+    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {gain}"
     if forecast.knob == "cache":
         advice = f"{advice}; {_cache_costs(now, forecast)}"
     return advice

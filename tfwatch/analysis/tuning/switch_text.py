@@ -180,6 +180,8 @@ def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[
 
 #: A forecast change below this share of a step reads as no gain.
 WORTH = 0.05
+#: Two means that differ by more than this share are explained.
+_DIFFERS = 0.1
 #: An interval wider than this, high over low, is shown beside the forecast.
 _WIDE = 1.4
 
@@ -191,14 +193,16 @@ def forecast_note(known: Forecast) -> str:
     return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
 
 
-def expected_gain_text(known: Forecast) -> str:
+def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
     """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval.
 
-    The ratio is that of these two: a finding beside it may show the mean of fewer steps.
+    The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it; where it differs, the
+    text says that the first figure is that of all steps so far.
     """
+    so_far = " so far" if abs(shown_ms / (known.ratio * known.typical_ms) - 1) > _DIFFERS else ""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
     now, then = units.in_one_unit(known.ratio * known.typical_ms, known.typical_ms)
-    return f"{now} to about {then}{within}, {_gain(known)} ({known.why})"
+    return f"{now}{so_far} to about {then}{within}, {_gain(known)} ({known.why})"
 
 
 def interval_text(known: Forecast) -> str:

@@ -24,10 +24,11 @@ _LOSS_DIGITS = 4
 
 def sides_text(sides: Sequence[Sequence[RunToCompare]]) -> list[str]:
     """Return a line for each side with its runs."""
-    return [f"{SIDES[n]}  {_names(side)}" for n, side in enumerate(sides)]
+    return [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
 
 
-def _names(side: Sequence[RunToCompare]) -> str:
+def side_text(side: Sequence[RunToCompare]) -> str:
+    """Return the names of a side's runs, its workload and their number."""
     shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
     more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
     workload = printable(side[0].run.manifest.title)
@@ -41,7 +42,7 @@ def comparison_lines(found: ComparedRuns, letter: str) -> list[str]:
     for head, figures in (("time breakdown", found.time_spent), (epoch, found.losses)):
         rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
     lines = [answer_text(found, letter), *part_lines(found), "", *_table(rows), ""]
-    return [*lines, *_why_lines(found), *change_lines(found)]
+    return [*lines, *why_lines(found), *change_lines(found)]
 
 
 def answer_text(found: ComparedRuns, letter: str) -> str:
@@ -143,7 +144,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _why_lines(found: ComparedRuns) -> list[str]:
+def why_lines(found: ComparedRuns) -> list[str]:
     """Return the origin of the interval, and the remedies for a wide one."""
     of = "mean" if found.in_bursts else "median"
     lines = [f"Each run counts with the {of} of the same {units.counted(found.steps, 'steady step')}."]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _UNWATCHED = "start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"
+_START = "start one with tfwatch run or tfwatch train; tfwatch replay shows those that are over"
 _EARLIER_VERSION = "another version of tfwatch writes it"
 
 
@@ -34,7 +35,8 @@ def find_running(wanted: str | None, runs_dir: Path) -> Path:
         NotRunningError: there is none. FileNotFoundError: there is no such run. OSError: the runs cannot be read.
     """
     if wanted is None:
-        return _first(_running(runs_dir), f"no training runs on this machine now, among the runs in {runs_dir}")
+        none = f"no training runs on this machine now, among the runs in {runs_dir}: {_START}"
+        return _first(_running(runs_dir), none)
     if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 and psutil.pid_exists(int(wanted)):
         of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
         return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")

@@ -205,7 +205,7 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
         return f"no runs yet in {runs_dir}"
     folder = Path(os.path.expanduser(wanted))
     if not wanted or not os.path.isdir(folder):
-        return f"no run {wanted!r} in {runs_dir}"
+        return f"no run {wanted!r} in {runs_dir}: tfwatch runs lists them"
     if os.sep not in wanted:  # part of a run's name, or a folder
         return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} is not a run: it has no {MANIFEST}"
     try:

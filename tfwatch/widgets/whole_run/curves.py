@@ -129,7 +129,7 @@ class CurvesPane(FramedPane, can_focus=True):
 
     def _plot_frame(self, chart: Chart, before: Chart | None, width: int, height: int) -> Frame:
         shown = [chart.training, chart.validation, *((before.training, before.validation) if before else ())]
-        low, high = _bounds([curve for curve in shown if len(curve)], is_log=self.is_log)
+        low, high = axis_bounds([curve for curve in shown if len(curve)], is_log=self.is_log)
         if chart.name == STEP_TIME and not self.is_log:
             low = 0.0
         return Frame((0.0, float(max(self._end_step, 1))), (low, high), max(width, 1), max(height, 1), self.is_log)
@@ -186,7 +186,7 @@ def _at_same_step(before: Chart, chart: Chart) -> float | None:
     return float(np.interp(own.steps[-1], earlier.steps, earlier.values))
 
 
-def _bounds(curves: Sequence[Curve], *, is_log: bool) -> tuple[float, float]:
+def axis_bounds(curves: Sequence[Curve], *, is_log: bool) -> tuple[float, float]:
     """Return the lowest and the highest value to show, with room above and below."""
     values = np.concatenate([curve.values for curve in curves]) if curves else np.zeros(1)
     values = values[values > 0] if is_log else values
@@ -196,7 +196,9 @@ def _bounds(curves: Sequence[Curve], *, is_log: bool) -> tuple[float, float]:
     if is_log:
         return low / 1.1, max(high, low) * 1.1
     room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
-    return low - room, high + room
+    # A loss is never shown below 0, nor an accuracy above 1, by the room alone.
+    floor, ceiling = (0.0 if low >= 0 else -math.inf), (1.0 if low >= 0 and high <= 1 else math.inf)
+    return max(low - room, floor), min(high + room, ceiling)
 
 
 def _labels(frame: Frame) -> list[str]:

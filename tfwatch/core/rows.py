@@ -227,7 +227,7 @@ class Phase(IntEnum):
 
 
 def clean_rows(rows: Rows) -> Rows:
-    """Return the plausible rows of `SAMPLE`, `STAGE`, `GPU` or `PROGRESS`, with NaN for each implausible figure.
+    """Return the plausible rows of a table with `at_ns`, with NaN for each implausible figure.
 
     A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
     `PROGRESS` are the model's own and have no limit.

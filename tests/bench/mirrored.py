@@ -160,7 +160,8 @@ def print_split(name: str, window: Window, busy: list[trace.Busy], unstarved: li
     copied = "n/a" if np.isnan(share["copy_ms"]) else f"{share['copy_ms']:.3f}"
     print(
         f"{name}: {wall_ns / window.steps / 1e6:.2f} ms/step; by Watch data wait {share['wait_ms']:.3f}, "
-        f"copy {copied}, compute {share['compute_ms']:.3f} (dispatch {share['dispatch_ms']:.3f}), host {share['host_ms']:.3f}"
+        f"copy {copied}, compute {share['compute_ms']:.3f} (dispatch {share['dispatch_ms']:.3f}), "
+        f"host {share['host_ms']:.3f}"
     )
     wait_ns = float((window.waits_ns[:, 1] - window.waits_ns[:, 0]).sum())
     rates = []

@@ -8,6 +8,7 @@ import pytest
 
 from tests.schemas import errors
 from tests.screens import hardware
+from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tfwatch.core.events import GpusFound
 from tfwatch.report.document import as_json
@@ -55,14 +56,14 @@ async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path
 async def test_a_gpu_without_rows_is_not_available(tmp_path: Path) -> None:
     run = hardware.on_nvidia(tmp_path, hardware.nvidia())
     names = {"GPU:0": "NVIDIA H200", "GPU:1": "NVIDIA H200"}
-    run.event(GpusFound, names=names, memory_bytes={}).steps(100, hardware.STARVING)
+    run.event(GpusFound, names=names, memory_bytes={}).steps(100, STARVING)
     async with shown(run) as show:
         assert "n/a" in "".join(row for row in show.rows if row[1:6] == "GPU:0")
 
 
 @pytest.mark.parametrize(("gpus", "idlest"), [(2, 1), (8, 5)])
 def test_the_summary_and_json_name_the_busiest_and_the_idlest(gpus: int, idlest: int, tmp_path: Path) -> None:
-    canned = hardware.on_several(None, gpus, idlest).steps(600, hardware.COMPUTE_BOUND).ended()
+    canned = hardware.on_several(None, gpus, idlest).steps(600, COMPUTE_BOUND).ended()
     canned.writer.flush()
     run = read_run(canned.writer, canned.clock)
 

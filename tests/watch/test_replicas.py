@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import uuid
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: visible)
     parts = {"/physical_device:GPU:1": [object(), object()]}
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: parts.get(gpu.name))
-    monkeypatch.setattr(replicas.ctypes, "CDLL", lambda name: FakeCuda(TWO, ONE, TWO))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCuda(TWO, ONE, TWO))
 
 
 @pytest.mark.usefixtures("gpus")
@@ -64,7 +65,7 @@ def test_the_gpus_of_a_strategy_have_the_uuids_of_cuda(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("gpus")
 def test_a_device_that_cuda_does_not_know_has_no_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas.ctypes, "CDLL", lambda name: FakeCuda(ONE, TWO))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCuda(ONE, TWO))
     writer = make_writer(tmp_path)
     replicas.note_replicas(writer, strategy_of("CPU:0", "GPU:0", "GPU:2"))
 

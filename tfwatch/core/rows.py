@@ -111,8 +111,8 @@ STAGE = np.dtype(
     ]
 )
 
-#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`, `process_busy`:
-#: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs. Missing is NaN.
+#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`,
+#: `process_busy`: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs.
 GPU = np.dtype(
     [
         ("at_ns", "<u8"),

@@ -37,9 +37,9 @@ class FakeCuda:
 ONE, TWO = "11111111-2222-3333-4444-555555555555", "61111111-2222-3333-4444-55555555555f"
 
 
-def strategy_of(*devices: str) -> Any:
+def iterator_of(*devices: str) -> Any:
     names = [f"/job:localhost/replica:0/task:0/device:{device}" for device in devices]
-    return SimpleNamespace(extended=SimpleNamespace(worker_devices=names))
+    return SimpleNamespace(_strategy=SimpleNamespace(extended=SimpleNamespace(worker_devices=names)))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gpus_of_a_strategy_have_the_uuids_of_cuda(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     writer.describe(device="GPU:0 NVIDIA H200")
-    replicas.note_replicas(writer, strategy_of("GPU:0", "GPU:1", "GPU:2"))
+    replicas.note_replicas(writer, iterator_of("GPU:0", "GPU:1", "GPU:2"))
 
     assert writer.manifest().replicas == ["GPU:0", "GPU:1", "GPU:2"]
     assert writer.manifest().device == "3 GPUs NVIDIA H200"
@@ -67,7 +67,7 @@ def test_the_gpus_of_a_strategy_have_the_uuids_of_cuda(tmp_path: Path) -> None:
 def test_a_device_that_cuda_does_not_know_has_no_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCuda(ONE, TWO))
     writer = make_writer(tmp_path)
-    replicas.note_replicas(writer, strategy_of("CPU:0", "GPU:0", "GPU:2"))
+    replicas.note_replicas(writer, iterator_of("CPU:0", "GPU:0", "GPU:2"))
 
     assert writer.strategy_gpus == {"GPU:0": TWO}
 

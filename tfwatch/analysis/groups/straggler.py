@@ -91,8 +91,13 @@ class HoldUp:
 
 def usual(aligned: Aligned) -> Mask:
     """Return a mask of the usual cycles; the others are events."""
-    cycle = aligned.cycle
-    found: Mask = cycle <= _EVENT * np.median(cycle)
+    found: Mask = ~_long(aligned).any(axis=0)
+    return found
+
+
+def _long(aligned: Aligned) -> Mask:
+    """Return a mask of the cycles that are events for a rank, a row a rank."""
+    found: Mask = aligned.own + aligned.call > _EVENT * np.median(aligned.cycle)
     return found
 
 
@@ -107,11 +112,21 @@ def find_straggler(aligned: Aligned) -> Straggler | None:
 
 
 def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
-    """Return the steps that took more than three usual ones, each with the rank that the others waited for."""
+    """Return the steps that took more than three usual ones, each with the rank that the others waited for.
+
+    Where a rank stands still around the end of a collective, one is long in this step and the others in the next one.
+    """
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return []
-    median_ms = float(np.median(aligned.cycle))
-    return [_hold_up(aligned, int(at), median_ms) for at in np.flatnonzero(~usual(aligned))]
+    long, median_ms = _long(aligned), float(np.median(aligned.cycle))
+    alone = long.any(axis=0) & ~long.all(axis=0)
+    places = [int(at) for at in np.flatnonzero(long.any(axis=0))]
+    return [_hold_up(aligned, at, median_ms) for at in places if not (at and alone[at - 1] and _waits(long, at))]
+
+
+def _waits(long: Mask, at: int) -> bool:
+    """Return whether the ranks that are long are others than those of the step before: it is one event."""
+    return not bool((long[:, at] & long[:, at - 1]).any())
 
 
 def waiting_share(aligned: Aligned) -> float:
@@ -204,6 +219,9 @@ def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:
     lost_ms = float(aligned.cycle[at]) - median_ms
     step, late, stopped = int(aligned.steps[at]), int(own.argmax()), int(silent.argmax())
     own_ms, others_ms = _beside(own, late)
+    whole_ms = aligned.own[:, at] + aligned.call[:, at]
+    if whole_ms.max() - median_ms > 2 * lost_ms:
+        return _around_its_end(aligned, at, float(whole_ms.max()) - median_ms)
     if own_ms - others_ms < lost_ms / 2:  # all ranks wait in the call: one of them may have stood still there
         if silent[stopped] < lost_ms / 2:
             return HoldUp(step, None, Cause.COMPUTE, lost_ms)
@@ -211,6 +229,15 @@ def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:
     part = Cause.DATA_WAIT if aligned.wait[late, at] >= aligned.host[late, at] else Cause.HOST
     cause = Cause.NOT_RUNNING if silent[late] >= lost_ms / 2 else part
     return HoldUp(step, _rank(aligned, late), cause, lost_ms)
+
+
+def _around_its_end(aligned: Aligned, at: int, lost_ms: float) -> HoldUp:
+    """Return the event of one rank alone: either it stood still, or it waited for one that is long in the next step."""
+    silent = aligned.silent[:, at : at + 2].max(axis=1)
+    place, step = int(silent.argmax()), int(aligned.steps[at])
+    if silent[place] < lost_ms / 2:
+        return HoldUp(step, None, Cause.COMPUTE, lost_ms)
+    return HoldUp(step, _rank(aligned, place), Cause.NOT_RUNNING, lost_ms)
 
 
 def _rank(aligned: Aligned, place: int) -> int:

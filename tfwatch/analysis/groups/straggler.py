@@ -97,8 +97,8 @@ def usual(aligned: Aligned) -> Mask:
 
 def _long(aligned: Aligned) -> Mask:
     """Return a mask of the cycles that are events for a rank, a row a rank."""
-    found: Mask = aligned.own + aligned.call > _EVENT * np.median(aligned.cycle)
-    return found
+    longest_ms = _EVENT * float(np.median(aligned.cycle))
+    return np.greater(aligned.own + aligned.call, longest_ms)
 
 
 def find_straggler(aligned: Aligned) -> Straggler | None:

@@ -98,7 +98,8 @@ def usual(aligned: Aligned) -> Mask:
 def _long(aligned: Aligned) -> Mask:
     """Return a mask of the cycles that are events for a rank, a row a rank."""
     longest_ms = _EVENT * float(np.median(aligned.cycle))
-    return np.greater(aligned.own + aligned.call, longest_ms)
+    found: Mask = aligned.own + aligned.call > longest_ms
+    return found
 
 
 def find_straggler(aligned: Aligned) -> Straggler | None:

@@ -28,7 +28,7 @@ def reason(found: Straggler) -> str:
         Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
         Cause.COMPUTE: f"it computes longer, with {own} ms of CPU time a step; the others use {others}",
         Cause.SLOW_GPU: f"its GPU runs at {found.own:.0f} MHz, those of the others at {found.others:.0f} MHz",
-        Cause.NOT_RUNNING: f"its process does not run for {own} ms a step, those of the others for {others}",
+        Cause.NOT_RUNNING: f"its process does not run for {own} ms/step, those of the others for {others}",
     }[found.cause]
 
 

@@ -91,7 +91,7 @@ class HoldUp:
 
 def usual(aligned: Aligned) -> Mask:
     """Return a mask of the usual cycles; the others are events."""
-    found: Mask = ~_long(aligned).any(axis=0)
+    found: Mask = ~np.logical_or.reduce(_long(aligned))
     return found
 
 
@@ -120,8 +120,9 @@ def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return []
     long, median_ms = _long(aligned), float(np.median(aligned.cycle))
-    alone = long.any(axis=0) & ~long.all(axis=0)
-    places = [int(at) for at in np.flatnonzero(long.any(axis=0))]
+    some: Mask = np.logical_or.reduce(long)
+    alone: Mask = some & ~np.logical_and.reduce(long)
+    places = [int(at) for at in np.flatnonzero(some)]
     return [_hold_up(aligned, at, median_ms) for at in places if not (at and alone[at - 1] and _waits(long, at))]
 
 

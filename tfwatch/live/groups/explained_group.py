@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.groups.group_text import hold_up_line, no_straggler_sentence, straggler_sentence, word
+from tfwatch.analysis.groups.group_text import (
+    ADVICE,
+    hold_up_line,
+    no_straggler_sentence,
+    straggler_sentence,
+    word,
+)
 from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler
 from tfwatch.core import units
 from tfwatch.live.explained_run import Fact, Finding, explain_run
@@ -30,14 +36,6 @@ _SHOWN_BY = {
     Cause.COMPUTE: ("cpu_time", "ms"),
     Cause.SLOW_GPU: ("gpu_clock", "MHz"),
     Cause.NOT_RUNNING: ("not_running", "ms"),
-}
-#: The next thing to look at, by cause.
-_ADVICE = {
-    Cause.DATA_WAIT: "give it what the others have: the same share of the data, as fast a disk, as many free cores",
-    Cause.HOST: "take work out of its callbacks, or share it between the ranks: only one of them may write and log",
-    Cause.COMPUTE: "look for work that only this rank has: metrics, summaries, another program on its cores",
-    Cause.SLOW_GPU: "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE",
-    Cause.NOT_RUNNING: "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP",
 }
 
 
@@ -77,7 +75,7 @@ def _straggler(one: GroupToCompare) -> Iterator[Finding]:
         yield Finding("no-straggler", word(None), sentence, facts, confidence, reason)
         return
     facts += (*_group_facts(found), *_cause_facts(found))
-    advice = f"{_ADVICE[found.cause]}{_own_screen(one, found.rank)}"
+    advice = f"{ADVICE[found.cause]}{_own_screen(one, found.rank)}"
     yield Finding("straggler", word(found), straggler_sentence(found), facts, confidence, reason, advice)
 
 

@@ -57,7 +57,9 @@ class _GroupPage(MarkdownPage):
 
     def _ranks(self) -> Iterator[str]:
         head = ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "machine", "state")
-        rows = [(one.rank, *one.figures, one.machine, one.state) for one in make_rank_rows(self._judged)]
+        rows = [
+            (one.rank, *one.figures, one.machine or units.MISSING, one.state) for one in make_rank_rows(self._judged)
+        ]
         yield from self._table(head, rows)
         if hold_ups := make_hold_ups(self._judged):
             cells = [(one.step, one.rank, one.cause, one.lost) for one in hold_ups]

@@ -32,7 +32,7 @@ def as_group_html(
 ) -> str:
     """Return the page of a group. sections: of its ranks. redaction: replaces paths, names and the hosts."""
     group, manifest = judged.group, next(iter(judged.group.ranks.values())).manifest
-    size = group.file.size
+    size, rows = group.file.size, make_rank_rows(judged)
     page = {
         "style": page_style(),
         "is_redacted": redaction is not None,
@@ -49,7 +49,8 @@ def as_group_html(
         "verdict": make_group_verdict(judged),
         "figures": make_group_figures(judged),
         "chart": make_group_chart(judged),
-        "rows": make_rank_rows(judged),
+        "rows": rows,
+        "has_machine": any(row.machine for row in rows),
         "hold_ups": make_hold_ups(judged),
         "hold_up_count": 0 if judged.why_not else len(judged.hold_ups),
         "sections": sections,

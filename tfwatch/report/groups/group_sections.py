@@ -105,19 +105,24 @@ def make_group_verdict(judged: JudgedGroup) -> GroupVerdict:
 
 def make_group_figures(judged: JudgedGroup) -> list[Figure]:
     """Return the key figures."""
-    known, steps = not judged.why_not, units.counted(len(judged.aligned.steps), "step")
-    group_ms = float(judged.aligned.cycle.mean()) if known else None
+    known = judged.costliest if not judged.why_not else None
+    steps = units.counted(len(judged.aligned.steps), "step")
     shares = {one.rank: one.split.wait_share for one in judged.ranks if one.split}
     worst = max(shares, key=lambda rank: shares[rank], default=None)
     found = [
-        Figure("group step", units.milliseconds(group_ms), f"mean of the newest {steps} in common"),
+        Figure("group step", units.milliseconds(known.group_ms if known else None), _usual(judged, steps)),
         Figure("waiting for ranks", units.percent(judged.waiting_share), "of the time of all ranks"),
         Figure("data wait", units.percent(shares.get(worst)) if worst is not None else units.MISSING, _of_rank(worst)),
     ]
     if straggler := judged.named_straggler:
         without = units.milliseconds(straggler.group_ms - straggler.gain_ms)
-        found.insert(1, Figure("step without it", without, f"without rank {straggler.rank}, usual steps"))
+        found.insert(1, Figure("step without it", without, f"without rank {straggler.rank}, from the recorded steps"))
     return found
+
+
+def _usual(judged: JudgedGroup, steps: str) -> str:
+    longer = units.counted(len(judged.hold_ups), "long one")
+    return f"mean of the newest {steps} in common" + (f", without {longer}" if judged.hold_ups else "")
 
 
 def _of_rank(rank: int | None) -> str:
@@ -145,14 +150,14 @@ def _row(judged: JudgedGroup, state: RankState, longest: float, is_late: bool) -
 
 
 def _machine(state: RankState) -> str:
-    """Return the cores that the rank's process uses, and its GPU, as far as they are known."""
+    """Return the cores that the rank's process uses, and its GPU; empty where neither is known."""
     machine = state.machine
     parts = (
         "" if machine.cores is None else f"{machine.cores:.1f} cores",
         "" if machine.clock_mhz is None else f"GPU {machine.clock_mhz:.0f} MHz",
         "" if machine.temperature_c is None else f"{machine.temperature_c:.0f} °C",
     )
-    return ", ".join(filter(None, parts)) or units.MISSING
+    return ", ".join(filter(None, parts))
 
 
 def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:

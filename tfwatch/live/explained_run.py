@@ -46,7 +46,7 @@ class Fact:
 class Finding:
     """One finding. kind: stable between versions. advice, code: empty where there is nothing to do.
 
-    reason: of the confidence.
+    reason: of the confidence. rank: of a group, that it is about; None for a run, and for the group.
     """
 
     kind: str
@@ -57,6 +57,7 @@ class Finding:
     reason: str
     advice: str = ""
     code: str = ""
+    rank: int | None = None
 
 
 def explain_run(one: RunToCompare) -> list[Finding]:

@@ -239,8 +239,9 @@ def _state_style(state: RankState) -> str:
     return WAIT_COLOUR if state.lags else QUIET_COLOUR
 
 
-def legend(judged: JudgedGroup) -> str:
-    """Return the title of the group's steps."""
-    cause = judged.straggler.cause if judged.straggler and not judged.why_not else None
-    last = f"rank {judged.straggler.rank}" if judged.straggler and cause is not Cause.COMPUTE else "the last rank"
-    return f"the group's ms/step: the call, host and data wait of {last}"
+def legend(judged: JudgedGroup) -> Content:
+    """Return the title of the group's steps: its parts in their colours."""
+    found = judged.straggler if not judged.why_not else None
+    last = f"rank {found.rank}" if found and found.cause is not Cause.COMPUTE else "the last rank"
+    parts = (("the call", COMPUTE_COLOUR), ", ", ("host", HOST_COLOUR), " and ", ("data wait", WAIT_COLOUR))
+    return row("the group's ms/step: ", *parts, f" of {last}")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.screens.showing import Shown
 
 SIZES = ((80, 24), (120, 40), (200, 60))
+#: The widest screen with two columns of panes, which have room for whole reasons.
+_TWO_COLUMNS = (179, 60)
 
 
 def lanes(show: Shown) -> list[str]:
@@ -41,7 +43,7 @@ async def test_a_small_screen_has_the_busiest_and_the_idlest_and_a_large_one_all
 
 
 async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path: Path) -> None:
-    async with shown(hardware.two_gpus(tmp_path), SIZES[2]) as show:
+    async with shown(hardware.two_gpus(tmp_path), _TWO_COLUMNS) as show:
         words = show.words
         for size in SIZES:
             await show.resize(size)

@@ -28,7 +28,7 @@ def write_restart(
 ) -> float:
     """Write a run of whole and broken epochs; return the moment of its end, seconds after the first run's begin.
 
-    cause: of its end. after_s: how long it goes on after its last step.
+    cause: of its end; empty: it was killed. after_s: how long it goes on after its last step.
     """
     rows = make_steps(np.full(steps, WAIT), COMPUTE, HOST)
     epochs = first_epoch + np.arange(steps) // EPOCH
@@ -46,7 +46,8 @@ def write_restart(
             events.append(EpochEnded(end_ns + round(VALIDATION_S * 1e9), epoch, int(own["step"][-1]), {"loss": 1.0}))
     whole = steps % EPOCH == 0
     length_s = (int(rows["start_ns"][-1]) + 10_000_000) / 1e9 + (between_s if whole else 0.0) + after_s
-    events.append(RunEnded(round(length_s * 1e9), cause or "killed", steps))
+    if cause:
+        events.append(RunEnded(round(length_s * 1e9), cause, steps))
     values = {
         "run": folder.name,
         "pid": NOBODY + round(start_s * 1000),

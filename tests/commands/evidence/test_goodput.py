@@ -134,6 +134,15 @@ def test_a_workload_knows_the_weights_that_it_begins_with(
     assert goodput(tmp_path, capsys)["useful_steps"]["value"] == useful
 
 
+def test_a_killed_run_is_followed_by_its_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_restart(tmp_path / ONE, 0.0, 0, 250)
+    write_restart(tmp_path / TWO, 30.0, 2, 100, "finished")
+
+    document = goodput(tmp_path, capsys)
+
+    assert [(run["state"], run["trained_twice_steps"]) for run in document["runs"]] == [("killed", 50), ("finished", 0)]
+
+
 def test_fits_of_one_process_go_on_without_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     end_s = write_restart(tmp_path / ONE, 0.0, 0, 200, "finished", pid=7)
     write_restart(tmp_path / TWO, end_s + 1, 0, 100, "finished", pid=7)

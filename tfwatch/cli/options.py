@@ -54,6 +54,7 @@ def is_script(name: str) -> bool:
 
     return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
 
+
 #: More worker processes than any machine has use for.
 _MOST_FEED_WORKERS = 256
 
@@ -113,9 +114,14 @@ def add_feed(group: Any) -> None:
     """Add the options of the tf.data service."""
     one = group.add_mutually_exclusive_group()
     text = "feed each fit from N workers of the tf.data service on this machine; the order of elements changes"
-    one.add_argument("--feed-workers", metavar="N", type=whole(1, _MOST_FEED_WORKERS), help=text)
+    one.add_argument("--feed-workers", metavar="N", type=feed_workers, help=text)
     text = "feed each fit from a tf.data service that runs there (tfwatch feed); it has no authentication"
     one.add_argument("--feed", metavar="HOST:PORT", type=typed(address), help=text)
+
+
+def feed_workers(text: str) -> int:
+    """Return a number of workers of the tf.data service."""
+    return int(whole(1, _MOST_FEED_WORKERS)(text))
 
 
 def address(text: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, kind_of, label_of
 from tfwatch.tfdata.pipeline_rebuild import rebuild
+from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, kind_of, label_of
 from tfwatch.tfdata.stage_names import inputs_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def _bytes_of(node: Any) -> int:
 
 
 def _why_function_stays(function: Any) -> str:
-    captured = [tensor.dtype.name for tensor in function.captured_inputs if tensor.dtype.name in ("resource", "variant")]
+    captured = [
+        tensor.dtype.name for tensor in function.captured_inputs if tensor.dtype.name in ("resource", "variant")
+    ]
     if captured:
         return "uses a variable, a table or a data set of this process, which the workers do not have"
     if any(kind in _PYTHON for kind in _operations(function.graph)):

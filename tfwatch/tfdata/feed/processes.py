@@ -43,23 +43,40 @@ class ServiceProcess:
         """Return the cores that it used since the last call; None where that is not known."""
         try:
             self.cpu = self.cpu or psutil.Process(self.process.pid)
-            return self.cpu.cpu_percent() / 100
+            return float(self.cpu.cpu_percent()) / 100
         except psutil.Error:
             return None
 
 
 @dataclass
 class LocalFeed:
-    """A dispatcher and its workers on this machine; `stop` ends them, as does the end of this process."""
+    """A dispatcher and its workers on this machine; `stop` ends them, as does the end of this process.
 
-    dispatcher: ServiceProcess
+    dispatcher: None where it runs elsewhere.
+    """
+
+    dispatcher: ServiceProcess | None
     workers: list[ServiceProcess] = field(default_factory=list)
     _reported: set[int] = field(default_factory=set)
+
+    @property
+    def address(self) -> str:
+        """The dispatcher's HOST:PORT; empty where it runs elsewhere."""
+        return self.dispatcher.address if self.dispatcher else ""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any of the processes runs."""
+        return any(one.is_alive for one in self._all)
+
+    @property
+    def _all(self) -> list[ServiceProcess]:
+        return [*self.workers, *([self.dispatcher] if self.dispatcher else [])]
 
     def newly_lost(self) -> list[str]:
         """Return a sentence for each process that ended since the last call."""
         sentences = []
-        for one in (self.dispatcher, *self.workers):
+        for one in self._all:
             if not one.is_alive and one.process.pid not in self._reported:
                 self._reported.add(one.process.pid)
                 sentences.append(self._loss(one))
@@ -77,9 +94,9 @@ class LocalFeed:
 
     def stop(self) -> None:
         """End all processes."""
-        for one in (*self.workers, self.dispatcher):
+        for one in self._all:
             one.process.kill()
-        for one in (*self.workers, self.dispatcher):
+        for one in self._all:
             one.process.wait(_END_S)
 
 
@@ -93,7 +110,8 @@ def start_local(workers: int, host: str = LOCAL, port: int = 0) -> LocalFeed:
     feed = LocalFeed(dispatcher)
     try:
         _await_address(dispatcher)
-        feed.workers += [_spawn("worker", host, dispatcher.address) for _ in range(workers)]
+        for _ in range(workers):
+            feed.workers.append(_spawn("worker", host, dispatcher.address))
         for worker in feed.workers:
             _await_address(worker)
     except BaseException:

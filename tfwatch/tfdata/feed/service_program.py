@@ -34,7 +34,8 @@ def main(words: Sequence[str]) -> None:
     server, address = _dispatcher(host, int(where)) if role == "dispatcher" else _worker(host, where)
     if host == "localhost":
         _confine()
-    print(address, flush=True)
+    sys.stdout.write(f"{address}\n")
+    sys.stdout.flush()
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
     # A server that still has a client waits for it in its destructor.

@@ -63,11 +63,11 @@ class Feed:
                 self._local = start_local(int(os.environ[WORKERS]))
                 call_at_exit(self._local.stop)
                 threading.Thread(target=self._watch, args=(self._local,), name="tfwatch-feed", daemon=True).start()
-        return self._local.dispatcher.address
+        return self._local.address
 
     def _watch(self, local: LocalFeed) -> None:
         with fails_open(lambda why: warn_user(f"the feed is no longer watched: {why}")):
-            while local.dispatcher.is_alive or any(worker.is_alive for worker in local.workers):
+            while local.is_alive:
                 threading.Event().wait(_LOOK_S)
                 for sentence in local.newly_lost():
                     warn_user(sentence)

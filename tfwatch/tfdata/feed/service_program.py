@@ -36,10 +36,9 @@ def main(words: Sequence[str]) -> None:
         _confine()
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
-    while os.getppid() == parent:
+    while server and os.getppid() == parent:
         time.sleep(_LOOK_S)
-    # A server that still has a client waits for it in its destructor.
-    del server
+    # The destructor of a server waits for its clients, and for a dispatcher that no longer responds.
     os._exit(0)
 
 

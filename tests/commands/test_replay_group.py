@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.groups import write_group
@@ -14,8 +15,6 @@ from tfwatch.commands.replay_group import replay_group
 from tfwatch.runs.groups.group_file import folder_of_rank
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -50,16 +49,20 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, opens, shown = write_group(tmp_path / "one", [1, 21]), [1, 0, None], []
+    folder, opens, shown = write_group(tmp_path / "one", [1, 21]), [1, 0, None], list[Path]()
 
     def show_app(make: Any) -> int:
         make().opened = opens.pop(0)
         return 0
 
+    def show_rank(rank: Path) -> int:
+        shown.append(rank)
+        return 0
+
     monkeypatch.setattr(command, "show_app", show_app)
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
-    assert replay_group(folder, False, None, lambda rank: shown.append(rank) or 0, FakeClock(2).clock) == 0
+    assert replay_group(folder, False, None, show_rank, FakeClock(2).clock) == 0
     assert shown == [folder_of_rank(folder, 1), folder_of_rank(folder, 0)]
 
 

@@ -111,13 +111,12 @@ async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGrou
 
 @pytest.mark.usefixtures("_at_once")
 def test_a_group_that_cannot_be_read_says_why_and_is_read_again(group: JudgedGroup) -> None:
-    answers = [OSError("stale file handle"), group]
+    errors = [OSError("stale file handle")]
 
     def read() -> JudgedGroup:
-        answer = answers.pop(0)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+        if errors:
+            raise errors.pop()
+        return group
 
     reader = GroupReader(read)
     reader.begin()

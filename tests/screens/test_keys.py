@@ -197,6 +197,8 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
         (line,) = show.app.clipboard.splitlines()
         assert line.startswith("dataset = dataset.prefetch(4)")
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
+        (note,) = (note.message for note in show.app._notifications)
+        assert note.startswith("copied: dataset = dataset.prefetch(4); also in "), "the user sees what was copied"
 
 
 async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:

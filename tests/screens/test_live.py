@@ -319,5 +319,5 @@ async def test_a_run_without_a_setting_to_switch_offers_no_key_that_switches() -
     run = Canned(None, switchable=(), knobs={}).started().steps(200, STARVING)
     async with shown(run, (200, 60)) as show:
         assert "no settings to switch: the loop has its own pipeline" in show.words
-        assert "nothing to compare: this run has no setting that can be switched" in show.words
+        assert "no setting to switch, so nothing to compare" in show.words
         assert not [word for word in ("p prefetch", "f autopilot", "a A/B test", "u undo") if word in show.rows[-1]]

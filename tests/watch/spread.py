@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -17,6 +16,9 @@ import tensorflow as tf
 
 import tfwatch
 from tfwatch import Watch
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 X = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
 Y = np.arange(len(X)) % 4

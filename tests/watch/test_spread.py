@@ -65,7 +65,9 @@ def _examples(run: Run) -> int:
 def _describes_the_data_set(run: Run) -> bool:
     (found,) = events_of(run, StagesFound)
     missing = [event.reason for event in events_of(run, SensorMissing) if event.sensor == "pipeline"]
-    assert missing == ["the iterator of a strategy has no model: only the stages of the code are known, without figures"]
+    assert missing == [
+        "the iterator of a strategy has no model: only the stages of the code are known, without figures"
+    ]
     assert run.manifest.switchable == []
     assert run.manifest.fixed["prefetch"] == f"{PER_REPLICA} 1"
     return bool(found.names == ["from_tensor_slices", "shuffle(30)", "map(double)", "batch(8)"])

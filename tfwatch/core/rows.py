@@ -111,8 +111,8 @@ STAGE = np.dtype(
     ]
 )
 
-#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`, `process_busy`:
-#: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs. Missing is NaN.
+#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`,
+#: `process_busy`: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs.
 GPU = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -227,7 +227,7 @@ class Phase(IntEnum):
 
 
 def clean_rows(rows: Rows) -> Rows:
-    """Return the plausible rows of `SAMPLE`, `STAGE`, `GPU` or `PROGRESS`, with NaN for each implausible figure.
+    """Return the plausible rows of a table with `at_ns`, with NaN for each implausible figure.
 
     A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
     `PROGRESS` are the model's own and have no limit.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.comparing import intervals
 from tfwatch.analysis.comparing.comparability import check_side
 from tfwatch.analysis.comparing.intervals import assumed_share, estimate_spread
-from tfwatch.analysis.comparing.limits import CheckedFigure, decide
+from tfwatch.analysis.comparing.limits import CheckedFigure, decide, worst
 from tfwatch.analysis.comparing.run_steps import LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
@@ -40,20 +40,27 @@ def check_runs(
     """
     check_side([run.subject for run in runs])
     found = [_end(runs), *_step_figures(runs, limits, find_past)]
+    if limits.straggler_share is not None:
+        found.append(_straggler(runs, limits.straggler_share))
     if limits.memory_bytes is not None:
         found.append(_memory(runs, limits.memory_bytes))
     if limits.loss is not None:
-        found.append(_loss(runs, limits.loss))
+        found.append(_loss(_processes(runs), limits.loss))
     if limits.slower_share is not None and baseline:
         found.append(_slower(runs, baseline, limits.slower_share, find_past))
     return found
 
 
+def _processes(runs: Sequence[RunToCompare]) -> list[RunToCompare]:
+    """Return the run of each process: a group has one for each rank."""
+    return [process for run in runs for process in run.processes()]
+
+
 def _end(runs: Sequence[RunToCompare]) -> CheckedFigure:
     """Return whether the training ended by itself, or was stopped."""
-    outcome: Outcome = "passed"
-    reason = ""
-    for one in runs:
+    reason = ", ".join(run.not_recorded for run in runs if run.not_recorded)
+    outcome: Outcome = "inconclusive" if reason else "passed"
+    for one in _processes(runs):
         ended = one.run.ended
         if ended is not None and ended.cause in ("finished", "stopped"):
             continue
@@ -81,14 +88,50 @@ def _step_figures(runs: Sequence[RunToCompare], limits: Limits, find_past: FindP
             continue
         key, unit = ("wait_share", "share") if name == WAIT_SHARE else ("step_ms", "ms")
         if short:
-            reason = f"{short.name} has {len(short.rows)} steady steps: {LEAST_STEPS} are needed"
+            reason = _too_short(short)
             yield CheckedFigure(key, name, unit, "inconclusive", limit=limit, reason=reason)
-            continue
-        level = levels[name]
-        outcome = decide(level.low, level.high, limit)
-        reason = "the limit lies within the interval: more steps or more runs narrow it"
-        reason = reason if outcome == "inconclusive" else ""
-        yield CheckedFigure(key, name, unit, outcome, level.value, level.low, level.high, limit, reason)
+        elif name == WAIT_SHARE and any(run.rank_count for run in runs):
+            yield _worst_wait_share(runs, limit)
+        else:
+            yield _decided(key, name, unit, levels[name], limit)
+
+
+def _too_short(run: RunToCompare) -> str:
+    return run.why_no_rows or f"{run.name} has {len(run.rows)} steady steps: {LEAST_STEPS} are needed"
+
+
+def _decided(key: str, title: str, unit: str, level: Interval, limit: float) -> CheckedFigure:
+    outcome = decide(level.low, level.high, limit)
+    reason = "the limit lies within the interval: more steps or more runs narrow it"
+    reason = reason if outcome == "inconclusive" else ""
+    return CheckedFigure(key, title, unit, outcome, level.value, level.low, level.high, limit, reason)
+
+
+def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
+    """Return the figure of the rank that decides: a limit holds where all ranks keep it."""
+    found = []
+    for process in _processes(runs):
+        if len(process.rows) < LEAST_STEPS:
+            reason = _too_short(process)
+            return CheckedFigure("wait_share", WAIT_SHARE, "share", "inconclusive", limit=limit, reason=reason)
+        level = measure_levels([process])[WAIT_SHARE]
+        found.append(_decided("wait_share", f"{WAIT_SHARE} of {process.name}", "share", level, limit))
+    decisive = worst([one.outcome for one in found])
+    return max((one for one in found if one.outcome == decisive), key=lambda one: one.value or 0.0)
+
+
+def _straggler(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
+    """Return the time that the other ranks wait for one, over the group's step."""
+    key, title = "straggler_share", "wait for the slowest rank"
+    shares = [share for run in runs if (share := run.straggler_share)]
+    if len(shares) < len(runs):
+        short = next(run for run in runs if run.straggler_share is None)
+        return CheckedFigure(key, title, "share", "inconclusive", limit=limit, reason=_too_short(short))
+    assumed = part_spread(assumed_share([others_share(runs)]), max(share.value for share in shares), 1.0)
+    level = intervals.level(shares, estimate_spread([shares], assumed))
+    ranks = dict.fromkeys(run.slowest_rank for run in runs)
+    clipped = intervals.Interval(level.value, max(level.low, 0.0), min(level.high, 1.0))
+    return _decided(key, f"wait for rank {', '.join(map(str, ranks))}, of a step", "share", clipped, limit)
 
 
 def measure_levels(runs: Sequence[RunToCompare], find_past: FindPast = lambda _: ()) -> dict[str, Interval]:
@@ -109,7 +152,7 @@ def measure_levels(runs: Sequence[RunToCompare], find_past: FindPast = lambda _:
 
 
 def _memory(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
-    peaks = [memory.peak_bytes for run in runs if (memory := run.judged.hardware.process_memory)]
+    peaks = [peak for run in runs if (peak := run.peak_bytes) is not None]
     if len(peaks) < len(runs):
         reason = "the memory of the process was not sampled while it trained"
         return CheckedFigure("memory_bytes", "peak memory", "bytes", "inconclusive", limit=limit, reason=reason)

@@ -32,9 +32,11 @@ from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
 from tfwatch.analysis.tuning.experiment import Estimate
 from tfwatch.core.events import EpochEnded
 from tfwatch.live.judged_run import JudgedRun
+from tfwatch.live.past_run import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -75,6 +77,72 @@ class RunToCompare:
     def rows(self) -> Rows:
         """The steady steps of its last setting."""
         return rows_to_compare(self.run.steps, self.judged.setting.stretches)
+
+    @property
+    def recorded_name(self) -> str:
+        """The name that it was recorded under."""
+        return self.run.manifest.run
+
+    @property
+    def folder(self) -> Path | None:
+        """Its folder; None where none could be created."""
+        return self.run.path
+
+    @property
+    def state(self) -> str:
+        """How it ended, else the state of its process."""
+        return state_of(self.run)
+
+    @property
+    def step_count(self) -> int:
+        """The number of its steps."""
+        return len(self.run.steps)
+
+    @property
+    def rank_count(self) -> int | None:
+        """The ranks of a group that have a run; None for a run."""
+        return None
+
+    def processes(self) -> Iterator[RunToCompare]:
+        """Yield the run of each process: itself, or those of a group's ranks."""
+        yield self
+
+    @property
+    def why_no_rows(self) -> str:
+        """The reason for which it cannot have steps that count; empty where it can."""
+        return ""
+
+    @property
+    def straggler_share(self) -> Measured | None:
+        """The time that ranks wait for the slowest one, over a group's step; None where it is not known."""
+        return None
+
+    @property
+    def slowest_rank(self) -> int | None:
+        """The rank of that share."""
+        return None
+
+    @property
+    def not_recorded(self) -> str:
+        """The processes whose run is missing or cannot be read, in words; empty where there is none."""
+        return ""
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """The largest memory of a process; None where it was not sampled."""
+        memory = self.judged.hardware.process_memory
+        return memory.peak_bytes if memory else None
+
+    @property
+    def joules_per_step(self) -> float | None:
+        """The energy of a step; None for the reason in `energy_missing`."""
+        spent = self.judged.hardware.energy
+        return spent.per_step_j if spent else None
+
+    @property
+    def energy_missing(self) -> str:
+        """The reason for which its energy is not known; empty where it is."""
+        return "" if self.judged.hardware.energy else self.judged.hardware.energy_missing
 
     @cached_property
     def subject(self) -> Subject:
@@ -198,6 +266,9 @@ def compare_runs(
     """
     if len(sides) < 2:
         raise NotComparableError("give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3")
+    group = next((one for side in sides for one in side if one.rank_count), None)
+    if by_image and group:
+        raise NotComparableError(f"{group.name} is a group: a rank knows the size of its own batches only")
     check_sides([[one.subject for one in side] for side in sides], by_image, LEAST_STEPS)
     return [_compare(sides[0], after, find_past, by_image) for after in sides[1:]]
 
@@ -344,19 +415,14 @@ def _log(value: float) -> float:
 def _machine_figures(
     before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_image: bool
 ) -> list[ComparedFigure]:
-    def peak(run: RunToCompare) -> float | None:
-        memory = run.judged.hardware.process_memory
-        return memory.peak_bytes if memory else None
-
     def energy(run: RunToCompare) -> float | None:
-        spent = run.judged.hardware.energy
-        joules = spent.per_step_j if spent else None
+        joules = run.joules_per_step
         images = run.run.manifest.batch_size or 1
         return None if joules is None else float(joules) / (images if by_image else 1)
 
-    why = next((run.judged.hardware.energy_missing for run in (*before, *after) if not run.judged.hardware.energy), "")
+    why = next((run.energy_missing for run in (*before, *after) if run.energy_missing), "")
     return [
-        _plain("peak memory", "bytes", before, after, peak, "no sample of the process"),
+        _plain("peak memory", "bytes", before, after, lambda run: run.peak_bytes, "no sample of the process"),
         _plain("energy per image" if by_image else "energy per step", "J", before, after, energy, why),
     ]
 

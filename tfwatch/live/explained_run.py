@@ -46,7 +46,7 @@ class Fact:
 class Finding:
     """One finding. kind: stable between versions. advice, code: empty where there is nothing to do.
 
-    reason: of the confidence.
+    reason: of the confidence. rank: of a group, that it is about; None for a run, and for the group.
     """
 
     kind: str
@@ -57,6 +57,7 @@ class Finding:
     reason: str
     advice: str = ""
     code: str = ""
+    rank: int | None = None
 
 
 def explain_run(one: RunToCompare) -> list[Finding]:
@@ -99,7 +100,7 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
     levels = measure_levels([one]) if len(one.rows) >= LEAST_STEPS else {}
     wait, step = levels.get(WAIT_SHARE), levels.get(STEP)
     facts.append(_fact("data_wait_share", split.wait_share, "share", wait))
-    facts.append(_fact("step_time_median", split.step.median, "ms", step))
+    facts.append(_fact("step_time", split.step.mean, "ms", step))
     parts = (("step_time", split.step), ("data_wait", split.wait), ("compute", split.compute), ("host", split.host))
     facts += [Fact(f"{name}_mean", part.mean, "ms") for name, part in parts]
     if (table := one.judged.pipeline) and table.bottleneck:
@@ -112,7 +113,8 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
 
 
 def _fact(name: str, value: float, unit: str, interval: Interval | None) -> Fact:
-    return Fact(name, value, unit, interval.low if interval else None, interval.high if interval else None)
+    """Return a figure with its interval and the value that this belongs to, as `check` prints it; else `value`."""
+    return Fact(name, interval.value, unit, interval.low, interval.high) if interval else Fact(name, value, unit)
 
 
 def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, str]:

@@ -12,7 +12,14 @@ from tfwatch.analysis.findings.machine import Machine, check_gpu, growth, recent
 from tfwatch.analysis.findings.memory_course import MemoryCourse, memory_course
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.analysis.findings.strategy_gpus import find_gpus, gpu_lanes, recent_rows
-from tfwatch.core.events import ExperimentEnded, GpuFound, GpusFound, PipelineSwitched, SensorMissing, without_experiments
+from tfwatch.core.events import (
+    ExperimentEnded,
+    GpuFound,
+    GpusFound,
+    PipelineSwitched,
+    SensorMissing,
+    without_experiments,
+)
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 

@@ -15,6 +15,7 @@ from tfwatch.runs.library.labels import Labels, read_labels
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
@@ -78,7 +79,7 @@ def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
         words=words,
         workload=ranks[0].workload,
         age_s=max(rank.age_s for rank in ranks),
-        state=next((state for state in _WORST_FIRST if any(rank.state == state for rank in ranks)), ranks[0].state),
+        state=worst_state([rank.state for rank in ranks]),
         steps=min(rank.steps for rank in ranks),
         length_s=max(rank.length_s for rank in ranks),
         step_ms=fmean(steps_ms) if steps_ms else None,
@@ -86,6 +87,16 @@ def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
         labels=read_labels(folder),
         ranks=len(ranks),
     )
+
+
+def state_of(run: Run) -> str:
+    """Return how a run ended, else the state of its process."""
+    return run.ended.cause if run.ended else run.life.value
+
+
+def worst_state(states: Sequence[str]) -> str:
+    """Return the state of a group, from those of its ranks: that of the ranks that are least well."""
+    return next((state for state in _WORST_FIRST if state in states), states[0])
 
 
 def past_run(run: Run, words: str, clock: Clock) -> PastRun:
@@ -96,7 +107,7 @@ def past_run(run: Run, words: str, clock: Clock) -> PastRun:
         words=words,
         workload=run.manifest.workload,
         age_s=max(0.0, (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9),
-        state=run.ended.cause if run.ended else run.life.value,
+        state=state_of(run),
         steps=len(run.steps),
         length_s=run.length_s,
         step_ms=split.step.mean if split else None,

@@ -39,7 +39,7 @@ _FRAME_ROWS = 3
 class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
-    read: opens and judges the group. clock: tells for how long a read has lasted.
+    read: opens and judges the group. clock: measures how long a read has lasted.
     """
 
     def __init__(self, read: Callable[[], JudgedGroup], clock: Clock = SYSTEM) -> None:

@@ -33,6 +33,7 @@ from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.banner import BannerPane
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
+from tfwatch.widgets.basics.text import shorten
 from tfwatch.widgets.card import CardPane
 from tfwatch.widgets.events import EventsPane
 from tfwatch.widgets.header import RunHeader
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from tfwatch.screens.switch_requests import SwitchRequests
     from tfwatch.widgets.basics.glyphs import Glyphs
 
+#: Cells of a copied line in the note about it.
+_COPIED_CELLS = 90
 _TABS = ("settings", "stages", "events", "machine", "log", "effect", "loss", "epochs", "usage")
 #: Shorter words, for narrow windows.
 _BRIEF_TABS = ("set", "stage", "event", "mach", "log", "eff", "loss", "ep", "use")
@@ -415,7 +418,8 @@ class LiveScreen(Screen[None], CachedLines):
         elif self.view and (lines := self.view.code):
             self.app.copy_to_clipboard(lines)
             path = save_copy(self.view.snapshot.folder, lines)
-            self.notify(f"copied, and written to {short_path(path)}" if path else "copied")
+            copied = f"copied: {_last_line(lines)}"
+            self.notify(f"{copied}; also in {short_path(path)}" if path else copied, timeout=8)
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
 
@@ -481,3 +485,8 @@ class AttachedScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*ATTACHED_BINDINGS]
     KEYS: ClassVar[list[Binding]] = ATTACHED_BINDINGS
     IS_ATTACHED: ClassVar[bool] = True
+
+
+def _last_line(code: str) -> str:
+    """Return the last line of a code suggestion without its comment: the lines before it name its place."""
+    return shorten(code.rstrip().split("\n")[-1].partition("  #")[0], _COPIED_CELLS)

@@ -59,7 +59,7 @@ class FullReading(GpuReading):
 
 @dataclass(frozen=True, slots=True)
 class CardReading(FullReading):
-    """One of several GPUs that train together. name: empty where the source does not find the GPU; total_bytes: memory."""
+    """One of several GPUs that train together. name: empty where the source does not find it; total_bytes: memory."""
 
     name: str = ""
     total_bytes: int | None = None

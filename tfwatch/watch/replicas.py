@@ -17,10 +17,10 @@ _CUDA = "libcuda.so.1"
 _UUID_BYTES = 16
 
 
-def note_replicas(writer: RunWriter, strategy: Any) -> None:
-    """Describe the replicas of a strategy in run.json, and have the sensors read its GPUs."""
+def note_replicas(writer: RunWriter, iterator: Any) -> None:
+    """Describe the replicas of the strategy of an iterator in run.json, and have the sensors read its GPUs."""
     with fails_open(lambda why: writer.note(f"the replicas of the strategy are unknown: {why}")):
-        devices = [short_name(device) for device in strategy.extended.worker_devices]
+        devices = [short_name(device) for device in iterator._strategy.extended.worker_devices]
         if devices == writer.manifest().replicas:
             return
         writer.describe(replicas=devices, device=_name_all(writer.manifest().device, devices))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _OLDER = 50
 _TITLE = "did it help?"
 _HINT = "no switch yet: p switches prefetch on or off\na runs an A/B test and shows which setting is faster"
-_NONE = "nothing to compare: this run has no setting that can be switched"
+_NONE = "no setting to switch, so nothing to compare"
 
 
 class CardPane(FramedPane, can_focus=True):

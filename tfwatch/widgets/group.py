@@ -132,14 +132,11 @@ class GroupStepsPane(FramedPane):
 
 def step_parts(judged: JudgedGroup, columns: int) -> list[NDArray[np.float64]]:
     """Return call, host and data wait of the group's last rank, milliseconds, means of equal numbers of steps."""
-    aligned = judged.aligned
-    last = aligned.own.argmax(axis=0)
-    steps = np.arange(len(last))
-    edges = np.linspace(0, len(last), min(columns, len(last)) + 1).astype(int)[:-1]
+    steps = len(judged.aligned.steps)
+    edges = np.linspace(0, steps, min(columns, steps) + 1).astype(int)[:-1]
     wide = np.arange(columns) * len(edges) // columns
-    counts = np.diff([*edges, len(last)])
-    parts = (aligned.shared, aligned.host[last, steps], aligned.wait[last, steps])
-    return [(np.add.reduceat(part, edges) / counts)[wide] for part in parts]
+    counts = np.diff([*edges, steps])
+    return [(np.add.reduceat(part, edges) / counts)[wide] for part in judged.aligned.parts]
 
 
 class RankList(ChoiceList):

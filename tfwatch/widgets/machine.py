@@ -159,7 +159,7 @@ def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
 
 
 def _gpus(gpus: Sequence[GpuLane], short: str, alert: bool) -> Iterable[Reading]:
-    """Make the rows of the GPUs of a strategy: the busiest and the idlest, and the memory of the fullest and emptiest."""
+    """Make the rows of a strategy's GPUs: the busiest and the idlest, and the least and the most memory in use."""
     named = extremes_text(gpus)
     texts = [f"{len(gpus)}: {short}; {named}", f"{len(gpus)}: {named}", named] if named else [f"{len(gpus)}: {short}"]
     yield Reading("GPUs", tuple(texts), alert)

@@ -315,12 +315,18 @@ def _age(view: RunView, table: StageTable) -> str:
 
 def _explain_unread(view: RunView) -> str:
     if why := _why_missing(view):
-        return why
+        return f"{why}{_code_stages_text(view)}"
     if view.is_over:
         return "n/a: tf.data's model of the pipeline was not read in this run"
     if view.situation.phase in _EARLY or not view.snapshot.steps_total:
         return "the stages appear with the first batches"
     return "n/a: tf.data's model of the pipeline has not been read lately"
+
+
+def _code_stages_text(view: RunView) -> str:
+    """Return `. In the code: range, map(decode), batch(32)`, the stages of a pipeline without a model."""
+    found = next(reversed([*view.snapshot.stages_found.values()]), None)
+    return f". In the code: {', '.join(found.names)}" if found else ""
 
 
 def _why_missing(view: RunView) -> str:

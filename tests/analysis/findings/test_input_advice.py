@@ -266,3 +266,13 @@ def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, adv
     assert "steps_per_epoch" not in found.advice + found.edit
     assert "on_epoch_end" not in found.advice + found.edit
     assert "fit" not in found.edit
+
+
+@pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
+def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> None:
+    said = banner(replace(SCRIPT, origin=BatchSource(given), replicas=2, switchable=(), live=True))
+
+    assert said.advice.startswith("num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy")
+    assert "experimental_per_replica_buffer_size=4" in said.advice
+    assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
+    assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit

@@ -164,6 +164,27 @@ def test_a_single_long_step_is_an_event_and_no_straggler(part: str, silent: bool
     assert find_straggler(aligned) is None
 
 
+@pytest.mark.parametrize(("silent", "rank", "cause"), [(True, 1, Cause.NOT_RUNNING), (False, None, Cause.COMPUTE)])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
+    first: bool, silent: bool, rank: int, cause: Cause
+) -> None:
+    """The others have left their call, and wait for it in the next one; or it has left, and they wait in this one."""
+    call = np.full((3, STEPS), CALL)
+    call[1, 80 if first else 81] += 1500
+    call[[0, 2], 81 if first else 80] += 1500
+    rows = [make_steps(np.ones(STEPS), call[rank], 0.0) for rank in range(3)]
+    begin_ns = int(rows[1]["start_ns"][80 if first else 81])
+    silences = [(begin_ns + 10**8, begin_ns + 1400 * 10**6)] if silent else []
+    aligned = align([RankSteps(rank, rows[rank], silences=silences if rank == 1 else []) for rank in range(3)])
+
+    (event,) = find_hold_ups(aligned)
+
+    assert (event.step, event.rank, event.cause) == (81, rank, cause)
+    assert event.lost_ms == pytest.approx(1500, rel=0.01)
+    assert find_straggler(aligned) is None
+
+
 # -- in words -----------------------------------------------------------------------------------------
 
 

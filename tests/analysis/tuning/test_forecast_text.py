@@ -33,6 +33,17 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
     return replace(RUNNING, forecasts=known, knobs={**RUNNING.knobs, **knobs})
 
 
+@pytest.mark.parametrize(
+    ("high_ms", "measured", "is_advised"), [(2.7, False, False), (2.7, True, True), (2.1, False, True)]
+)
+def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
+    high_ms: float, measured: bool, is_advised: bool
+) -> None:
+    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, 1.8, "", None, 1.9, 2.3, 2.3, measured)
+
+    assert best([ahead]) is (ahead if is_advised else None)
+
+
 def test_the_banner_promises_a_number_and_says_about() -> None:
     assert (
         advise_switch(now(ON), STARVING).sentence == "p prefetch on: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"

@@ -25,7 +25,9 @@ def advise_data_wait(now: Situation) -> Advice:
 
 def _below_strategy(now: Situation) -> Advice:
     """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
-    several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
+    several = (
+        "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
+    )
     size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
     lines = code_suggestions.switch_line("workers", "auto", now.stages, code=now.code)
     return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")

@@ -218,7 +218,7 @@ class Machine:
     gpu_check: step times and the GPU's counter over the same seconds.
     row: every column of the newest sample, or the median of each over a whole run; None is missing.
     process_memory: of a whole run.
-    gpus: of a strategy over several GPUs each, over the same seconds; `gpu` is all of them: means, and their power's sum.
+    gpus: each of a strategy over several, over the same seconds; `gpu` is all of them, see `sensors.protocol.combine`.
     """
 
     gpu: GpuFigures | None = None

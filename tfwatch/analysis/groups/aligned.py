@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.rows import plausible_rows
+from tfwatch.core.rows import STEP, plausible_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,18 @@ class Aligned:
         found: Times = self.own.max(axis=0) + self.shared
         return found
 
+    @property
+    def parts(self) -> tuple[Times, Times, Times]:
+        """The call that all ranks share, and host and data wait of the rank that comes last, of each cycle."""
+        last, cycles = self.own.argmax(axis=0), np.arange(len(self.steps))
+        return self.shared, self.host[last, cycles], self.wait[last, cycles]
+
+    def after(self, step: int) -> Aligned:
+        """Return the cycles after a step."""
+        kept = self.steps > step
+        times = (self.wait[:, kept], self.host[:, kept], self.call[:, kept], self.silent[:, kept])
+        return Aligned(self.ranks, self.steps[kept], *times)
+
 
 def align(ranks: Sequence[RankSteps]) -> Aligned:
     """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
@@ -103,6 +115,16 @@ def align(ranks: Sequence[RankSteps]) -> Aligned:
     parts = ([one["wait_ms"] for one in own], [one["host_ms"] for one in before], [one["compute_ms"] for one in own])
     wait, host, call = (np.array(part, dtype=np.float64).reshape(len(ranks), len(steps)) for part in parts)
     return Aligned(tuple(ranks), steps.astype(np.int64), wait, host, call, np.array(silent).reshape(wait.shape))
+
+
+def group_rows(aligned: Aligned) -> Rows:
+    """Return the cycles as rows of `core.rows.STEP`: the steps of the group, as if it were one process."""
+    call, host, wait = aligned.parts
+    rows = np.zeros(len(aligned.steps), dtype=STEP)
+    rows["step"], rows["copy_ms"] = aligned.steps, np.nan
+    rows["compute_ms"], rows["host_ms"], rows["wait_ms"] = call, host, wait
+    rows["start_ns"] = np.cumsum(aligned.cycle * 1e6)
+    return rows
 
 
 def _is_plain(rows: Rows) -> NDArray[np.bool_]:

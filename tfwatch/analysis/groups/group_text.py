@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
 #: The hold-ups that are named one by one.
 _NAMED = 3
+#: The next thing to look at, by cause.
+ADVICE = {
+    Cause.DATA_WAIT: "give it what the others have: the same share of the data, as fast a disk, as many free cores",
+    Cause.HOST: "take work out of its callbacks, or share it between the ranks: only one of them may write and log",
+    Cause.COMPUTE: "look for work that only this rank has: metrics, summaries, another program on its cores",
+    Cause.SLOW_GPU: "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE",
+    Cause.NOT_RUNNING: "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP",
+}
 
 
 def straggler_sentence(found: Straggler) -> str:
@@ -28,7 +36,7 @@ def reason(found: Straggler) -> str:
         Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
         Cause.COMPUTE: f"it computes longer, with {own} ms of CPU time a step; the others use {others}",
         Cause.SLOW_GPU: f"its GPU runs at {found.own:.0f} MHz, those of the others at {found.others:.0f} MHz",
-        Cause.NOT_RUNNING: f"its process does not run for {own} ms a step, those of the others for {others}",
+        Cause.NOT_RUNNING: f"its process does not run for {own} ms/step, those of the others for {others}",
     }[found.cause]
 
 

@@ -91,27 +91,64 @@ class HoldUp:
 
 def usual(aligned: Aligned) -> Mask:
     """Return a mask of the usual cycles; the others are events."""
-    cycle = aligned.cycle
-    found: Mask = cycle <= _EVENT * np.median(cycle)
+    found: Mask = ~np.logical_or.reduce(_long(aligned))
+    return found
+
+
+def _long(aligned: Aligned) -> Mask:
+    """Return a mask of the cycles that are events for a rank, a row a rank."""
+    longest_ms = _EVENT * float(np.median(aligned.cycle))
+    found: Mask = aligned.own + aligned.call > longest_ms
     return found
 
 
 def find_straggler(aligned: Aligned) -> Straggler | None:
     """Return the rank that costs the group at least a tenth of its time; None without one, or with too few steps."""
+    worst = find_costliest(aligned)
+    return None if worst is None or worst.level is Level.NONE else worst
+
+
+def find_costliest(aligned: Aligned) -> Straggler | None:
+    """Return the rank that costs the group most of its time, however little; None with too few steps."""
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return None
     group = _Usual.of(aligned)
     slow = [one for place in range(len(aligned.ranks)) if (one := _slow(group, place))]
-    worst = max([_late(group), *slow], key=lambda one: one.gain_ms)
-    return None if worst.level is Level.NONE else worst
+    return max([_late(group), *slow], key=lambda one: one.gain_ms)
+
+
+def share_in_parts(aligned: Aligned, found: Straggler, count: int) -> tuple[float, ...]:
+    """Return the gain without a rank over the group's step, in so many equal parts of the usual steps, 0 to 1.
+
+    A rank that computes longer shows in no step of its own: its share is the same in all parts.
+    """
+    if found.cause in (Cause.COMPUTE, Cause.SLOW_GPU):
+        return (found.share,) * count
+    group = _Usual.of(aligned)
+    place = [rank.rank for rank in aligned.ranks].index(found.rank)
+    second, first = np.partition(group.own, -2, axis=0)[-2:]
+    gains_ms = np.where(group.own.argmax(axis=0) == place, first - second, 0.0)
+    parts = zip(*(np.array_split(times, count) for times in (gains_ms, first + group.shared)), strict=True)
+    return tuple(float(gain.sum() / whole.sum()) for gain, whole in parts)
 
 
 def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
-    """Return the steps that took more than three usual ones, each with the rank that the others waited for."""
+    """Return the steps that took more than three usual ones, each with the rank that the others waited for.
+
+    Where a rank stands still around the end of a collective, one is long in this step and the others in the next one.
+    """
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return []
-    median_ms = float(np.median(aligned.cycle))
-    return [_hold_up(aligned, int(at), median_ms) for at in np.flatnonzero(~usual(aligned))]
+    long, median_ms = _long(aligned), float(np.median(aligned.cycle))
+    some: Mask = np.logical_or.reduce(long)
+    alone: Mask = some & ~np.logical_and.reduce(long)
+    places = [int(at) for at in np.flatnonzero(some)]
+    return [_hold_up(aligned, at, median_ms) for at in places if not (at and alone[at - 1] and _waits(long, at))]
+
+
+def _waits(long: Mask, at: int) -> bool:
+    """Return whether the ranks that are long are others than those of the step before: it is one event."""
+    return not bool((long[:, at] & long[:, at - 1]).any())
 
 
 def waiting_share(aligned: Aligned) -> float:
@@ -204,6 +241,9 @@ def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:
     lost_ms = float(aligned.cycle[at]) - median_ms
     step, late, stopped = int(aligned.steps[at]), int(own.argmax()), int(silent.argmax())
     own_ms, others_ms = _beside(own, late)
+    whole_ms = aligned.own[:, at] + aligned.call[:, at]
+    if whole_ms.max() - median_ms > 2 * lost_ms:
+        return _around_its_end(aligned, at, float(whole_ms.max()) - median_ms)
     if own_ms - others_ms < lost_ms / 2:  # all ranks wait in the call: one of them may have stood still there
         if silent[stopped] < lost_ms / 2:
             return HoldUp(step, None, Cause.COMPUTE, lost_ms)
@@ -211,6 +251,15 @@ def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:
     part = Cause.DATA_WAIT if aligned.wait[late, at] >= aligned.host[late, at] else Cause.HOST
     cause = Cause.NOT_RUNNING if silent[late] >= lost_ms / 2 else part
     return HoldUp(step, _rank(aligned, late), cause, lost_ms)
+
+
+def _around_its_end(aligned: Aligned, at: int, lost_ms: float) -> HoldUp:
+    """Return the event of one rank alone: either it stood still, or it waited for one that is long in the next step."""
+    silent = aligned.silent[:, at : at + 2].max(axis=1)
+    place, step = int(silent.argmax()), int(aligned.steps[at])
+    if silent[place] < lost_ms / 2:
+        return HoldUp(step, None, Cause.COMPUTE, lost_ms)
+    return HoldUp(step, _rank(aligned, place), Cause.NOT_RUNNING, lost_ms)
 
 
 def _rank(aligned: Aligned, place: int) -> int:

@@ -13,12 +13,14 @@ from tfwatch.analysis.groups.straggler import (
     NEEDED,
     HoldUp,
     Straggler,
+    find_costliest,
     find_hold_ups,
     find_straggler,
     lateness_ms,
     waiting_share,
 )
 from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
+from tfwatch.live.past_run import state_of, worst_state
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -81,6 +83,28 @@ class JudgedGroup:
     def waiting_share(self) -> float | None:
         """The share of their time that ranks wait for one another, 0 to 1; None with too few steps."""
         return None if self.why_not else waiting_share(self.aligned)
+
+    @cached_property
+    def costliest(self) -> Straggler | None:
+        """The rank that costs the group most of its time, however little."""
+        return find_costliest(self.aligned)
+
+    @cached_property
+    def named_straggler(self) -> Straggler | None:
+        """The rank that the others wait for, where something is said of one."""
+        return None if self.why_not else self.straggler
+
+    @cached_property
+    def last_rank(self) -> int:
+        """The rank that the group's time depends on: the straggler, else the one that comes latest to the call."""
+        if self.named_straggler:
+            return self.named_straggler.rank
+        return max(self.ranks, key=lambda one: (one.late_ms or 0.0, -one.rank)).rank
+
+    @cached_property
+    def state(self) -> str:
+        """The state of the ranks that are least well."""
+        return worst_state([state_of(run) for run in self.group.ranks.values()])
 
     @property
     def why_not(self) -> str:

@@ -8,6 +8,7 @@ from tfwatch.analysis.comparing.run_steps import PARTS
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.runs.groups.reading import NEWEST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +32,9 @@ def side_text(side: Sequence[RunToCompare]) -> str:
     """Return the names of a side's runs, its workload and their number."""
     shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
     more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
-    workload = printable(side[0].run.manifest.title)
-    return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
+    workload, ranks = printable(side[0].run.manifest.title), side[0].rank_count
+    of_ranks = f" of {units.counted(ranks, 'rank')}" if ranks else ""
+    return f"{shown}{more} ({workload}, {units.counted(len(side), 'group' if ranks else 'run')}{of_ranks})"
 
 
 def comparison_lines(found: ComparedRuns, letter: str) -> list[str]:
@@ -170,6 +172,11 @@ def _is_single(found: ComparedRuns) -> bool:
 
 def _remarks(found: ComparedRuns) -> list[str]:
     remarks = []
+    if any(one.rank_count for one in (*found.before, *found.after)):
+        remarks.append(
+            "A group counts as one run: its ranks share each step. Its parts are those of the rank that comes last, in "
+            f"the newest {units.count(NEWEST_ROWS)} steps."
+        )
     if found.spread.source != "measured":
         remarks.append("Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3")
     if max((share for share in found.others if share is not None), default=0.0) >= _BUSY:

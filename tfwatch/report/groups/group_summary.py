@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def group_text(judged: JudgedGroup) -> str:
     """Return the summary: the finding, and a line a rank. Text from outside is cut to one line."""
-    lines = [_what(judged), *finding_lines(judged), *_states(judged)]
+    lines = [_what(judged), *finding_lines(judged), *state_lines(judged)]
     return "\n".join([*map(one_line, lines), "", *rank_table(judged)])
 
 
@@ -53,7 +53,7 @@ def _what(judged: JudgedGroup) -> str:
     return f"{title}: {units.counted(len(group.ranks), 'rank')}{of_size}, {group.folder.name}"
 
 
-def _states(judged: JudgedGroup) -> list[str]:
+def state_lines(judged: JudgedGroup) -> list[str]:
     """Return the ranks that are missing, unreadable, or behind."""
     group = judged.group
     missing = [f"rank {rank} has no run" for rank in group.missing]

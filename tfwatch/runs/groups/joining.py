@@ -1,7 +1,7 @@
-"""Makes a rank's run folder below its group's: the ranks of one launch find the same folder without a word.
+"""Makes a rank's run folder below its group's: the ranks of one launch find the same folder by themselves.
 
 The group's folder has a name that every rank works out by itself, from the launch. Making it is exclusive: one rank
-makes it, the others find it there. A folder of an earlier launch with the same name is told apart by its ranks: the
+makes it, the others find it there. A folder of an earlier launch with the same name is recognised by its ranks: the
 last sign of life of one of them is older than this process. Then the next number is taken.
 """
 

@@ -30,7 +30,7 @@ _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=comput
 
 
 class Source:
-    """The GPU that this process trains on: of several, the first that CUDA_VISIBLE_DEVICES allows, or those followed."""
+    """The GPU that this process trains on: those followed, else the first that CUDA_VISIBLE_DEVICES allows."""
 
     name = "nvml"
     period_s = 0.25

@@ -204,4 +204,3 @@ def own_pids(pid: int) -> set[int]:
         return {pid}
     lines: Iterable[str] = (line for line in status.splitlines() if line.startswith("NSpid:"))
     return {pid, *(int(word) for line in lines for word in line.split()[1:] if word.isdecimal())}
-

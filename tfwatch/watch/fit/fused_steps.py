@@ -170,7 +170,7 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
 def _examples_in(batch: Any) -> tf.Tensor:
     """Return the number of examples in a batch, as `count_examples` does; -1 if unknown."""
     first = next(iter(tf.nest.flatten(batch)), None)
-    parts = first.values if isinstance(first, tf.distribute.DistributedValues) else (first,)
+    parts: tuple[Any, ...] = first.values if isinstance(first, tf.distribute.DistributedValues) else (first,)
     if not all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts):
         return tf.constant(-1)
     counts = [_length(part, "/CPU:0" if len(parts) == 1 else part.device) for part in parts]

@@ -156,7 +156,7 @@ class Recorder:
         if not isinstance(iterator, ITERATORS):
             raise TypeError(f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from")
         if isinstance(iterator, tf.distribute.DistributedIterator):
-            note_replicas(self.writer, iterator._strategy)
+            note_replicas(self.writer, iterator)
         steps = self._model.steps_per_execution
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
         if steps > 1 and self._split == "fused" and not eager:

@@ -246,7 +246,7 @@ class TrackedRun:
         if isinstance(iterator, kind):
             from tfwatch.watch.replicas import note_replicas
 
-            note_replicas(self._writer, iterator._strategy)
+            note_replicas(self._writer, iterator)
 
     # -- a step -----------------------------------------------------------------------------------
 

@@ -166,7 +166,7 @@ _GIBI = 2**30
 
 
 def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
-    """Return the GPUs that have a row: all of them where there is room, else the busiest and the idlest, or this one."""
+    """Return the GPUs that have a row: all where there is room, else the busiest and the idlest, or only the idlest."""
     found = extremes(lanes)
     if len(lanes) <= rows or found is None:
         return tuple(lanes[:rows])

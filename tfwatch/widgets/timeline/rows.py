@@ -36,7 +36,7 @@ WIDE, _NARROW = 20, 14
 _WIDE_FROM = 90
 #: The smallest heights with two rows for the GPU, and with both GPU and CPU.
 _TWO_ROWS_FROM, _BOTH_FROM = 11, 17
-#: The smallest height with two of several GPUs, and the height without them with all of them: the strip has six rows then.
+#: The smallest height with two of several GPUs; with all of them this much beside their rows: the strip has six.
 _TWO_GPUS_FROM, _ALL_FROM = 7, 9
 _ROLES = {
     Part.COMPUTE: "compute",

@@ -12,17 +12,19 @@ from tfwatch.tfdata.feed.processes import LocalFeed, ServiceProcess
 
 
 def _sleeper() -> ServiceProcess:
-    return ServiceProcess("worker", subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1, text=True))
+    return ServiceProcess(
+        "worker", "localhost", "", subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1, text=True)
+    )
 
 
 def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
     feed = LocalFeed(_sleeper(), [_sleeper(), _sleeper()])
     feed.workers[1].process.kill()
     feed.workers[1].process.wait(5)
-    assert [sentence[:37] for sentence in feed.newly_lost()] == ["feed: worker 2 ended, 1 of 2 left; th"]
+    assert [sentence[:37] for sentence in feed.newly_lost()] == ["feed: worker 2 ended, 1 of 2 left; el"]
     assert feed.newly_lost() == []
     feed.stop()
-    assert not feed.is_alive
+    assert not feed.can_serve
     assert "the dispatcher ended" in " ".join(feed.newly_lost())
 
 
@@ -42,7 +44,7 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script() -> No
         feed.stop()
     assert sorted(value for batch in batches for value in batch) == [2 * n for n in range(101)]
     assert [len(batch) for batch in batches] == [8] * 12 + [5]
-    assert not feed.is_alive
+    assert not feed.can_serve
 
 
 def _twice(number: Any) -> Any:

@@ -19,9 +19,16 @@ def add(commands: Any) -> None:
     )
     own = commands.add_parser("feed", help=text, description=f"{options.sentence(text)} {more}", allow_abbrev=False)
     own.set_defaults(run=_run)
+    _add_arguments(own)
+
+
+def _add_arguments(own: argparse.ArgumentParser) -> None:
     own.add_argument("--workers", metavar="N", type=options.feed_workers, default=1, help="how many workers (1)")
     text = "no dispatcher: add the workers to the one that runs there"
-    own.add_argument("--join", metavar="HOST:PORT", type=options.typed(options.address), help=text)
+    one = own.add_mutually_exclusive_group()
+    one.add_argument("--join", metavar="HOST:PORT", type=options.typed(options.address), help=text)
+    text = "the dispatcher's port (a free one)"
+    one.add_argument("--port", metavar="PORT", type=options.whole(1, 2**16 - 1), default=0, help=text)
     text = "the name by which other machines reach this one: opens the ports to all of them"
     own.add_argument("--host", metavar="HOST", default="localhost", help=text)
 
@@ -29,4 +36,4 @@ def add(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.feed import serve
 
-    return serve(args.workers, args.join, args.host)
+    return serve(args.workers, args.join, args.host, args.port)

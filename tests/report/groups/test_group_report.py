@@ -12,7 +12,7 @@ import pytest
 from tests.commands.evidence.recorded import add_memory
 from tests.groups import FINISHED, meeting_rows, write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
-from tests.report.html.pages import HTML, parsed, paths, text_of
+from tests.report.html.pages import HTML, parsed, text_of
 from tests.report.html.test_page import KNOWN
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.cli import main

@@ -43,8 +43,9 @@ MOST_BYTES = 2**31
 
 @dataclass(frozen=True, slots=True)
 class MovedPart:
-    """A pipeline, split for the service. below: what moves; above: what stays, from the bottom up."""
+    """A pipeline, split for the service. below: what moves; above: what stays, from the bottom up; top: the whole."""
 
+    top: Any
     below: Any
     above: tuple[Any, ...]
 
@@ -59,7 +60,7 @@ class MovedPart:
         )
         for node in self.above:
             data = rebuild(node, data, {})
-        return data
+        return _with_length(data, int(self.top.cardinality()))
 
 
 def find_moved_part(dataset: Any) -> MovedPart:
@@ -82,7 +83,19 @@ def find_moved_part(dataset: Any) -> MovedPart:
         raise CannotRebuildError("no map is below the last batch")
     if why := next(filter(None, map(_why_not, nodes)), ""):
         raise CannotRebuildError(why)
-    return MovedPart(node, tuple(reversed(above)))
+    return MovedPart(dataset, node, tuple(reversed(above)))
+
+
+def _with_length(data: Any, batches: int) -> Any:
+    """Let Keras know the number of batches where it was known: else it warns when the first epoch ends.
+
+    `assert_cardinality` would end the training with an error once a lost worker's elements are missing.
+    """
+    import tensorflow as tf
+
+    if batches >= 0:
+        data.cardinality = lambda: tf.constant(batches, tf.int64)
+    return data
 
 
 def _nodes(dataset: Any) -> Iterator[Any]:

@@ -6,18 +6,24 @@ import os
 import selectors
 import subprocess
 import sys
-import time
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 _PROGRAM = "tfwatch.tfdata.feed.service_program"
 _START_S = 120.0
+#: A dispatcher that runs responds within milliseconds; a Python that asks it starts within seconds on a busy machine.
+_CHECK_S = 30.0
 _END_S = 2.0
+#: Of all workers together: a worker that runs out of memory does so again.
+_MOST_RESTARTS = 20
+_MOST_ERROR_BYTES = 4096
 LOCAL = "localhost"
 
 
@@ -27,11 +33,18 @@ class FeedError(Exception):
 
 @dataclass
 class ServiceProcess:
-    """A child process of the service. address: HOST:PORT, where it listens."""
+    """A child process of the service.
+
+    host, where: the program's arguments. address: HOST:PORT, where it listens. errors: the open file that takes its
+    stderr until it listens.
+    """
 
     role: str
+    host: str
+    where: str
     process: subprocess.Popen[str]
     address: str = ""
+    errors: int = -1
     cpu: psutil.Process | None = None
 
     @property
@@ -57,6 +70,7 @@ class LocalFeed:
 
     dispatcher: ServiceProcess | None
     workers: list[ServiceProcess] = field(default_factory=list)
+    restarts: int = 0
     _reported: set[int] = field(default_factory=set)
 
     @property
@@ -65,9 +79,9 @@ class LocalFeed:
         return self.dispatcher.address if self.dispatcher else ""
 
     @property
-    def is_alive(self) -> bool:
-        """Whether any of the processes runs."""
-        return any(one.is_alive for one in self._all)
+    def can_serve(self) -> bool:
+        """Whether a worker runs, and the dispatcher where it is here."""
+        return any(one.is_alive for one in self.workers) and (self.dispatcher is None or self.dispatcher.is_alive)
 
     @property
     def _all(self) -> list[ServiceProcess]:
@@ -89,8 +103,22 @@ class LocalFeed:
         number = self.workers.index(lost) + 1
         return (
             f"feed: worker {number} ended, {left} of {len(self.workers)} left; "
-            "the elements that it held are missing from this epoch"
+            "elements that it held are missing from this epoch"
         )
+
+    def restart_lost(self) -> Iterator[str]:
+        """Start each lost worker again at its address, where trainings wait for it; yield a sentence for each."""
+        for index, lost in enumerate(self.workers):
+            if lost.is_alive or not lost.address or self.restarts >= _MOST_RESTARTS:
+                continue
+            self.restarts += 1
+            again = _spawn("worker", lost.host, lost.where, lost.address.rpartition(":")[2])
+            try:
+                _await_address(again)
+                yield f"feed: worker {index + 1} runs again"
+            except FeedError as error:
+                yield f"feed: {error}"
+            self.workers[index] = again
 
     def stop(self) -> None:
         """End all processes."""
@@ -101,61 +129,92 @@ class LocalFeed:
 
 
 def start_local(workers: int, host: str = LOCAL, port: int = 0) -> LocalFeed:
-    """Start a dispatcher and workers.
+    """Start a dispatcher and workers. port: that of the dispatcher; 0 takes a free one.
 
     Raises:
         FeedError: one of them did not start.
     """
-    dispatcher = _spawn("dispatcher", host, str(port))
-    feed = LocalFeed(dispatcher)
-    try:
-        _await_address(dispatcher)
-        for _ in range(workers):
-            feed.workers.append(_spawn("worker", host, dispatcher.address))
-        for worker in feed.workers:
-            _await_address(worker)
-    except BaseException:
-        feed.stop()
-        raise
+    feed = LocalFeed(_spawn("dispatcher", host, str(port)))
+    with _stopped_on_error(feed):
+        assert feed.dispatcher
+        _await_address(feed.dispatcher)
+        _add_workers(feed, workers, host, feed.address)
     return feed
 
 
-def join(dispatcher: str, host: str) -> ServiceProcess:
-    """Start a worker of a dispatcher elsewhere. host: the name by which trainings reach this machine.
+def join(dispatcher: str, workers: int, host: str) -> LocalFeed:
+    """Start workers of a dispatcher elsewhere. host: the name by which trainings reach this machine.
 
     Raises:
-        FeedError: it did not start.
+        FeedError: one of them did not start.
     """
-    worker = _spawn("worker", host, dispatcher)
+    feed = LocalFeed(None)
+    with _stopped_on_error(feed):
+        _add_workers(feed, workers, host, dispatcher)
+    return feed
+
+
+@contextmanager
+def _stopped_on_error(feed: LocalFeed) -> Iterator[None]:
     try:
-        _await_address(worker)
+        yield
     except BaseException:
-        worker.process.kill()
-        worker.process.wait(_END_S)
+        feed.stop()
         raise
-    return worker
 
 
-def _spawn(role: str, host: str, where: str) -> ServiceProcess:
+def _add_workers(feed: LocalFeed, workers: int, host: str, dispatcher: str) -> None:
+    for _ in range(workers):
+        feed.workers.append(_spawn("worker", host, dispatcher))
+    for worker in feed.workers:
+        _await_address(worker)
+
+
+def check_dispatcher(address: str) -> int:
+    """Return the number of workers of the dispatcher at an address.
+
+    Raises:
+        FeedError: no dispatcher responds there.
+    """
+    check = _spawn("check", LOCAL, address)
+    try:
+        _await_address(check, _CHECK_S)
+        return int(check.address)
+    finally:
+        check.process.kill()
+        check.process.wait(_END_S)
+
+
+def _spawn(role: str, host: str, where: str, *port: str) -> ServiceProcess:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, "-m", _PROGRAM, str(os.getpid()), role, host, where]
+    command = [sys.executable, "-m", _PROGRAM, str(os.getpid()), role, host, where, *port]
     environment = {**os.environ, "PYTHONPATH": paths}
-    errors = subprocess.DEVNULL
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
-    )
-    return ServiceProcess(role, process)
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
+        )
+        return ServiceProcess(role, host, where, process, errors=os.dup(errors.fileno()))
 
 
-def _await_address(child: ServiceProcess, now: Callable[[], float] = time.monotonic) -> None:
+def _await_address(child: ServiceProcess, limit_s: float = _START_S) -> None:
     """Wait for the line with the address."""
     assert child.process.stdout
-    with selectors.DefaultSelector() as selector:
-        selector.register(child.process.stdout, selectors.EVENT_READ)
-        end = now() + _START_S
-        if not selector.select(max(0.0, end - now())):
-            raise FeedError(f"the {child.role} of the tf.data service did not start in {_START_S:.0f} s")
-    child.address = child.process.stdout.readline().strip()
-    if not child.address:
-        raise FeedError(f"the {child.role} of the tf.data service ended as it began, with code {child.process.wait()}")
+    try:
+        with child.process.stdout as lines, selectors.DefaultSelector() as selector:
+            selector.register(lines, selectors.EVENT_READ)
+            if not selector.select(limit_s):
+                raise FeedError(f"the {child.role} of the tf.data service did not start in {limit_s:.0f} s")
+            child.address = lines.readline().strip()
+        if not child.address:
+            raise FeedError(_why_not_started(child))
+    finally:
+        os.close(child.errors)
+
+
+def _why_not_started(child: ServiceProcess) -> str:
+    code = child.process.wait()
+    size = os.fstat(child.errors).st_size
+    text = os.pread(child.errors, _MOST_ERROR_BYTES, max(0, size - _MOST_ERROR_BYTES)).decode(errors="replace")
+    reason = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), f"exit code {code}")
+    return reason if child.role == "check" else f"the {child.role} of the tf.data service did not start: {reason}"

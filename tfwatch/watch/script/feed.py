@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
@@ -55,6 +56,7 @@ class Feed:
 
     def _address(self) -> str:
         if given := os.environ.get(ADDRESS):
+            _check(given)
             return given
         with self._lock:
             if self._local is None:
@@ -67,11 +69,13 @@ class Feed:
 
     def _watch(self, local: LocalFeed) -> None:
         with fails_open(lambda why: warn_user(f"the feed is no longer watched: {why}")):
-            while local.is_alive:
+            can_serve = True
+            while can_serve:
                 threading.Event().wait(_LOOK_S)
-                for sentence in local.newly_lost():
+                for sentence in chain(local.newly_lost(), local.restart_lost()):
                     warn_user(sentence)
                     self._note(sentence)
+                can_serve = local.can_serve
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said:
@@ -88,3 +92,10 @@ class Feed:
         from tfwatch.watch.fit.fit_runs import note_in_newest_run
 
         note_in_newest_run(sentence)
+
+
+def _check(address: str) -> None:
+    from tfwatch.tfdata.feed.processes import FeedError, check_dispatcher
+
+    if not check_dispatcher(address):
+        raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -65,11 +66,12 @@ class ServiceProcess:
 class LocalFeed:
     """A dispatcher and its workers on this machine; `stop` ends them, as does the end of this process.
 
-    dispatcher: None where it runs elsewhere.
+    dispatcher: None where it runs elsewhere. directory: that of its journal.
     """
 
     dispatcher: ServiceProcess | None
     workers: list[ServiceProcess] = field(default_factory=list)
+    directory: str = ""
     restarts: int = 0
     _reported: set[int] = field(default_factory=set)
 
@@ -98,7 +100,7 @@ class LocalFeed:
 
     def _loss(self, lost: ServiceProcess) -> str:
         if lost is self.dispatcher:
-            return "feed: the dispatcher ended; the next epoch cannot begin"
+            return "feed: the dispatcher ended"
         left = sum(worker.is_alive for worker in self.workers)
         number = self.workers.index(lost) + 1
         return (
@@ -107,18 +109,23 @@ class LocalFeed:
         )
 
     def restart_lost(self) -> Iterator[str]:
-        """Start each lost worker again at its address, where trainings wait for it; yield a sentence for each."""
-        for index, lost in enumerate(self.workers):
-            if lost.is_alive or not lost.address or self.restarts >= _MOST_RESTARTS:
-                continue
-            self.restarts += 1
-            again = _spawn("worker", lost.host, lost.where, lost.address.rpartition(":")[2])
-            try:
-                _await_address(again)
-                yield f"feed: worker {index + 1} runs again"
-            except FeedError as error:
-                yield f"feed: {error}"
-            self.workers[index] = again
+        """Start each lost process again at its address, where trainings wait for it; yield a sentence for each."""
+        if self.dispatcher and self._may_restart(self.dispatcher):
+            self.dispatcher = self._again(self.dispatcher)
+            yield from _result(self.dispatcher, "the dispatcher")
+        for index, worker in enumerate(self.workers):
+            if self._may_restart(worker):
+                self.workers[index] = self._again(worker)
+                yield from _result(self.workers[index], f"worker {index + 1}")
+
+    def _may_restart(self, one: ServiceProcess) -> bool:
+        return not one.is_alive and bool(one.address) and self.restarts < _MOST_RESTARTS
+
+    def _again(self, lost: ServiceProcess) -> ServiceProcess:
+        self.restarts += 1
+        port = lost.address.rpartition(":")[2]
+        where, more = (port, self.directory) if lost is self.dispatcher else (lost.where, port)
+        return _spawn(lost.role, lost.host, where, more)
 
     def stop(self) -> None:
         """End all processes."""
@@ -126,6 +133,8 @@ class LocalFeed:
             one.process.kill()
         for one in self._all:
             one.process.wait(_END_S)
+        if self.directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def start_local(workers: int, host: str = LOCAL, port: int = 0) -> LocalFeed:
@@ -134,7 +143,8 @@ def start_local(workers: int, host: str = LOCAL, port: int = 0) -> LocalFeed:
     Raises:
         FeedError: one of them did not start.
     """
-    feed = LocalFeed(_spawn("dispatcher", host, str(port)))
+    directory = tempfile.mkdtemp(prefix="tfwatch-feed-")
+    feed = LocalFeed(_spawn("dispatcher", host, str(port), directory), directory=directory)
     with _stopped_on_error(feed):
         assert feed.dispatcher
         _await_address(feed.dispatcher)
@@ -170,6 +180,14 @@ def _add_workers(feed: LocalFeed, workers: int, host: str, dispatcher: str) -> N
         _await_address(worker)
 
 
+def _result(again: ServiceProcess, name: str) -> Iterator[str]:
+    try:
+        _await_address(again)
+        yield f"feed: {name} runs again"
+    except FeedError as error:
+        yield f"feed: {error}"
+
+
 def check_dispatcher(address: str) -> int:
     """Return the number of workers of the dispatcher at an address.
 
@@ -185,10 +203,10 @@ def check_dispatcher(address: str) -> int:
         check.process.wait(_END_S)
 
 
-def _spawn(role: str, host: str, where: str, *port: str) -> ServiceProcess:
+def _spawn(role: str, host: str, where: str, *more: str) -> ServiceProcess:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, "-m", _PROGRAM, str(os.getpid()), role, host, where, *port]
+    command = [sys.executable, "-m", _PROGRAM, str(os.getpid()), role, host, where, *more]
     environment = {**os.environ, "PYTHONPATH": paths}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

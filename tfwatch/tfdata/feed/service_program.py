@@ -1,12 +1,13 @@
 """The program of a process of the tf.data service: a dispatcher, a worker, or a check that a dispatcher responds.
 
-    python -m tfwatch.tfdata.feed.service_program PARENT dispatcher HOST PORT
+    python -m tfwatch.tfdata.feed.service_program PARENT dispatcher HOST PORT DIRECTORY
     python -m tfwatch.tfdata.feed.service_program PARENT worker HOST DISPATCHER [PORT]
     python -m tfwatch.tfdata.feed.service_program PARENT check HOST DISPATCHER
 
 A server prints its address once it listens, and ends when its parent process has ended, also by SIGKILL. The check
 prints the number of workers. Where one cannot start, the last line on stderr is the reason. A PORT after DISPATCHER is
-that of a worker which ended: trainings wait until one listens there again.
+that of a worker which ended: trainings wait until one listens there again. A dispatcher keeps its journal in DIRECTORY:
+another with the same port and directory goes on where it ended.
 TensorFlow's servers listen on every interface. With HOST `localhost` the listening socket is bound to the loopback
 device, so that no other machine reaches it; where the system cannot do that, the program ends with the reason.
 """
@@ -14,6 +15,7 @@ device, so that no other machine reaches it; where the system cannot do that, th
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -34,18 +36,23 @@ def main(words: Sequence[str]) -> None:
     """Serve until the parent ends."""
     parent, role, host, where = int(words[0]), words[1], words[2], words[3]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which ends its children
+    more = words[4] if words[4:] else ""
     if role != "dispatcher":
         workers = _count_workers(where)
     if role == "check":
         sys.stdout.write(f"{workers}\n")
         return
-    _serve(parent, *_start(role, host, where, int(words[4]) if words[4:] else 0))
+    _serve(parent, *_start(role, host, where, more))
+    if role == "dispatcher":
+        shutil.rmtree(more, ignore_errors=True)
+    # The destructor of a server waits for its clients, and for a dispatcher that no longer responds.
+    os._exit(0)
 
 
-def _start(role: str, host: str, where: str, port: int) -> tuple[Any, str]:
+def _start(role: str, host: str, where: str, more: str) -> tuple[Any, str]:
     _leave_gpus_alone()
     try:
-        started = _dispatcher(host, int(where)) if role == "dispatcher" else _worker(host, where, port)
+        started = _dispatcher(host, int(where), more) if role == "dispatcher" else _worker(host, where, int(more or 0))
     except Exception as error:  # noqa: BLE001 -- whatever the reason, it becomes the user's sentence
         sys.exit(" ".join(str(error).split()) or type(error).__name__)
     if host == "localhost":
@@ -59,8 +66,6 @@ def _serve(parent: int, server: Any, address: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # hours of logs would fill the disk
     while server and os.getppid() == parent:
         time.sleep(_LOOK_S)
-    # The destructor of a server waits for its clients, and for a dispatcher that no longer responds.
-    os._exit(0)
 
 
 def _count_workers(address: str) -> int:
@@ -104,12 +109,14 @@ def _leave_gpus_alone() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-def _dispatcher(host: str, port: int) -> tuple[Any, str]:
+def _dispatcher(host: str, port: int, directory: str) -> tuple[Any, str]:
     from tensorflow.data.experimental import service
 
     if port:
         _refuse_used(port)
-    config = service.DispatcherConfig(port=port, worker_timeout_ms=_SILENT_MS)
+    config = service.DispatcherConfig(
+        port=port, worker_timeout_ms=_SILENT_MS, work_dir=directory, fault_tolerant_mode=True
+    )
     server = service.DispatchServer(config)
     return server, f"{host}:{server.target.rpartition(':')[2]}"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from tfwatch.tfdata.feed.processes import LocalFeed, ServiceProcess
+from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, check_dispatcher, start_local
 
 
 def _sleeper() -> ServiceProcess:
@@ -28,21 +29,39 @@ def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
     assert "the dispatcher ended" in " ".join(feed.newly_lost())
 
 
+def test_a_failed_start_names_its_reason() -> None:
+    with socket.create_server(("", 0)) as used:
+        with pytest.raises(FeedError, match=r"dispatcher .* did not start: port .* in use"):
+            start_local(1, port=used.getsockname()[1])
+        address = f"localhost:{used.getsockname()[1]}"
+    with pytest.raises(FeedError, match=rf"no dispatcher .* responds at {address}: Connection refused"):
+        check_dispatcher(address)
+
+
 @pytest.mark.tensorflow
-def test_the_moved_part_gives_each_element_once_in_batches_of_the_script() -> None:
+def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_after_a_restart() -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.feed.moved_part import find_moved_part
-    from tfwatch.tfdata.feed.processes import start_local
 
     data = tf.data.Dataset.range(101).shuffle(10, seed=1).map(_twice).batch(8).prefetch(2)
     part = find_moved_part(data)
     feed = start_local(1)
     try:
-        batches = list(part.through(feed.address, is_local=True).as_numpy_iterator())
+        fed = part.through(feed.address, is_local=True)
+        batches = list(fed.as_numpy_iterator())
+        for lost in (feed.dispatcher, feed.workers[0]):
+            assert lost
+            lost.process.kill()
+            lost.process.wait(5)
+        restarted = list(feed.restart_lost())
+        again = [value for batch in fed.as_numpy_iterator() for value in batch]
     finally:
         feed.stop()
     assert sorted(value for batch in batches for value in batch) == [2 * n for n in range(101)]
+    assert sorted(again) == [2 * n for n in range(101)]
+    assert restarted == ["feed: the dispatcher runs again", "feed: worker 1 runs again"]
+    assert int(fed.cardinality()) == 13
     assert [len(batch) for batch in batches] == [8] * 12 + [5]
     assert not feed.can_serve
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The sentence on what changes in what is trained.
 CHANGES = (
     "each element comes once an epoch, in another order than without workers and from run to run; "
-    "the elements that a lost worker held are missing from that epoch"
+    "elements that a lost worker held are missing from that epoch"
 )
 _STAYS = (*BATCHES, "Prefetch", "Options", "Repeat")
 #: Stages of which each worker would run its own, over its part of the elements.

@@ -125,7 +125,9 @@ class LocalFeed:
         self.restarts += 1
         port = lost.address.rpartition(":")[2]
         where, more = (port, self.directory) if lost is self.dispatcher else (lost.where, port)
-        return _spawn(lost.role, lost.host, where, more)
+        again = _spawn(lost.role, lost.host, where, more)
+        again.address = lost.address
+        return again
 
     def stop(self) -> None:
         """End all processes."""
@@ -223,9 +225,10 @@ def _await_address(child: ServiceProcess, limit_s: float = _START_S) -> None:
             selector.register(lines, selectors.EVENT_READ)
             if not selector.select(limit_s):
                 raise FeedError(f"the {child.role} of the tf.data service did not start in {limit_s:.0f} s")
-            child.address = lines.readline().strip()
-        if not child.address:
+            line = lines.readline().strip()
+        if not line:
             raise FeedError(_why_not_started(child))
+        child.address = line
     finally:
         os.close(child.errors)
 

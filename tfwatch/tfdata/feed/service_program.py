@@ -80,12 +80,12 @@ def _count_workers(address: str) -> int:
     with grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),)) as channel:
         try:
             ask = channel.unary_unary("/tensorflow.data.DispatcherService/GetWorkers")
-            response = Empty.FromString(ask(b"", timeout=_RESPONSE_S, wait_for_ready=True))
+            response = Empty.FromString(ask(b"", timeout=_RESPONSE_S))
             return len(UnknownFieldSet(response))
         except grpc.RpcError as error:
-            code = error.code()
-            why = "it is another service" if code == grpc.StatusCode.UNIMPLEMENTED else code.name.lower()
-            sys.exit(f"no dispatcher of the tf.data service responds at {address} within {_RESPONSE_S} s: {why}")
+            is_other = error.code() == grpc.StatusCode.UNIMPLEMENTED
+            why = "it is another service" if is_other else error.details().rpartition(": ")[2]
+            sys.exit(f"no dispatcher of the tf.data service responds at {address}: {why}")
 
 
 def _confine() -> None:
@@ -110,10 +110,10 @@ def _leave_gpus_alone() -> None:
 
 
 def _dispatcher(host: str, port: int, directory: str) -> tuple[Any, str]:
-    from tensorflow.data.experimental import service
-
     if port:
         _refuse_used(port)
+    from tensorflow.data.experimental import service
+
     config = service.DispatcherConfig(
         port=port, worker_timeout_ms=_SILENT_MS, work_dir=directory, fault_tolerant_mode=True
     )

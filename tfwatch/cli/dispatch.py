@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import ab, attach, bench, doctor, replay, runs, selftest, set_knobs, train, workloads
+from tfwatch.cli import ab, attach, bench, doctor, feed, replay, runs, selftest, set_knobs, train, workloads
 from tfwatch.cli import run as run_script
 from tfwatch.cli.evidence import check, compare, explain, export, report
 from tfwatch.cli.system import completion, config, serve
@@ -24,7 +24,7 @@ _DESCRIPTION = (
 )
 
 #: In the order of the help.
-_TRAINING = (run_script, train, ab, workloads, bench)
+_TRAINING = (run_script, train, ab, workloads, bench, feed)
 _RUNS = (replay, report, compare, check, explain, export)
 _SYSTEM = (serve, config, completion)
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.

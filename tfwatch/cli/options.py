@@ -55,6 +55,10 @@ def is_script(name: str) -> bool:
     return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
 
 
+#: More worker processes than any machine has use for.
+_MOST_FEED_WORKERS = 256
+
+
 def add_runs_dir(group: Any, default: str | None = None) -> None:
     """`--runs-dir`."""
     group.add_argument("--runs-dir", metavar="DIR", type=typed(path), default=default, help="folder of the runs")
@@ -104,6 +108,42 @@ def join_group(args: argparse.Namespace) -> None:
 
     if args.group:
         os.environ[GROUP] = args.group
+
+
+def add_feed(group: Any) -> None:
+    """Add the options of the tf.data service."""
+    one = group.add_mutually_exclusive_group()
+    text = "feed each fit from N workers of the tf.data service on this machine; the order of elements changes"
+    one.add_argument("--feed-workers", metavar="N", type=feed_workers, help=text)
+    text = "feed each fit from a tf.data service that runs there (tfwatch feed); it has no authentication"
+    one.add_argument("--feed", metavar="HOST:PORT", type=typed(address), help=text)
+
+
+def feed_workers(text: str) -> int:
+    """Return a number of workers of the tf.data service."""
+    return int(whole(1, _MOST_FEED_WORKERS)(text))
+
+
+def address(text: str) -> str:
+    """Return HOST:PORT.
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ValueError(f"an address is HOST:PORT, as localhost:5000, not {text!r}")
+    return text
+
+
+def use_feed(args: argparse.Namespace) -> None:
+    """Set the variables by which the script's process finds its feed."""
+    from tfwatch.core.feed_variables import ADDRESS, WORKERS
+
+    if args.feed_workers:
+        os.environ[WORKERS] = str(args.feed_workers)
+    if args.feed:
+        os.environ[ADDRESS] = args.feed
 
 
 def add_verbosity(group: Any, quiet: str) -> None:

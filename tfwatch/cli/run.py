@@ -21,6 +21,8 @@ _WITH_VALUE = (
     "--keep-age",
     "--keep-size",
     "--group",
+    "--feed-workers",
+    "--feed",
 )
 
 
@@ -46,6 +48,7 @@ def add(commands: Any) -> None:
     options.add_keep(own)
     options.add_notify(own)
     options.add_group(own)
+    options.add_feed(own)
     options.add_verbosity(own, "no summary on stderr")
 
 
@@ -81,6 +84,7 @@ def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.script.run import RunOptions, run
 
     options.join_group(args)
+    options.use_feed(args)
     script, runs_dir = _script(args.words), options.runs_dir(args)
     notices, limits = options.notify(args), options.limits(args)
     theme = options.of_config(args, "theme")

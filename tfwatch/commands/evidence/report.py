@@ -67,7 +67,7 @@ def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
     if options.is_markdown:
         return write_text(options.output or STANDARD_OUTPUT, as_group_markdown(judged, labels, redaction))
     whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in sorted(group.ranks.items()))
-    sections = [make_rank_section(rank, run, options.is_redacted) for rank, run in whole]
+    sections = [make_rank_section(rank, JudgedRun(run), options.is_redacted) for rank, run in whole]
     page = as_group_html(judged, sections, labels, redaction)
     return _write_page(options.output or _usual_place(folder, redaction), page)
 

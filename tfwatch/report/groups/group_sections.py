@@ -15,7 +15,6 @@ from tfwatch.analysis.groups.group_text import (
 )
 from tfwatch.analysis.groups.straggler import Level
 from tfwatch.core import units
-from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.html.page import Verdict, make_verdict
 from tfwatch.report.html.sections import (
     Figure,
@@ -30,7 +29,7 @@ from tfwatch.report.text import failure, fate
 
 if TYPE_CHECKING:
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
-    from tfwatch.runs.opened import Run
+    from tfwatch.live.judged_run import JudgedRun
 
 #: The most rows of hold-ups.
 _MOST_HOLD_UPS = 20
@@ -174,9 +173,9 @@ def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:
     ]
 
 
-def make_rank_section(rank: int, run: Run, is_redacted: bool) -> RankSection:
-    """Return a rank's own figures. run: all of it, not only its newest steps."""
-    judged = JudgedRun(run)
+def make_rank_section(rank: int, judged: JudgedRun, is_redacted: bool) -> RankSection:
+    """Return a rank's own figures. judged: all of its run, not only its newest steps."""
+    run = judged.run
     return RankSection(
         rank=rank,
         state=fate(run),

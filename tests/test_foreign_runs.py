@@ -65,6 +65,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.ImportEnded(0, 6200.0, "2.21.0"),
     facts.DatasetReady(1, 8000, 1, 310.0, ["a.jpg"]),
     facts.SensorMissing(1, "GPU", "no GPU in this machine", "none is needed"),
+    facts.GpusFound(1, {"GPU:0": "H100"}, {"GPU:0": 80 * 2**30}),
     facts.GpuFound(1, "nvml", "H100", 80 * 2**30, False),
     facts.StagesFound(1, 0, ["map(read)", "batch"], ["Map", "BatchV2"]),
     facts.Noted(2, "experiment ended: no", True),

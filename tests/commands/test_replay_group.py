@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
@@ -13,9 +14,10 @@ from tfwatch.cli import main
 from tfwatch.commands import replay_group as command
 from tfwatch.commands.replay_group import replay_group
 from tfwatch.runs.groups.group_file import folder_of_rank
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 
 def test_without_a_terminal_the_summary_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,11 +50,22 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "its group.json cannot be read" in capsys.readouterr().err
 
 
+def test_a_damaged_group_is_bad_input_for_the_screen_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_group(tmp_path / "one", [1, 21])
+    (folder / "group.json").write_text("{")
+    monkeypatch.setattr(command, "why_no_screen", lambda _: "")
+
+    with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
+        replay_group(folder, False, None, lambda _: 0, FakeClock(2).clock)
+
+
 def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, opens, shown = write_group(tmp_path / "one", [1, 21]), [1, 0, None], list[Path]()
+    folder, opens = write_group(tmp_path / "one", [1, 21]), [1, 0, None]
+    shown: list[Path] = []
 
     def show_app(make: Any) -> int:
-        make().opened = opens.pop(0)
+        rank = opens.pop(0)
+        make().opened = None if rank is None else folder_of_rank(folder, rank)
         return 0
 
     def show_rank(rank: Path) -> int:
@@ -70,7 +83,7 @@ def test_a_screen_that_a_signal_ends_ends_the_command(tmp_path: Path, monkeypatc
     folder = write_group(tmp_path / "one", [1, 21])
 
     def show_app(make: Any) -> int:
-        make().opened = 1
+        make().opened = folder_of_rank(folder, 1)
         return 0
 
     monkeypatch.setattr(command, "show_app", show_app)

@@ -12,7 +12,7 @@ from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.groups.reading import open_group
-from tfwatch.screens.group import SLOW_S, GroupApp, GroupReader, GroupScreen
+from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen
 from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ async def test_enter_opens_the_rank_under_the_cursor_and_s_puts_the_latest_first
         assert screen_of(pilot).ranks.chosen == 5
         await pilot.press("enter")
 
-    assert (app.return_value, app.opened) == (Leave.LEFT, 5)
+    assert (app.return_value, app.opened) == (Leave.LEFT, group.group.ranks[5].path)
+    app = GroupApp(GroupReader(lambda: group), app.view)
+    async with app.run_test(size=(100, 30)) as pilot:
+        assert screen_of(pilot).ranks.chosen == 5
+        assert screen_of(pilot).ranks.latest_first
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -95,14 +99,14 @@ async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGrou
         assert responds.wait(60)
         return group
 
-    reader = GroupReader(read, clock.clock)
+    reader = GroupReader(read, "/mnt/runs/one", clock.clock)
     app = GroupApp(reader)
     async with app.run_test(size=(100, 30)) as pilot:
         assert reads.wait(60)
         clock.at_s = SLOW_S + 2
         screen_of(pilot).frame()
         await pilot.pause()
-        assert "the disk has not responded for 5.0 s" in "\n".join(rows_of(app.screen))
+        assert "/mnt/runs/one has not responded for 5.0 s" in "\n".join(rows_of(app.screen))
         await pilot.press("s", "q")
         responds.set()
 
@@ -118,11 +122,31 @@ def test_a_group_that_cannot_be_read_says_why_and_is_read_again(group: JudgedGro
             raise errors.pop()
         return group
 
-    reader = GroupReader(read)
+    clock = FakeClock(0)
+    reader = GroupReader(read, clock=clock.clock)
     reader.begin()
     assert "stale file handle" in reader.trouble()
+    assert reader.wait(0) == reader.trouble()
     assert reader.take() is None
+    clock.at_s = READ_S
     reader.begin()
     assert reader.trouble() == ""
     assert reader.take() is group
     assert reader.take() is None
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) -> None:
+    clock, reads = FakeClock(0), list[float]()
+
+    def read() -> JudgedGroup:
+        reads.append(clock.at_s)
+        clock.at_s += 0.5
+        return group
+
+    reader = GroupReader(read, clock=clock.clock)
+    for at_s in (0.0, 1.0, 0.4 + TIMES / 2, 0.5 + TIMES / 2, 20.0):
+        clock.at_s = at_s
+        reader.begin()
+
+    assert reads == [0.0, 0.5 + TIMES / 2]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.screens.showing import Shown
 
 SIZES = ((80, 24), (120, 40), (200, 60))
+#: The widest screen with two columns of panes, which have room for whole reasons.
+_TWO_COLUMNS = (179, 60)
 
 
 def lanes(show: Shown) -> list[str]:
@@ -41,7 +43,7 @@ async def test_a_small_screen_has_the_busiest_and_the_idlest_and_a_large_one_all
 
 
 async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path: Path) -> None:
-    async with shown(hardware.two_gpus(tmp_path), SIZES[2]) as show:
+    async with shown(hardware.two_gpus(tmp_path), _TWO_COLUMNS) as show:
         words = show.words
         for size in SIZES:
             await show.resize(size)
@@ -50,7 +52,7 @@ async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path
     assert "as the script has it: not live below a strategy" in words
     assert "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy" in words
     assert "In the code: list, map(decode), batch(32)" in words
-    assert "GPUs busiest GPU:0 56 %" in words
+    assert "busiest GPU:0 56 %, idlest GPU:1 28 %" in words
     assert "autopilot finds" not in words
 
 

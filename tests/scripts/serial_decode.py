@@ -9,7 +9,7 @@ import tensorflow as tf
 
 STEPS = int(sys.argv[1])
 random = np.random.default_rng(0)
-images = [tf.io.encode_jpeg(random.integers(0, 255, (160, 160, 3), dtype=np.uint8)).numpy() for _ in range(256)]
+images = [tf.io.encode_jpeg(random.integers(0, 255, (320, 320, 3), dtype=np.uint8)).numpy() for _ in range(256)]
 labels = random.integers(0, 10, 256)
 
 

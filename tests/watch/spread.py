@@ -97,10 +97,10 @@ def main(folder: str) -> None:
     stock, again = train(1, []), train(1, [])
     watched = train(1, [watch, Paced(watch)], built=False)
     runs = [str(watch.run_path)]
-    watch = Watch(folder)
-    fused = train(3, [watch])
-    runs += [str(watch.run_path), loop(folder)]
-    results = {"stock": stock, "again": again, "watched": watched, "fused": fused, "runs": runs}
+    for_exact, for_fused = Watch(folder, split="exact"), Watch(folder)
+    exact, fused = train(1, [for_exact]), train(3, [for_fused])
+    runs += [str(for_exact.run_path), str(for_fused.run_path), loop(folder)]
+    results = {"stock": stock, "again": again, "watched": watched, "exact": exact, "fused": fused, "runs": runs}
     sys.stdout.write(json.dumps(results) + "\n")
 
 

@@ -45,15 +45,16 @@ def check_runs(
     if limits.memory_bytes is not None:
         found.append(_memory(runs, limits.memory_bytes))
     if limits.loss is not None:
-        found.append(_loss(_processes(runs), limits.loss))
+        found.append(_loss(list(_processes(runs)), limits.loss))
     if limits.slower_share is not None and baseline:
         found.append(_slower(runs, baseline, limits.slower_share, find_past))
     return found
 
 
-def _processes(runs: Sequence[RunToCompare]) -> list[RunToCompare]:
-    """Return the run of each process: a group has one for each rank."""
-    return [process for run in runs for process in run.processes()]
+def _processes(runs: Sequence[RunToCompare]) -> Iterator[RunToCompare]:
+    """Yield the run of each process, which is read only then: a group has one for each rank."""
+    for run in runs:
+        yield from run.processes()
 
 
 def _end(runs: Sequence[RunToCompare]) -> CheckedFigure:

@@ -62,7 +62,7 @@ _LEAST_FREEDOM = 2
 _ONCE = frozenset({"import_s", "data_set_s", "compile_s"})
 #: Seconds of a run that go to a part at least, for a row.
 _LEAST_SHARE = 0.005
-_NOT_SETTINGS = frozenset({"storage_latency_ms", "memory_limit_bytes", "fast_pipeline", "batch_size"})
+_NOT_SETTINGS = frozenset({"storage_latency_ms", "memory_limit_bytes", "fast_pipeline", "batch_size", "begin_with"})
 
 
 class RunToCompare:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on
@@ -22,14 +23,17 @@ from tfwatch.widgets.group import GroupFindingPane, GroupHeader, GroupStepsPane,
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from tfwatch.live.groups.judged_group import JudgedGroup
 
-#: The group is read again so often while a rank trains; a read that takes longer is reported.
-READ_S, SLOW_S = 1.0, 3.0
+#: While a rank trains the group is read again after a second, and after so many times the last read: 5 % of a core.
+READ_S, TIMES = 1.0, 20.0
+#: A read that takes longer is reported.
+SLOW_S = 3.0
 #: Below this many rows the chart is left out.
 _LOW = 18
 #: Rows of the list beside the ranks: the frame, and the heading.
@@ -39,14 +43,21 @@ _FRAME_ROWS = 3
 class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
-    read: opens and judges the group. clock: measures how long a read has lasted.
+    read: opens and judges the group. place: its folder, for messages. clock: measures how long a read has lasted.
     """
 
-    def __init__(self, read: Callable[[], JudgedGroup], clock: Clock = SYSTEM) -> None:
-        self._read, self._clock = read, clock
+    def __init__(self, read: Callable[[], JudgedGroup], place: str = "", clock: Clock = SYSTEM) -> None:
+        self._read, self._place, self._clock = read, place, clock
         self._found: JudgedGroup | None = None
         self._failed = ""
         self._begun_ns: int | None = None
+        self._next_ns = 0
+        self._has_answered = threading.Event()
+
+    def wait(self, seconds: float) -> str:
+        """Wait for the first answer, at most so long; return why the group cannot be read, empty where it may be."""
+        self._has_answered.wait(seconds)
+        return self._failed
 
     def take(self) -> JudgedGroup | None:
         """Return the newest judgement since the last call; None where there is no new one."""
@@ -57,12 +68,14 @@ class GroupReader:
         """Return why the judgement is not up to date; empty where it is."""
         begun_ns = self._begun_ns
         waited_s = (self._clock.now_ns() - begun_ns) / 1e9 if begun_ns is not None else 0.0
-        return f"the disk has not responded for {units.seconds(waited_s)}" if waited_s >= SLOW_S else self._failed
+        is_slow = waited_s >= SLOW_S
+        return f"{self._place} has not responded for {units.seconds(waited_s)}" if is_slow else self._failed
 
     def begin(self) -> None:
-        """Read the group in a thread, unless the last read still runs."""
-        if self._begun_ns is None:
-            self._begun_ns = self._clock.now_ns()
+        """Read the group in a thread, unless the last read still runs, or ended just now."""
+        now_ns = self._clock.now_ns()
+        if self._begun_ns is None and now_ns >= self._next_ns:
+            self._begun_ns = now_ns
             threading.Thread(target=self._run, name="tfwatch-group", daemon=True).start()
 
     def _run(self) -> None:
@@ -72,7 +85,10 @@ class GroupReader:
             group_text(judged)  # all that the screen shows is made here, and not in the event loop
             self._found = judged
         self._failed = failures[0] if failures else ""
+        took_ns = self._clock.now_ns() - (self._begun_ns or 0)
+        self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
         self._begun_ns = None
+        self._has_answered.set()
 
 
 class GroupScreen(Screen[None]):
@@ -90,9 +106,9 @@ class GroupScreen(Screen[None]):
     header = getters.query_one(GroupHeader)
     steps = getters.query_one(GroupStepsPane)
 
-    def __init__(self, reader: GroupReader, *, colour: bool, unicode: bool) -> None:
+    def __init__(self, reader: GroupReader, view: GroupView, *, colour: bool, unicode: bool) -> None:
         super().__init__()
-        self._reader = reader
+        self._reader, self._view = reader, view
         self._judged: JudgedGroup | None = None
         self._glyphs = choose_glyphs(colour, unicode)
 
@@ -112,26 +128,22 @@ class GroupScreen(Screen[None]):
             Key("y", "y", "copy"),
             Key("q", "q", "quit"),
         )
+        self.ranks.latest_first = self._view.latest_first
         self.ranks.focus()
         self.frame()
         self.set_interval(READ_S / 4, self.frame)
-        self.set_interval(READ_S, self._read_again)
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < _LOW, "-low")
 
     def frame(self) -> None:
-        """Show the newest judgement."""
-        if self._judged is None:
+        """Show the newest judgement, and read the group again while a rank trains."""
+        if self._judged is None or any(not one.life.is_over for one in self._judged.ranks):
             self._reader.begin()
         self.header.trouble = self._reader.trouble()
         if judged := self._reader.take():
             self._judged = judged
             self._show(judged)
-
-    def _read_again(self) -> None:
-        if self._judged is None or any(not one.life.is_over for one in self._judged.ranks):
-            self._reader.begin()
 
     def _show(self, judged: JudgedGroup) -> None:
         self.header.group = self.steps.group = self.query_one(GroupFindingPane).group = judged
@@ -141,7 +153,7 @@ class GroupScreen(Screen[None]):
         order = "latest first" if self.ranks.latest_first else "by rank"
         self.ranks.set_titles("ranks, ms/step; late by: after the first one", order)
         self.ranks.styles.height = len(judged.ranks) + _FRAME_ROWS
-        self.ranks.show(judged)
+        self.ranks.show(judged, self._view.take_chosen())
 
     def action_sort(self) -> None:
         """Sort by lateness, or by rank."""
@@ -158,25 +170,42 @@ class GroupScreen(Screen[None]):
     @on(RankList.Entered)
     def open_rank(self) -> None:
         """Leave, to open the rank under the cursor."""
-        if self.ranks.chosen is not None and isinstance(self.app, GroupApp):
-            self.app.opened = self.ranks.chosen
-            self.app.exit_with(Leave.LEFT)
+        rank, app = self.ranks.chosen, self.app
+        if self._judged and rank is not None and isinstance(app, GroupApp):
+            app.view = GroupView(rank, self.ranks.latest_first)
+            app.opened = self._judged.group.ranks[rank].path
+            app.exit_with(Leave.LEFT)
+
+
+@dataclass
+class GroupView:
+    """The state of a group's screen, for the one after a rank's. chosen: the rank under the cursor."""
+
+    chosen: int | None = None
+    latest_first: bool = False
+
+    def take_chosen(self) -> int | None:
+        """Return the rank to begin with, once."""
+        chosen, self.chosen = self.chosen, None
+        return chosen
 
 
 class GroupApp(ThemedApp):
     """Show a group by itself.
 
-    opened: the rank to open after this screen; None where the user quits. options: passed to `ThemedApp`.
+    view: the state to begin with, and that on leaving. opened: the folder of the rank to open after this screen; None
+    where the user quits. options: passed to `ThemedApp`.
     """
 
     TITLE = "tfwatch replay"
 
-    def __init__(self, reader: GroupReader, **options: Any) -> None:
+    def __init__(self, reader: GroupReader, view: GroupView | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._reader = reader
-        self.opened: int | None = None
+        self.view = view or GroupView()
+        self.opened: Path | None = None
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.push_screen(GroupScreen(self._reader, colour=self._colour, unicode=self._unicode))
+        self.push_screen(GroupScreen(self._reader, self.view, colour=self._colour, unicode=self._unicode))
         self.call_after_refresh(self.notify_painted)

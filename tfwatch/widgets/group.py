@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 _LEVEL_STYLES = {Level.CRITICAL: "$text-error bold", Level.WARNING: "$text-warning bold"}
 _LABEL_CELLS = 9
 #: Cells of a rank's figures; the bar of its parts takes the rest, where there is room.
-_COLUMNS = (("rank", 5), ("step", 11), ("ms/step", 9), ("wait", 9), ("compute", 9), ("host", 9), ("late by", 9))
+_COLUMNS = (("rank", 4), ("step", 10), ("ms/step", 8), ("wait", 8), ("compute", 8), ("host", 8), ("late by", 8))
 _LEAST_BAR, _STATE_CELLS = 10, 16
+#: Cells of a GPU's clock and temperature, and the width that has room for them.
+_GPU_CELLS, _WITH_GPU = 17, 95
 
 
 class GroupHeader(Pane):
@@ -149,9 +151,9 @@ class RankList(ChoiceList):
         self.latest_first = False
         self.unicode = True
 
-    def show(self, judged: JudgedGroup) -> None:
-        """Show a judgement; the cursor stays at its rank."""
-        chosen = self.chosen
+    def show(self, judged: JudgedGroup, chosen: int | None = None) -> None:
+        """Show a judgement; the cursor stays at its rank. chosen: the rank to put it at."""
+        chosen = self.chosen if chosen is None else chosen
         self._judged = judged
         self._ranks = sorted(judged.ranks, key=self._place)
         places = [one.rank for one in self._ranks]
@@ -175,18 +177,20 @@ class RankList(ChoiceList):
 
     def row_at(self, index: int, width: int) -> Content:
         """Return the heading, or a rank."""
+        gpu_cells = _GPU_CELLS if width >= _WITH_GPU and any(map(_gpu, self._ranks)) else 0
         if index == 0:
-            return row(("".join(f"{name:>{cells}}" for name, cells in _COLUMNS) + "  state", QUIET_COLOUR))
+            gpu = f"{'GPU':>{gpu_cells}}" if gpu_cells else ""
+            return row(("".join(f"{name:>{cells}}" for name, cells in _COLUMNS) + f"{gpu}  state", QUIET_COLOUR))
         state = self._ranks[index - 1]
         here = "reverse" if index == self.cursor and self.has_focus else ""
         figures = "".join(f"{text:>{cells}}" for text, (_, cells) in zip(_figures(state), _COLUMNS, strict=True))
-        room = width - len(figures) - _STATE_CELLS - 4
+        room = width - len(figures) - gpu_cells - _STATE_CELLS - 4
         return row(
             (figures, f"{self._style(state)} {here}".strip()),
+            f"{_gpu(state):>{gpu_cells}}" if gpu_cells else "",
             "  ",
             (f"{shorten(self._state(state), _STATE_CELLS):<{_STATE_CELLS}}", _state_style(state)),
-            "  ",
-            *(self._bar(state, room) if room >= _LEAST_BAR else []),
+            *([("  ", ""), *self._bar(state, room)] if room >= _LEAST_BAR else []),
         )
 
     def _style(self, state: RankState) -> str:
@@ -195,6 +199,8 @@ class RankList(ChoiceList):
 
     def _state(self, state: RankState) -> str:
         assert self._judged
+        if state.life is Life.KILLED:
+            return "killed"
         return f"{state.behind} steps behind" if state.lags else fate(self._judged.group.ranks[state.rank])
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:
@@ -221,14 +227,21 @@ def _figures(state: RankState) -> tuple[str, ...]:
     return (str(state.rank), units.count(state.step), *(units.number(one) for one in (*means, state.late_ms)))
 
 
+def _gpu(state: RankState) -> str:
+    """Return `1980 MHz  44 °C`; empty where neither is known."""
+    clock, heat = state.machine.clock_mhz, state.machine.temperature_c
+    return "  ".join([*([f"{clock:.0f} MHz"] if clock else []), *([f"{heat:.0f} °C"] if heat else [])])
+
+
 def _state_style(state: RankState) -> str:
     if state.life in (Life.KILLED, Life.NOT_RESPONDING):
         return STALL_COLOUR
     return WAIT_COLOUR if state.lags else QUIET_COLOUR
 
 
-def legend(judged: JudgedGroup) -> str:
-    """Return the title of the group's steps."""
-    cause = judged.straggler.cause if judged.straggler and not judged.why_not else None
-    last = f"rank {judged.straggler.rank}" if judged.straggler and cause is not Cause.COMPUTE else "the last rank"
-    return f"the group's ms/step: the call, host and data wait of {last}"
+def legend(judged: JudgedGroup) -> Content:
+    """Return the title of the group's steps: its parts in their colours."""
+    found = judged.straggler if not judged.why_not else None
+    last = f"rank {found.rank}" if found and found.cause is not Cause.COMPUTE else "the last rank"
+    parts = (("the call", COMPUTE_COLOUR), ", ", ("host", HOST_COLOUR), " and ", ("data wait", WAIT_COLOUR))
+    return row("the group's ms/step: ", *parts, f" of {last}")

@@ -193,6 +193,7 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     entry = registry.find(plan.workload)
     settings["storage_latency_ms"] = plan.knobs.latency_ms
     settings["keep_awake"] = request.keep_awake
+    settings["begin_with"] = short_path(plan.start_weights) if plan.start_weights else None
     settings["memory_limit_bytes"] = request.memory_bytes
     knobs = {name: value for name, value in describe(plan.knobs).items() if entry.has(name)}
     asked_latency = plan.knobs.latency_ms > 0 or "latency_ms" in _asked_knobs(request)

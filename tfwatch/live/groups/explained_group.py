@@ -57,9 +57,9 @@ def _states(one: GroupToCompare) -> Iterator[Finding]:
         lives = state_of(run)
         if lives not in _WELL or state.lags:
             behind = f", {units.counted(state.behind, 'step')} behind" if state.lags else ""
-            facts = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
+            place = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
             words, why = f"{lives} at step {units.count(state.step)}{behind}", "its folder says so"
-            yield Finding("rank-state", "RANK", words, facts, "high", why, rank=state.rank)
+            yield Finding("rank-state", "RANK", words, place, "high", why, rank=state.rank)
 
 
 def _straggler(one: GroupToCompare) -> Iterator[Finding]:
@@ -74,9 +74,9 @@ def _straggler(one: GroupToCompare) -> Iterator[Finding]:
         sentence = no_straggler_sentence(judged.waiting_share)
         yield Finding("no-straggler", word(None), sentence, facts, confidence, reason)
         return
-    facts += (*_group_facts(found), *_cause_facts(found))
+    evidence = (*facts, *_group_facts(found), *_cause_facts(found))
     advice = f"{ADVICE[found.cause]}{_own_screen(one, found.rank)}"
-    yield Finding("straggler", word(found), straggler_sentence(found), facts, confidence, reason, advice)
+    yield Finding("straggler", word(found), straggler_sentence(found), evidence, confidence, reason, advice)
 
 
 def _group_facts(found: Straggler) -> tuple[Fact, ...]:

@@ -113,7 +113,7 @@ class GroupToCompare(RunToCompare):
         return self.group.costliest.rank if self.group.costliest else None
 
     @cached_property
-    def straggler_share(self) -> Measured | None:  # type: ignore[override]  # read once
+    def straggler_share(self) -> Measured | None:
         """The time that the others wait for one rank, over the group's step; None where nothing is said of it."""
         found = self.group.costliest
         if self.group.why_not or found is None:
@@ -134,7 +134,7 @@ class GroupToCompare(RunToCompare):
         )
 
     @cached_property
-    def others_share(self) -> float | None:  # type: ignore[override]  # read once: of all ranks
+    def others_share(self) -> float | None:
         """The largest share of a machine's cores that other programs than the group used; None where unknown."""
         runs = list(self.group.group.ranks.values())
         hosts = {run.manifest.machine.get("host") for run in runs}

@@ -275,7 +275,9 @@ class UntimedRunner:
 
 
 class InGraphRunner:
-    """Runs the `steps_per_execution` steps of a call as Keras does, in one call, with the clock read in the graph.
+    """Runs the steps of a call as Keras does, in one call, with the clock read in the graph.
+
+    These are the `steps_per_execution` of any model, and single steps under a strategy over several devices.
 
     steps: the traced ones, for another `fit`.
 
@@ -294,7 +296,7 @@ class InGraphRunner:
         steps: int,
     ) -> None:
         """traced: the steps that an earlier `fit` traced."""
-        self.description = f"in-graph timestamps, steps_per_execution={steps}"
+        self.description = "in-graph timestamps" + (f", steps_per_execution={steps}" if steps > 1 else "")
         self._fetch = fetch
         self._step_log = step_log
         self._writer = writer

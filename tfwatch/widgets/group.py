@@ -95,7 +95,11 @@ def _finding(judged: JudgedGroup) -> tuple[str, str, list[str]]:
         return "STRAGGLER n/a", QUIET_COLOUR, [judged.why_not]
     found = judged.straggler
     if found is None:
-        return word(None), "$text-success bold", [no_straggler_sentence(judged.waiting_share), *_events(judged)]
+        return (
+            word(None),
+            "$text-success bold",
+            [no_straggler_sentence(judged.waiting_share, judged.is_compute_known), *_events(judged)],
+        )
     sentences = [straggler_sentence(found), without_sentence(found), *_events(judged)]
     return word(found), _LEVEL_STYLES[found.level], sentences
 

@@ -8,7 +8,12 @@ import pytest
 from tests.analysis.step_rows import make_steps
 from tests.groups import CALL, meeting_rows
 from tfwatch.analysis.groups.aligned import WARM_UP, Aligned, Machine, RankSteps, align
-from tfwatch.analysis.groups.group_text import hold_up_lines, straggler_sentence, without_sentence
+from tfwatch.analysis.groups.group_text import (
+    hold_up_lines,
+    no_straggler_sentence,
+    straggler_sentence,
+    without_sentence,
+)
 from tfwatch.analysis.groups.straggler import (
     NEEDED,
     Cause,
@@ -17,6 +22,7 @@ from tfwatch.analysis.groups.straggler import (
     Straggler,
     find_hold_ups,
     find_straggler,
+    knows_compute,
     waiting_share,
 )
 from tfwatch.core.rows import Flag
@@ -80,6 +86,13 @@ def test_a_longer_call_shows_in_the_processor_time_alone() -> None:
     assert (named.rank, named.cause) == (1, Cause.COMPUTE)
     assert named.gain_ms == pytest.approx(0.7 * 10)
     assert find_straggler(align(with_machines(ranks, busy, busy, busy))) is None
+    assert find_straggler(align(with_machines(ranks, Machine(cores=0.3), Machine(cores=0.1), idle))) is None
+    assert knows_compute(align(with_machines(ranks, idle, busy, idle)))
+    assert not knows_compute(align(with_machines(ranks, Machine(), busy, idle)))
+    assert (
+        no_straggler_sentence(0.02, True) == "no rank holds the others up: they wait 2 % of their time for one another"
+    )
+    assert without_sentence(named) == "without it a step takes at most about 3.0 of 10.0 ms: 70 % less or more"
     assert find_straggler(align(with_machines(ranks, Machine(), busy, idle))) is None
 
 

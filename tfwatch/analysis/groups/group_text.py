@@ -43,6 +43,8 @@ def reason(found: Straggler) -> str:
 def without_sentence(found: Straggler) -> str:
     """Return what the group would take without the late rank."""
     without, step = units.in_one_unit(found.group_ms - found.gain_ms, found.group_ms)
+    if found.cause is Cause.COMPUTE:  # ranks that wait use processor time too, so the gain is the least one
+        return f"without it a step takes at most about {without} of {step}: {units.percent(found.share)} less or more"
     return f"without it a step takes about {without} of {step}: {units.percent(found.share)} less"
 
 
@@ -54,9 +56,14 @@ def word(found: Straggler | None) -> str:
     return f"STRAGGLER rank {found.rank}, {units.percent(found.share)}{weight}"
 
 
-def no_straggler_sentence(waiting_share: float | None) -> str:
-    """Return that no rank holds the group up."""
-    return f"no rank holds the others up: they wait {units.percent(waiting_share)} of their time for one another"
+def no_straggler_sentence(waiting_share: float | None, is_compute_known: bool) -> str:
+    """Return that no rank holds the group up; is_compute_known: a rank that computes longer would show."""
+    waited = f"they wait {units.percent(waiting_share)} of their time for one another"
+    if is_compute_known:
+        return f"no rank holds the others up: {waited}"
+    return (
+        f"no rank comes late: {waited}; whether one computes longer is n/a, as processor time and clocks are not known"
+    )
 
 
 def hold_up_lines(found: Sequence[HoldUp]) -> list[str]:

@@ -28,6 +28,8 @@ NEEDED = 20
 _EVENT = 3.0
 #: CPU of a rank over that of the others, from which it computes more than they; a process has a tenth for itself.
 _MORE_CPU = 1.5
+#: Below so many cores a process computes next to nothing: 1.3 ms of a step beside 0.3 ms is no sign.
+_LEAST_CORES = 0.4
 #: A GPU clock below so much of the others' is slow.
 _SLOW_CLOCK = 0.9
 
@@ -132,6 +134,12 @@ def share_in_parts(aligned: Aligned, found: Straggler, count: int) -> tuple[floa
     return tuple(float(gain.sum() / whole.sum()) for gain, whole in parts)
 
 
+def knows_compute(aligned: Aligned) -> bool:
+    """Return whether a rank that computes longer would show: clocks or processor time of all ranks are known."""
+    machines = [rank.machine for rank in aligned.ranks]
+    return any(_known(values) for values in ([one.clock_mhz for one in machines], [one.cores for one in machines]))
+
+
 def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
     """Return the steps that took more than three usual ones, each with the rank that the others waited for.
 
@@ -223,7 +231,7 @@ def _slow(group: _Usual, place: int) -> Straggler | None:
         return Straggler(rank, Cause.SLOW_GPU, own, others, group_ms, shared_ms * (1 - own / others))
     cores = _known([machine.cores for machine in machines])
     own, others = _beside(np.array(cores) * group_ms, place) if cores else (0.0, 0.0)
-    if own <= _MORE_CPU * others:
+    if own <= max(_MORE_CPU * others, _LEAST_CORES * group_ms):
         return None
     # The processor time that it has more than the others, on the cores that it uses.
     gain_ms = min((own - others) / max(own / group_ms, 1.0), shared_ms)

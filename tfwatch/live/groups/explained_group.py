@@ -71,7 +71,7 @@ def _straggler(one: GroupToCompare) -> Iterator[Finding]:
     facts = (Fact("common_steps", steps, "step"), Fact("waiting_share", judged.waiting_share or 0.0, "share"))
     confidence, reason = _confidence(share, steps)
     if found is None:
-        sentence = no_straggler_sentence(judged.waiting_share)
+        sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
         yield Finding("no-straggler", word(None), sentence, facts, confidence, reason)
         return
     evidence = (*facts, *_group_facts(found), *_cause_facts(found))

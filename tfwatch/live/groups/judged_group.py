@@ -16,6 +16,7 @@ from tfwatch.analysis.groups.straggler import (
     find_costliest,
     find_hold_ups,
     find_straggler,
+    knows_compute,
     lateness_ms,
     waiting_share,
 )
@@ -105,6 +106,11 @@ class JudgedGroup:
     def state(self) -> str:
         """The state of the ranks that are least well."""
         return worst_state([state_of(run) for run in self.group.ranks.values()])
+
+    @property
+    def is_compute_known(self) -> bool:
+        """Whether a rank that computes longer would show."""
+        return knows_compute(self.aligned)
 
     @property
     def why_not(self) -> str:

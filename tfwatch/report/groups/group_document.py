@@ -30,6 +30,7 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "waiting_share": judged.waiting_share,
             "straggler": _straggler(judged.straggler) if judged.straggler and not judged.why_not else None,
             "straggler_not_known": judged.why_not or None,
+            "compute_known": not judged.why_not and judged.is_compute_known,
             "hold_ups": [_hold_up(one) for one in judged.hold_ups],
             "ranks": [_rank(judged, one) for one in judged.ranks],
         }

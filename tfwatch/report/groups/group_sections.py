@@ -97,7 +97,9 @@ def make_group_verdict(judged: JudgedGroup) -> GroupVerdict:
     if judged.why_not:
         return GroupVerdict(Tone.CALM.value, "STRAGGLER n/a", [judged.why_not], "")
     if found is None:
-        return GroupVerdict(Tone.GOOD.value, word(None), [no_straggler_sentence(judged.waiting_share)], "")
+        return GroupVerdict(
+            Tone.GOOD.value, word(None), [no_straggler_sentence(judged.waiting_share, judged.is_compute_known)], ""
+        )
     sentences = [straggler_sentence(found), without_sentence(found)]
     return GroupVerdict(_TONES[found.level].value, word(found), sentences, ADVICE[found.cause])
 

@@ -32,7 +32,7 @@ def finding_lines(judged: JudgedGroup) -> list[str]:
     if found := judged.straggler:
         lines = [straggler_sentence(found), without_sentence(found), f"its own screen: {_replay(judged, found.rank)}"]
     else:
-        lines = [no_straggler_sentence(judged.waiting_share)]
+        lines = [no_straggler_sentence(judged.waiting_share, judged.is_compute_known)]
     return [*lines, *hold_up_lines(judged.hold_ups)]
 
 

@@ -133,10 +133,12 @@ class LocalFeed:
         """End all processes."""
         for one in self._all:
             one.process.kill()
-        for one in self._all:
-            one.process.wait(_END_S)
-        if self.directory:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            for one in self._all:
+                one.process.wait(_END_S)
+        finally:
+            if self.directory:
+                shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def start_local(workers: int, host: str = LOCAL, port: int = 0) -> LocalFeed:

@@ -42,11 +42,12 @@ def main(words: Sequence[str]) -> None:
     if role == "check":
         sys.stdout.write(f"{workers}\n")
         return
-    _serve(parent, *_start(role, host, where, more))
+    server, address = _start(role, host, where, more)
+    _serve(parent, address)
     if role == "dispatcher":
         shutil.rmtree(more, ignore_errors=True)
     # The destructor of a server waits for its clients, and for a dispatcher that no longer responds.
-    os._exit(0)
+    os._exit(0 if server else 1)
 
 
 def _start(role: str, host: str, where: str, more: str) -> tuple[Any, str]:
@@ -60,11 +61,11 @@ def _start(role: str, host: str, where: str, more: str) -> tuple[Any, str]:
     return started
 
 
-def _serve(parent: int, server: Any, address: str) -> None:
+def _serve(parent: int, address: str) -> None:
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # hours of logs would fill the disk
-    while server and os.getppid() == parent:
+    while os.getppid() == parent:
         time.sleep(_LOOK_S)
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,18 @@ def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
     assert [run.manifest.replicas for run in (watched, exact, fused, tracked)] == [["CPU:0", "CPU:1"]] * 4
     assert [_examples(run) for run in (watched, exact, fused, tracked)] == [*[EXAMPLES] * 3, EXAMPLES / 2]
     assert _describes_the_data_set(watched)
+    _check_unknown_length(results["unknown"], [open_run(path) for path in results["unknown_runs"]])
+
+
+def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
+    """Compare with stock, which runs a step without a batch at each epoch's end: the optimizer counts it."""
+    stock, watched, refused = results
+    assert stock[2] == STEPS + 2
+    assert watched == refused == stock
+    splits = ["in-graph timestamps", "exact, as the clock cannot be read in the graph: no clock here"]
+    assert [run.manifest.split for run in runs] == splits
+    assert [len(run.steps) for run in runs] == [STEPS] * 2
+    assert [run.ended and run.ended.cause for run in runs] == ["finished"] * 2
 
 
 def _examples(run: Run) -> int:

@@ -92,12 +92,13 @@ def loop(folder: str) -> str:
 def main(folder: str) -> None:
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    watch = Watch(folder)
+    # Each fit has a folder of its own: short ones in a row share a run.
+    watch = Watch(f"{folder}/watched")
     watch.set(prefetch=4)
     stock, again = train(1, []), train(1, [])
     watched = train(1, [watch, Paced(watch)], built=False)
     runs = [str(watch.run_path)]
-    for_exact, for_fused = Watch(folder, split="exact"), Watch(folder)
+    for_exact, for_fused = Watch(f"{folder}/exact", split="exact"), Watch(f"{folder}/fused")
     exact, fused = train(1, [for_exact]), train(3, [for_fused])
     runs += [str(for_exact.run_path), str(for_fused.run_path), loop(folder)]
     results = {"stock": stock, "again": again, "watched": watched, "exact": exact, "fused": fused, "runs": runs}

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import psutil
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -46,20 +44,11 @@ class ServiceProcess:
     process: subprocess.Popen[str]
     address: str = ""
     errors: int = -1
-    cpu: psutil.Process | None = None
 
     @property
     def is_alive(self) -> bool:
         """Whether the process runs."""
         return self.process.poll() is None
-
-    def busy_cores(self) -> float | None:
-        """Return the cores that it used since the last call; None where that is not known."""
-        try:
-            self.cpu = self.cpu or psutil.Process(self.process.pid)
-            return float(self.cpu.cpu_percent()) / 100
-        except psutil.Error:
-            return None
 
 
 @dataclass

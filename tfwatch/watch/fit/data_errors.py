@@ -66,7 +66,8 @@ def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:
 
 
 def _code_of(error: tf.errors.OpError) -> str:
-    return next(name for name, code in vars(tf.errors).items() if name.isupper() and code == error.error_code)
+    names: dict[object, str] = {code: name for name, code in vars(tf.errors).items() if name.isupper()}
+    return names[error.error_code]
 
 
 def _as_in_graph(message: str, code: str, failed: str) -> str:

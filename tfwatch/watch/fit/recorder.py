@@ -215,7 +215,8 @@ class Recorder:
 
     def _trace_in_graph(self, original: Callable[[Any], Any], like: Any, steps: int) -> InGraphRunner:
         step, spec = self._note_raise(original), like._type_spec
-        traced = find_kept(original, FusedSteps if steps > 1 else SingleStep, spec)
+        traced: FusedSteps | SingleStep | None
+        traced = find_kept(original, FusedSteps, spec) if steps > 1 else find_kept(original, SingleStep, spec)
         runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
         if traced is None:
             keep(original, runner.steps, spec)

@@ -105,7 +105,7 @@ def train_unknown(folder: str) -> tuple[list[Any], list[str]]:
     """Train on data of unknown length: stock, watched, and with a clock that no graph reads."""
     watch, refused = make_watch(folder), make_watch(folder)
     results = [train(1, [], known=False), train(1, [watch], known=False)]
-    step_runners.SingleStep = refuse  # type: ignore[assignment]
+    step_runners.SingleStep = refuse  # type: ignore[assignment,attr-defined]
     results.append(train(1, [refused], known=False))
     return results, [str(watch.run_path), str(refused.run_path)]
 

@@ -218,6 +218,16 @@ def test_a_step_that_raises_as_it_runs_ends_fit_as_in_stock_fit(model: Any, sett
     assert_as_stock(sound, 0, model, settings, watch_in(tmp_path))
 
 
+def test_an_error_whose_words_are_unknown_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfwatch.watch.fit import data_errors
+
+    monkeypatch.setattr(data_errors, "_as_in_graph", None)
+    stock = stock_outcome(an_operation, 2, dense, "graph")
+    raised, words, *rest = outcome(partial(an_operation, 2), dense, SETTINGS["graph"], [watch_in(tmp_path)])
+    assert (raised, *rest) == (stock[0], *stock[2:])
+    assert "a bad file" in words
+
+
 @pytest.mark.parametrize(
     ("code", "fetched", "at", "error", "fetch"),
     [

@@ -48,7 +48,8 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any, error: tf.error
     except tf.errors.FailedPreconditionError as failed:
         if _NO_DATA not in failed.message:
             raise
-        error._message = _as_in_graph(error.message, _code_of(error), failed.message)
+        with fails_open(lambda _: None):  # the error keeps its own words
+            error._message = _as_in_graph(error.message, _code_of(error), failed.message)
 
 
 def without_gate(message: str) -> str:

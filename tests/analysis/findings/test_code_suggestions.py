@@ -120,7 +120,9 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
         pytest.param(
             {"knobs": {"prefetch": "4", "workers": "off"}}, "dataset = dataset.map(decode, num_", id="it is on"
         ),
-        pytest.param({"knobs": {"prefetch": "4", "workers": "auto"}}, "", id="storage is the limit"),
+        pytest.param(
+            {"knobs": {"prefetch": "4", "workers": "auto"}}, "dataset = dataset.map(", id="storage is the limit"
+        ),
         pytest.param({"switchable": ()}, "", id="a script's, of which nothing is known"),
     ],
 )
@@ -144,10 +146,15 @@ def test_steps_that_do_not_starve_have_edits_too(bound: Bound, accelerated: bool
     assert found.edit == edit
 
 
-def test_the_edit_contains_the_switches_of_the_run() -> None:
+@pytest.mark.parametrize(
+    ("bound", "own"),
+    [(Bound.COMPUTE, ""), (Bound.LAUNCH, code_suggestions.FEWER_LAUNCHES), (Bound.HOST, code_suggestions.LONGER_CALLS)],
+)
+def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), knobs=knobs, started=started))
-    assert found.edit == "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
+    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started)
+    switched = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
+    assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(filter(None, (switched, own)))
 
 
 def test_the_edit_contains_the_advised_switch_among_those_made() -> None:

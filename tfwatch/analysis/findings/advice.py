@@ -111,7 +111,7 @@ def advise_gain(now: Situation) -> Advice | None:
     if forecast is None:
         return None
     sentence = _forecast_advice(now, forecast) if now.live else _forecast_phrase(now, forecast)
-    return Advice(sentence, _edit_with_switch(now, forecast.knob, forecast.value))
+    return Advice(sentence, edit_with_switch(now, forecast.knob, forecast.value))
 
 
 def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
@@ -149,7 +149,7 @@ def _limit(now: Situation) -> str:
     return f"; {place.sentence}" if place else ""
 
 
-def _edit_with_switch(now: Situation, knob: str, value: str) -> str:
+def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
     if (knob, value) in now.better:
         return ""
@@ -162,6 +162,11 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code)
 
 
+def beside_switches(now: Situation, found: Advice) -> Advice:
+    """Return advice on the model or its callbacks, with the lines of the switches already made before its own."""
+    return Advice(found.sentence, "\n".join(filter(None, (lines_of(now, now.knobs), found.edit))))
+
+
 def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
     """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
 
@@ -172,7 +177,7 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advic
 
 
 def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
-    edit = _edit_with_switch(now, *switch.setting) if switch.setting else ""
+    edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
     forecast = best(now.forecasts.values())
     if forecast is not None:
         return Advice(_forecast_phrase(now, forecast), edit)

@@ -53,19 +53,17 @@ def describe_bound(now: Situation) -> Banner | None:
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     spent = advice.of_step(part.wait, part.step)
-    gain = advice.advise_gain(now)
-    found = gain or _next(now, part)
-    switched = advice.lines_of(now, now.knobs)
-    edit = gain.edit if gain else "\n".join(filter(None, (switched, found.edit)))
+    found = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
-    return Banner(word, sentence, found.sentence, Tone.GOOD, edit=edit, brief=f"compute-bound: waits {spent}")
+    return Banner(word, sentence, found.sentence, Tone.GOOD, edit=found.edit, brief=f"compute-bound: waits {spent}")
 
 
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
     spent = f"{advice.of_step(part.dispatch, part.step)}/step"
-    found = (None if now.op_by_op else advice.advise_gain(now)) or _next(now, part)
+    gain = None if now.op_by_op else advice.advise_gain(now)
+    found = gain or advice.beside_switches(now, _next(now, part))
     if now.op_by_op and not now.accelerated:
         brief = f"Python between operations takes {spent}"
         sentence = brief
@@ -93,7 +91,7 @@ def _host_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
     brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
     where = f"most of it callback {now.callback}" if now.callback else "in callbacks and Python between the steps"
-    found = advice.advise_longer_calls(part)
+    found = advice.beside_switches(now, advice.advise_longer_calls(part))
     return Banner(f"HOST-BOUND {share}", f"{brief}, {where}", found.sentence, Tone.WARN, edit=found.edit, brief=brief)
 
 
@@ -123,6 +121,7 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 def banner(now: Situation) -> Banner:
     """Return the finding of the first check that has one, with the remark on the loss and the machine."""
     found = next(result for check in _CHECKS if (result := check(now)))
+    found = replace(found, edit=found.edit or advice.lines_of(now, now.knobs))
     if now.last_finding and not found.remark:  # a failed or killed run: its cause keeps the sentence
         found = replace(found, remark=f"{now.last_finding.word}; {now.last_finding.advice}", edit=now.last_finding.edit)
     found = _with_loss(now, replace(found, remark=found.remark or remark(now)))

@@ -1,6 +1,6 @@
 """The rank that tfwatch names, and its cause, where one rank of a real training is late.
 
-    python -m tests.bench.ranks [--sizes 2,4] [--trials 40] [--clean 20] [--steps 150]
+    python -m tests.bench.ranks [--sizes 2,4] [--trials 40] [--clean 20] [--steps 200]
 
 Trains on CPUs with `MultiWorkerMirroredStrategy`, a process a rank, one training after the other, in random order:
 without a fault, or with one on a random rank: batches late by 20 ms, 25 ms more compute, 20 ms of Python after a step,
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="2,4")
     parser.add_argument("--trials", type=int, default=40, help="groups with a fault")
     parser.add_argument("--clean", type=int, default=20, help="groups without one, at least 1")
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--faults", default=",".join(EXPECTED))
     options = parser.parse_args()
     for size in map(int, options.sizes.split(",")):

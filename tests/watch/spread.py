@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import tfwatch
 from tfwatch import Watch
-from tfwatch.watch.fit import step_runners
+from tfwatch.watch.fit.stepping import step_runners
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.tuning.feed_workers import forecast_workers
+from tfwatch.analysis.tuning.forecasting.feed_workers import forecast_workers
 
 
 @pytest.mark.parametrize(("supply_ms", "workers"), [(15.0, 2), (35.0, 4), (11.0, 2)])

@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from tfwatch.analysis.tuning.feed_workers import forecast_workers
+from tfwatch.analysis.tuning.forecasting.feed_workers import forecast_workers
 from tfwatch.tfdata.feed.moved_part import find_moved_part
 from tfwatch.tfdata.feed.processes import start_local
 

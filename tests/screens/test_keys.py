@@ -15,7 +15,7 @@ from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.footer import OwnCost
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.knob_rows import KNOB_KEYS
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

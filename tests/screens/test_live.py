@@ -20,9 +20,9 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.events import EventsPane
-from tfwatch.widgets.header import terminal_title
-from tfwatch.widgets.timeline.widget import Timeline
+from tfwatch.widgets.live.events import EventsPane
+from tfwatch.widgets.live.header import terminal_title
+from tfwatch.widgets.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

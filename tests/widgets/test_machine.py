@@ -22,8 +22,8 @@ from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.header import header_view
-from tfwatch.widgets.machine import MachinePane, Reading, readings
+from tfwatch.widgets.live.header import header_view
+from tfwatch.widgets.live.machine import MachinePane, Reading, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

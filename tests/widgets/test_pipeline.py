@@ -16,7 +16,7 @@ from tfwatch.core.events import ExperimentBegan
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
+from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
 
 if TYPE_CHECKING:
     from pathlib import Path

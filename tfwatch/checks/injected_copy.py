@@ -14,7 +14,7 @@ from tfwatch.checks.injected_schedule import CopyComparison
 from tfwatch.runs.opened import open_run
 from tfwatch.tfdata.work_ahead import without_autotune
 from tfwatch.watch.fit.callback import Watch
-from tfwatch.watch.fit.device_copy import why_no_device_prefetch
+from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,11 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import ab, attach, bench, doctor, feed, replay, runs, selftest, set_knobs, train, workloads
+from tfwatch.cli import attach, bench, feed, replay, runs, selftest, set_knobs
 from tfwatch.cli import run as run_script
 from tfwatch.cli.evidence import check, compare, explain, export, report
-from tfwatch.cli.system import completion, config, serve
+from tfwatch.cli.system import completion, config, doctor, serve
+from tfwatch.cli.training import ab, train, workloads
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _check_home() -> None:
     """
     import platformdirs
 
-    from tfwatch.settings.config_file import ConfigError, read_config
+    from tfwatch.config.config_file import ConfigError, read_config
     from tfwatch.workloads.workload import BadInputError
 
     try:

@@ -8,9 +8,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.config import keys
 from tfwatch.core import parsing
 from tfwatch.sensors.protocol import GPU_SENSORS
-from tfwatch.settings import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,7 +174,7 @@ def runs_dir(args: argparse.Namespace) -> Path:
 
 def of_config(args: argparse.Namespace, name: str) -> Any:
     """Return the value of an option, else that of the config file; None without either."""
-    from tfwatch.settings.config_file import read_config
+    from tfwatch.config.config_file import read_config
 
     given = getattr(args, name.replace("-", "_"), None)
     return read_config().values.get(name) if given is None else given

@@ -13,6 +13,7 @@ from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.script.run import check_script
 from tfwatch.commands.training.restart import announce, exec_command
 from tfwatch.commands.training.start_knobs import knob, start_knobs
+from tfwatch.config.config_file import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import show
 from tfwatch.core.refusals import NotTimed, Refusal
@@ -21,7 +22,6 @@ from tfwatch.doctor.quick_facts import describe_machine, find_gpu
 from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.screens.launcher import LauncherContent
-from tfwatch.settings.config_file import read_config
 from tfwatch.widgets.launcher_lists import Trainable
 from tfwatch.workloads.registry import WORKLOADS, default_knobs, settle
 from tfwatch.workloads.workload import BadInputError, Entry

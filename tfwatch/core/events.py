@@ -1,6 +1,6 @@
 """The events of a run, one frozen class each, and their lines in events.jsonl.
 
-`at_ns` counts from the run's clock origin. A field's type carries its bounds (`core/bounds.py`). `decode` skips an
+`at_ns` counts from the run's clock origin. A field's type carries its bounds (`decoding/bounds.py`). `decode` skips an
 event that is out of them: its readers need no check.
 """
 
@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from tfwatch.core.bounds import (
+from tfwatch.core.decoding.bounds import (
     Answer,
     AutopilotCause,
     ByteCounts,
@@ -32,9 +32,9 @@ from tfwatch.core.bounds import (
     StepTimes,
     Whole,
 )
+from tfwatch.core.decoding.older_formats import translate_event
+from tfwatch.core.decoding.validation import known_fields
 from tfwatch.core.knobs import ChangesKnob, KnobChange, as_value
-from tfwatch.core.older_formats import translate_event
-from tfwatch.core.validation import known_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

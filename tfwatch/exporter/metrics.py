@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from tfwatch.analysis.findings.machine import gpu_status
+from tfwatch.analysis.findings.hardware.machine import gpu_status
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.core.errors import printable
 from tfwatch.core.events import GpuFound, SensorMissing

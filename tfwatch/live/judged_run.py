@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.advice import find_slow_epoch_end
-from tfwatch.analysis.findings.machine import Hardware, summarise_hardware
+from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
 from tfwatch.analysis.steps.verdict import Conditions, breakdown
 from tfwatch.analysis.tuning.comparison import find_better_settings
-from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
-from tfwatch.analysis.tuning.forecast import Record, forecasts, record
+from tfwatch.analysis.tuning.forecasting.evidence import Evidence, build_evidence, last_table
+from tfwatch.analysis.tuning.forecasting.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.evidence import EvidenceTables
+    from tfwatch.analysis.tuning.forecasting.evidence import EvidenceTables
     from tfwatch.analysis.tuning.restarts import Restart
     from tfwatch.runs.opened import Run
 

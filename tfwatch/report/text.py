@@ -6,15 +6,15 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.copying import bandwidth
+from tfwatch.analysis.findings.hardware.machine import GPU
+from tfwatch.analysis.findings.hardware.strategy_gpus import extremes_text
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
-from tfwatch.analysis.findings.machine import GPU
-from tfwatch.analysis.findings.strategy_gpus import extremes_text
 from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.search_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.analysis.tuning.switch_text import claim_text, missed_switch_text, outcome_text
+from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
 from tfwatch.core.events import (
     DatasetReady,
@@ -36,7 +36,7 @@ from tfwatch.runs.liveness import Life
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.analysis.findings.machine import Hardware
+    from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfwatch.core.bounds import (
+from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
+from tfwatch.core.decoding.bounds import (
     LATEST_NS,
     LATEST_WALL_NS,
     ByteCounts,
@@ -31,12 +32,11 @@ from tfwatch.core.bounds import (
     StartTime,
     WallTime,
 )
-from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
+from tfwatch.core.decoding.older_formats import translate_manifest
+from tfwatch.core.decoding.validation import known_entries, known_fields
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, as_value, epochs_until
-from tfwatch.core.older_formats import translate_manifest
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
-from tfwatch.core.validation import known_entries, known_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

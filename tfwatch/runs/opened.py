@@ -15,11 +15,11 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
 from tfwatch.core.rows import GPU, STAGE, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
-from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import Pulse, decode_pulse
+from tfwatch.runs.in_memory.buffers import LogLines
+from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
 from tfwatch.runs.liveness import Life, find_open_phase, life_of, now_s
 from tfwatch.runs.streams import FolderSource, write_own_run
-from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

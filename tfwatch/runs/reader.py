@@ -16,7 +16,8 @@ from tfwatch.core.clock import SYSTEM, Clock, local_time
 from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
 from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
-from tfwatch.runs.buffers import (
+from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
+from tfwatch.runs.in_memory.buffers import (
     EventLog,
     Events,
     GrowingRows,
@@ -26,11 +27,10 @@ from tfwatch.runs.buffers import (
     StageRows,
     ThinnedRows,
 )
-from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
+from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
 from tfwatch.runs.liveness import Life, life_of, now_s
 from tfwatch.runs.opened import Run, read_run
 from tfwatch.runs.streams import FolderSource, Source
-from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,8 +11,8 @@ from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import knob_name
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
-from tfwatch.widgets.header import header_view
-from tfwatch.widgets.knob_rows import KNOB_KEYS, PREFETCH, has_knob, refusal
+from tfwatch.widgets.live.header import header_view
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS, PREFETCH, has_knob, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

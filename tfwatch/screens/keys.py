@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.widgets.knob_rows import KNOB_KEYS
-from tfwatch.widgets.timeline.style import KEYS, LOOK
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS
+from tfwatch.widgets.live.timeline.style import KEYS, LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

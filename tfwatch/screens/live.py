@@ -30,23 +30,23 @@ from tfwatch.screens.keys import (
 from tfwatch.screens.stalls import StallsScreen
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
-from tfwatch.widgets.banner import BannerPane
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.basics.text import shorten
-from tfwatch.widgets.card import CardPane
-from tfwatch.widgets.events import EventsPane
-from tfwatch.widgets.header import RunHeader
-from tfwatch.widgets.knob_rows import find_open_switch, knob_of, undo_key
-from tfwatch.widgets.knobs import KnobsPane
-from tfwatch.widgets.log import LogPane
-from tfwatch.widgets.machine import MachinePane, missing
-from tfwatch.widgets.pipeline import PipelinePane
-from tfwatch.widgets.timeline.widget import Timeline
-from tfwatch.widgets.whole_run.curves import CurvesPane
-from tfwatch.widgets.whole_run.epochs import EpochsPane
-from tfwatch.widgets.whole_run.line import LONG_S, WholeRunLine
-from tfwatch.widgets.whole_run.sensors import SensorsPane
+from tfwatch.widgets.live.banner import BannerPane
+from tfwatch.widgets.live.card import CardPane
+from tfwatch.widgets.live.events import EventsPane
+from tfwatch.widgets.live.header import RunHeader
+from tfwatch.widgets.live.knob_rows import find_open_switch, knob_of, undo_key
+from tfwatch.widgets.live.knobs import KnobsPane
+from tfwatch.widgets.live.log import LogPane
+from tfwatch.widgets.live.machine import MachinePane, missing
+from tfwatch.widgets.live.pipeline import PipelinePane
+from tfwatch.widgets.live.timeline.widget import Timeline
+from tfwatch.widgets.live.whole_run.curves import CurvesPane
+from tfwatch.widgets.live.whole_run.epochs import EpochsPane
+from tfwatch.widgets.live.whole_run.line import LONG_S, WholeRunLine
+from tfwatch.widgets.live.whole_run.sensors import SensorsPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from tfwatch.analysis.steps.stall_groups import StallGroup, arrange, arrange_gro
 from tfwatch.core import units
 from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
 from tfwatch.widgets.basics.text import column, row
-from tfwatch.widgets.timeline.picture import clock
+from tfwatch.widgets.live.timeline.picture import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA
-from tfwatch.tfdata.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of
 
 #: Stages that TensorFlow puts between a data set and the split of its batches.
 _BELOW_SPLIT = ("_RestructuredDataset", "_MapDataset", "_OptionsDataset")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.live_switch import Build
     from tfwatch.tfdata.shuffle import Shuffle
-    from tfwatch.tfdata.stage_reader import StageReader
+    from tfwatch.tfdata.stages.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device

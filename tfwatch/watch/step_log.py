@@ -178,7 +178,7 @@ class StepLog:
         if len(timed) < len(runs):
             self._writer.note(f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed")
             return
-        from tfwatch.watch.fit.fused_steps import split_steps
+        from tfwatch.watch.fit.stepping.fused_steps import split_steps
 
         flags[0] |= self.flags
         self.flags = 0

@@ -13,7 +13,7 @@ from tfwatch.analysis.findings.advice import advise_starving
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
 DECODE = Stage("map(decode)", "Map", 21.0)
 STAGES = (

@@ -13,7 +13,7 @@ from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
 CACHE = Forecast("cache", "on", 18.0, 16.5, 19.5, 15.0, "compute and data share the cores", None, 18.0, 23.4, 23.4)
 NO_GAIN = replace(CACHE, step_ms=23.0, mean_ms=23.0)

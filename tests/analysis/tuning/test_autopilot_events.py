@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.tuning.search_text import (
+from tfwatch.analysis.tuning.tuner_text import (
     autopilot_end_text,
     autopilot_gain_text,
     autopilot_runs,

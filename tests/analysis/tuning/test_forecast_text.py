@@ -14,7 +14,7 @@ from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, forecast_note, has_usable_gain, interval_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, shown
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.timeline.rows import GUTTER, lay_out
+from tfwatch.widgets.live.timeline.rows import GUTTER, lay_out
 
 if TYPE_CHECKING:
     from tests.widgets.runs import CannedRun

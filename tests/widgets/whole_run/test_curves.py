@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfwatch.live.whole_run.curves import Curve
-from tfwatch.widgets.whole_run.curves import axis_bounds
+from tfwatch.widgets.live.whole_run.curves import axis_bounds
 
 
 def curve(*values: float) -> Curve:

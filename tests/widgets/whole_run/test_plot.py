@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.timeline.step_bars import bars_of_time
-from tfwatch.widgets.whole_run.curves import figure
-from tfwatch.widgets.whole_run.line import Marks, draw
-from tfwatch.widgets.whole_run.plot import Frame, PlotLine, draw_plot
+from tfwatch.widgets.live.timeline.step_bars import bars_of_time
+from tfwatch.widgets.live.whole_run.curves import figure
+from tfwatch.widgets.live.whole_run.line import Marks, draw
+from tfwatch.widgets.live.whole_run.plot import Frame, PlotLine, draw_plot
 
 BLOCKS = choose_glyphs(colour=True, unicode=True)
 ASCII = choose_glyphs(colour=False, unicode=False)

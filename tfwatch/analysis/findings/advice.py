@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
-    from tfwatch.analysis.tuning.forecast import Forecast
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast
     from tfwatch.core.events import Event, StallLocated
     from tfwatch.core.rows import Rows
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import advice
 from tfwatch.analysis.findings.copying import describe_copy_bound
+from tfwatch.analysis.findings.hardware.machine_remark import remark
 from tfwatch.analysis.findings.loss import divergence_text
-from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone, reading_text
 from tfwatch.analysis.findings.starving_cost import DataWaitCost
 from tfwatch.analysis.steps.verdict import Bound, Verdict

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import Machine
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.forecast import Forecast, Record
-    from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast, Record
+    from tfwatch.analysis.tuning.tuner_text import AutopilotRun, RunningExperiment
     from tfwatch.core.code_edits import CodeEdit
     from tfwatch.core.events import LossDiverged, Paused, RunEnded, StagesFound, StallLocated, TrainingFailed
 

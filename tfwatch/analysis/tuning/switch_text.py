@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer
-    from tfwatch.analysis.tuning.forecast import Forecast, Record
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast, Record
     from tfwatch.core.events import SwitchMissed
     from tfwatch.core.knobs import KnobChange
 

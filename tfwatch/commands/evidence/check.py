@@ -13,7 +13,7 @@ from tfwatch.analysis.comparing.comparability import NotComparableError
 from tfwatch.analysis.comparing.limits import Limits, worst
 from tfwatch.commands.evidence.sides import find_past, find_side
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.checked_run import check_runs
+from tfwatch.live.evidence.checked_run import check_runs
 from tfwatch.report.evidence.check_report import check_json, check_lines, github_annotations, junit_xml, step_summary
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError

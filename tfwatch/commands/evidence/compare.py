@@ -16,7 +16,7 @@ from tfwatch.commands.evidence.sides import find_past, find_side
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
-from tfwatch.live.compared_runs import compare_runs
+from tfwatch.live.evidence.compared_runs import compare_runs
 from tfwatch.report.evidence.comparison_document import comparison_json
 from tfwatch.report.evidence.comparison_text import SIDES, comparison_lines, sides_text
 from tfwatch.report.html.comparison import comparison_html
@@ -27,7 +27,7 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.compared_runs import ComparedRuns
+    from tfwatch.live.evidence.compared_runs import ComparedRuns
 
 
 Form: TypeAlias = Literal["text", "json", "html", "screen"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.commands.evidence.sides import open_named
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.explained_run import explain_run
+from tfwatch.live.evidence.explained_run import explain_run
 from tfwatch.live.groups.explained_group import explain_group
 from tfwatch.live.groups.group_to_compare import GroupToCompare
 from tfwatch.report.evidence.explanation import explanation_json, explanation_lines

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.commands.evidence.recorded import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.training_history import find_training, first_rank, goodput_of
-from tfwatch.report.goodput import goodput_json, goodput_lines
+from tfwatch.live.evidence.training_history import find_training, first_rank, goodput_of
+from tfwatch.report.evidence.goodput_report import goodput_json, goodput_lines
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
 

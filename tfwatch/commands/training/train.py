@@ -20,7 +20,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.create import NotBegunError, begin_run
 from tfwatch.runs.library.finding import default_runs_dir, find_run
 from tfwatch.runs.library.retention import start_pruning
-from tfwatch.runs.writable import find_problem_soon
+from tfwatch.runs.library.writable import find_problem_soon
 from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
 from tfwatch.terminal.guard import short_path
 from tfwatch.workloads import registry

@@ -14,7 +14,7 @@ from tfwatch.analysis.groups.group_text import (
 )
 from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler
 from tfwatch.core import units
-from tfwatch.live.explained_run import Fact, Finding, explain_run
+from tfwatch.live.evidence.explained_run import Fact, Finding, explain_run
 from tfwatch.live.past_run import state_of
 from tfwatch.runs.library.finding import replay_argument
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.analysis.comparing.run_steps import Measured
-    from tfwatch.live.explained_run import Confidence
+    from tfwatch.live.evidence.explained_run import Confidence
     from tfwatch.live.groups.group_to_compare import GroupToCompare
 
 #: Steps from which the share of a straggler is more than a guess.

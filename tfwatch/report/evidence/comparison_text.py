@@ -13,7 +13,7 @@ from tfwatch.runs.groups.reading import NEWEST_ROWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.live.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
 
 SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.config.config_file import ConfigError, read_config
 from tfwatch.core.clock import SYSTEM, Clock, stamp_of
 from tfwatch.core.errors import warn_user
 from tfwatch.core.events import ImportEnded, decode
@@ -28,7 +29,6 @@ from tfwatch.runs.groups.joining import WINDOW_S
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.streams import FolderSource, read_file
-from tfwatch.settings.config_file import ConfigError, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

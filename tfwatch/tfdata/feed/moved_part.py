@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.tfdata.pipeline_rebuild import rebuild
 from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, kind_of, label_of
-from tfwatch.tfdata.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

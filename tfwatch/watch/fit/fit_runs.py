@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.control.requests import Control
-from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.tensorflow_info import find_device

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of
 from tfwatch.core.refusals import NotTimed
-from tfwatch.watch.fit.device_copy import make_copy, why_no_device_prefetch
-from tfwatch.watch.fit.eager_operations import time_operations
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.fused_steps import FusedSteps
-from tfwatch.watch.fit.kept_traces import find_kept, keep
-from tfwatch.watch.fit.step_runners import (
+from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch
+from tfwatch.watch.fit.stepping.eager_operations import time_operations
+from tfwatch.watch.fit.stepping.fused_steps import FusedSteps
+from tfwatch.watch.fit.stepping.kept_traces import find_kept, keep
+from tfwatch.watch.fit.stepping.step_runners import (
     ITERATORS,
     BatchStep,
     InGraphRunner,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.tfdata.live_switch import BatchSpec
-    from tfwatch.watch.fit.eager_operations import Operations
-    from tfwatch.watch.fit.step_runners import Runner
+    from tfwatch.watch.fit.stepping.eager_operations import Operations
+    from tfwatch.watch.fit.stepping.step_runners import Runner
     from tfwatch.watch.session import Session
 
 #: The way to separate the steps of a call with several: see `Watch`.

@@ -14,7 +14,7 @@ from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.shuffle_order import read_seeds
-from tfwatch.tfdata.stage_names import find_code_stages
+from tfwatch.tfdata.stages.stage_names import find_code_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.server import OWN_LOOP
-from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit

@@ -232,7 +232,8 @@ def test_whoever_called_sudo_is_the_one_who_is_permitted(
 
 
 def test_the_checks_need_no_tensorflow_in_this_process() -> None:
-    script = "import sys; import tfwatch.commands.system.doctor; print({'tensorflow', 'keras', 'textual'} & set(sys.modules))"
+    heavy = "{'tensorflow', 'keras', 'textual'}"
+    script = f"import sys; import tfwatch.commands.system.doctor; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert done.stdout.strip() == "set()"

@@ -1,6 +1,6 @@
 """The events of a run, one frozen class each, and their lines in events.jsonl.
 
-`at_ns` counts from the run's clock origin. A field's type carries its bounds (`core/decoding/bounds.py`). `decode` skips an
+`at_ns` counts from the run's clock origin. A field's type carries its bounds (`decoding/bounds.py`). `decode` skips an
 event that is out of them: its readers need no check.
 """
 

@@ -16,7 +16,7 @@ def pip_install(extra: str = "") -> str:
     try:
         text = importlib.metadata.distribution("tfwatch").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
-        return f"pip install {shlex.quote(f'{Path(__file__).parents[2]}{extras}')}"
+        return f"pip install {shlex.quote(f'{Path(__file__).parents[3]}{extras}')}"
     return f"pip install {_requirement(_parse(text or ''), extras)}"
 
 

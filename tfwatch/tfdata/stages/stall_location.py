@@ -24,7 +24,7 @@ _FROM_TENSORFLOW = os.path.join("ops", "script_ops.py")
 #: The files of AutoGraph's copies of functions, and its module, which holds the source map of each copy.
 _GENERATED = "__autograph_generated_file"
 _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 #: Code that is neither the user's nor a workload's.
 _LIBRARIES = tuple(
     {

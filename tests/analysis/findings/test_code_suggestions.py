@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.situations import RUNNING, judged, split
 from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.advice import advise_starving
-from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.banner import banner, describe_bound
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecasting.forecast import Forecast
@@ -127,7 +127,10 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
     ],
 )
 def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(changes: dict[str, Any], edit: str) -> None:
-    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes))
+    now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
+    found, over = banner(now), describe_bound(now)
+    assert over
+    assert found.edit == over.edit
     assert found.edit.startswith(edit)
     assert bool(found.edit) == bool(edit)
 

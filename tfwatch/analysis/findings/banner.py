@@ -37,7 +37,13 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     brief = f"{_duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
-    return Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
+    found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
+    return _with_switches(now, found)
+
+
+def _with_switches(now: Situation, found: Banner) -> Banner:
+    """Return a finding that has no lines of its own with those of the switches already made."""
+    return replace(found, edit=found.edit or advice.lines_of(now, now.knobs))
 
 
 def _duration(seconds: float) -> str:
@@ -48,7 +54,7 @@ def describe_bound(now: Situation) -> Banner | None:
     """Describe the limit of the steps; None without enough data."""
     part = now.judgement.breakdown
     describe = _BOUND.get(now.judgement.bound) if now.judgement.bound else None
-    return describe(now, part) if describe and part else None
+    return _with_switches(now, describe(now, part)) if describe and part else None
 
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
@@ -120,8 +126,7 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 def banner(now: Situation) -> Banner:
     """Return the finding of the first check that has one, with the remark on the loss and the machine."""
-    found = next(result for check in _CHECKS if (result := check(now)))
-    found = replace(found, edit=found.edit or advice.lines_of(now, now.knobs))
+    found = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
     if now.last_finding and not found.remark:  # a failed or killed run: its cause keeps the sentence
         found = replace(found, remark=f"{now.last_finding.word}; {now.last_finding.advice}", edit=now.last_finding.edit)
     found = _with_loss(now, replace(found, remark=found.remark or remark(now)))

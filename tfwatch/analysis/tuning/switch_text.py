@@ -75,7 +75,9 @@ def estimate_text(known: Estimate | None, per: str = "") -> str:
     if known is None:
         return "not clear"
     turned = Estimate(1 / known.ratio, 1 / known.high, 1 / known.low) if known.answer == "slower" else known
-    return f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    return (
+        f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    )
 
 
 def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str, versus: str) -> str:

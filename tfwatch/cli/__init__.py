@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from tfwatch import TYPE_CHECKING
 
@@ -33,6 +32,6 @@ def _replace_closed_outputs() -> None:
     writes there. A child process inherits the output closed, as it would without tfwatch.
     """
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open(encoding="utf-8")  # for reading only: each write raises an OSError
+        sys.stdout = open(os.devnull, encoding="utf-8")  # noqa: SIM115  for reading only: each write raises an OSError
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

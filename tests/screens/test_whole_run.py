@@ -218,6 +218,9 @@ async def test_a_short_run_has_no_line_in_a_small_window_and_no_stalls(tmp_path:
         assert any("no stall so far" in note.message for note in show.app._notifications)
         await show.resize((120, 40))
         assert show.live.whole_run.display
+        assert show.live.curves_beside.border_subtitle == "1 to 2 of 3, up down  7 log scale"
+        await show.resize((200, 60))
+        assert show.live.curves_beside.border_subtitle == "7 log scale", "all three charts fit"
 
 
 async def test_places_that_panes_share_show_the_last_chosen(tmp_path: Path) -> None:

@@ -147,12 +147,20 @@ class JudgedRun:
 
     @property
     def _epoch_spent(self) -> TimeSpent:
-        """The mean whole epoch since the last setting began; of all epochs where none is that new."""
-        run, time_breakdown = self.run, self.time_breakdown
-        is_finished = run.ended is not None and run.ended.cause == "finished"
-        epochs = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
-        whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
-        return mean_time_spent([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or time_breakdown.epochs)
+        """The mean whole epoch since the last setting began; of all whole ones, or of all, where none is that new."""
+        time_breakdown = self.time_breakdown
+        whole = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
+        if not self._is_last_epoch_whole:
+            del whole[-1:]
+        newest = [one for one, at_ns in whole if at_ns >= self.setting.begin_ns]
+        return mean_time_spent(newest or [one for one, _ in whole] or time_breakdown.epochs)
+
+    @property
+    def _is_last_epoch_whole(self) -> bool:
+        """Return False for an epoch that was broken off, and for one that `--steps` ends after a few steps."""
+        epochs, ended = self.time_breakdown.epochs, self.run.ended
+        is_finished = ended is not None and ended.cause == "finished"
+        return is_finished and (len(epochs) < 2 or epochs[-1].steps >= epochs[-2].steps)
 
 
 class EndedFinding:

@@ -191,7 +191,7 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
         "import": total.import_s,
     }
     names = sorted((name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0), key=lambda n: -losses[n])
-    words = [f"{name} {units.seconds(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
+    words = [f"{name} {units.duration(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
     if "between epochs" in names:
         parts = _between_epochs(total, _LEAST_SHARE * length_s)
         words = [f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word for word in words]
@@ -203,7 +203,7 @@ def _between_epochs(total: TimeSpent, least_s: float) -> str:
     """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first batches 0.4 s`."""
     parts = {"first batches": total.first_batch_s, "validation": total.validation_s, "epoch ends": total.epoch_end_s}
     names = sorted((name for name in parts if parts[name] >= least_s), key=lambda name: -parts[name])
-    return ", ".join(f"{name} {units.seconds(parts[name])}" for name in names or parts)
+    return ", ".join(f"{name} {units.duration(parts[name])}" for name in names or parts)
 
 
 def _keras(run: Run, step_ms: float) -> list[str]:

@@ -30,7 +30,7 @@ def test_the_summary_names_the_late_rank_and_has_a_line_a_rank(tmp_path: Path) -
     lines = group_text(judged(write_group(tmp_path / "one", [1, 21, 1]))).split("\n")
 
     assert lines[0] == "cnn: 3 ranks, one"
-    assert lines[1].startswith("the other ranks wait 20.0 of 30.0 ms a step for rank 1: it waits 21.0 ms for data")
+    assert lines[1].startswith("the other ranks wait 20.0 of 30.0 ms/step for rank 1: it waits 21.0 ms for data")
     assert lines[2] == "without it a step takes about 10.0 of 30.0 ms: 67 % less"
     assert lines[3].endswith("one/rank-1")
     assert lines[5].split() == ["rank", "step", "ms/step", "data", "wait", "compute", "host", "late", "by", "state"]

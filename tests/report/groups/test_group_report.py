@@ -40,7 +40,7 @@ def test_the_page_has_the_finding_a_row_a_rank_and_each_ranks_own_figures(
     page = page_of(write_group(tmp_path / "late", [1, 1, 6, 1]), capsys)
     text = text_of(page)
 
-    assert "STRAGGLER rank 2, 33 % The other ranks wait 5.0 of 15.0 ms a step for rank 2" in text
+    assert "STRAGGLER rank 2, 33 % The other ranks wait 5.0 of 15.0 ms/step for rank 2" in text
     assert "Without it a step takes about 10.0 of 15.0 ms: 33 % less" in text
     (late,) = [one for one in parsed(page).iter(f"{HTML}tr") if one.get("class") == "limit"]
     cells = [" ".join("".join(cell.itertext()).split()) for cell in late]

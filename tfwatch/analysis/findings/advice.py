@@ -14,6 +14,7 @@ from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
 from tfwatch.analysis.findings.situation import Advice
 from tfwatch.analysis.steps.verdict import Bound
+from tfwatch.analysis.tuning.knob_state import deeper
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, Paused
@@ -203,11 +204,15 @@ def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
 
 
 def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
-    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`."""
+    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`.
+
+    From off, `p` requests the last depth that was on, and `+` the least one.
+    """
     knob, value = forecast.knob, forecast.value
-    if knob == "prefetch" and "off" not in (current, value):
-        deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
-        return f"{'+' if deeper else '-'} depth {current} → {value}"
+    is_least = current == "off" and value == deeper("off")
+    if knob == "prefetch" and (is_least or "off" not in (current, value)):
+        is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
+        return f"{'+' if is_deeper else '-'} depth {current} → {value}"
     value = "on" if knob == "prefetch" and value != "off" else value
     return f"{KEYS.get(knob, '')} {knob_name(knob, fast_name)} {value}".strip()
 

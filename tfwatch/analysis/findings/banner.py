@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.verdict import Breakdown
 
-#: Shorter times are shown in milliseconds.
-_SHORT_S = 0.1
+#: Shorter times of a start are left out.
+_WORTH_SHOWING_S = 1.0
 
 
 def describe_between_epochs(now: Situation) -> Banner | None:
@@ -33,8 +33,8 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     spent = now.epoch_spent
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
-    parts = (f"{part} {_duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
-    brief = f"{_duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
+    parts = (f"{part} {units.duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
+    brief = f"{units.duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
@@ -44,10 +44,6 @@ def describe_between_epochs(now: Situation) -> Banner | None:
 def _with_switches(now: Situation, found: Banner) -> Banner:
     """Return a finding that has no lines of its own with those of the switches already made."""
     return replace(found, edit=found.edit or advice.lines_of(now, now.knobs))
-
-
-def _duration(seconds: float) -> str:
-    return units.milliseconds(seconds * 1e3) if seconds < _SHORT_S else units.seconds(seconds)
 
 
 def describe_bound(now: Situation) -> Banner | None:
@@ -219,17 +215,18 @@ def _unwatched(now: Situation) -> Banner | None:
 
 
 def _starting(now: Situation) -> Banner | None:
-    so_far = units.seconds(now.phase_s)
+    # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the time of the count.
+    so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
     known = {
-        Phase.STARTING: f"{now.detail or 'starting'}, {so_far}",
-        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}, {so_far}",
-        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}, {so_far}",
+        Phase.STARTING: f"{now.detail or 'starting'}{so_far}",
+        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}{so_far}",
+        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}{so_far}",
     }
     if now.phase in known:
         return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
     if now.is_starting:
         filling = advice.shuffle_fill_text(now)
-        sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
+        sentence = f"{filling or 'waiting for the first batch'}{so_far}"
         again = ["it fills again in every epoch"] if filling else []
         return Banner("STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY)
     return None

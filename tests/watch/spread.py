@@ -1,12 +1,7 @@
-"""Train over two logical CPU devices, which a process sets before TensorFlow starts, and print the results.
-
-python -m tests.watch.spread FOLDER
-"""
+"""Trainings over two logical CPU devices, which a process sets before TensorFlow starts: see `own_process`."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -89,9 +84,8 @@ def loop(folder: str) -> str:
     return str(batches.run_path)
 
 
-def main(folder: str) -> None:
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+def train_all(folder: str) -> dict[str, Any]:
+    """Train without and with Watch; return the results of each, and the runs' folders."""
     # Each fit has a folder of its own: short ones in a row share a run.
     watch = Watch(f"{folder}/watched")
     watch.set(prefetch=4)
@@ -101,9 +95,4 @@ def main(folder: str) -> None:
     for_exact, for_fused = Watch(f"{folder}/exact", split="exact"), Watch(f"{folder}/fused")
     exact, fused = train(1, [for_exact]), train(3, [for_fused])
     runs += [str(for_exact.run_path), str(for_fused.run_path), loop(folder)]
-    results = {"stock": stock, "again": again, "watched": watched, "exact": exact, "fused": fused, "runs": runs}
-    sys.stdout.write(json.dumps(results) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    return {"stock": stock, "again": again, "watched": watched, "exact": exact, "fused": fused, "runs": runs}

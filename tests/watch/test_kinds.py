@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import compile_classifier, determinism, fingerprint
+from tests.keras_fixtures import compile_built, determinism, fingerprint
 from tests.watch.kinds import KINDS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.opened import Run, open_run
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
+LOSS = "sparse_categorical_crossentropy"
 
 
 class Seen:
@@ -80,9 +81,10 @@ def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
     with determinism(kind.deterministic):
         model = kind.model()
         if kind.built:
-            compile_classifier(model, kind.optimizer, **kind.compile)
+            accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+            compile_built(model, kind.optimizer, LOSS, metrics=[accuracy], **kind.compile)
         else:
-            model.compile(kind.optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], **kind.compile)
+            model.compile(kind.optimizer, LOSS, metrics=["accuracy"], **kind.compile)
         history = kind.fit(model, kind.data(), kind.options, callbacks)
     result = (*fingerprint(model, history), history.history, seen.batches)
     keras.backend.clear_session(free_memory=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keras_fixtures import BATCH
+from tests.keras_fixtures import BATCH, compile_built
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
@@ -69,7 +69,7 @@ def test_switches_of_workers_leave_the_weights_equal(
     results, watch = [], watch_in(tmp_path)
     for callbacks in ([], [watch, _switching(watch)]):
         model = make_model()
-        model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        compile_built(model, steps_per_execution=steps_per_execution)
         history = model.fit(make_data(arrays), epochs=EPOCHS + 1, verbose=0, callbacks=callbacks)
         results.append((_weights(model), history.history["loss"]))
     assert results[0] == results[1]

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 SWITCHES = 50
-#: Of each epoch, a setting that begins it, and two whose pipelines restart, so that a switch takes a millisecond: to
-#: build a pipeline takes fifty.
+#: Of each epoch, a setting that begins it, and two whose pipelines restart, so that a switch takes a millisecond. To
+#: build a pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
 EPOCHS = (
-    (Knobs("default", "default"), (Knobs("off", 3), Knobs("off", "default"))),
-    (Knobs("auto", "auto"), (Knobs(1, 2), Knobs(1, "off"))),
+    (Knobs("default", "default"), (Knobs("off", 3), Knobs(1, "off"))),
+    (Knobs("auto", "auto"), (Knobs(1, 2), Knobs("off", 3))),
 )
+NEW_EACH_TIME = Knobs("off", "default")
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def rebuilt_epoch(
     pipeline.start(script.source(iterator, len(got)), first)
     while True:
         if not pipeline.is_switching:
-            pipeline.switch(others[switches % 2])
+            pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])
             switches += 1
         try:
             batch = next_batch(pipeline)

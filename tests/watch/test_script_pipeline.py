@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +47,15 @@ def with_epoch(arrays: Any) -> Any:
 
 
 def _switching(watch: Any) -> Any:
+    """Return a callback that switches after every third batch."""
     import keras
 
-    chooser = random.Random(7)
+    chooser, calls = random.Random(7), itertools.count()
 
     def switch(*_: Any, **__: Any) -> None:
-        knob = chooser.choice(["prefetch", "workers"])
-        watch.set(**{knob: chooser.choice(["off", "default", "auto", 3])})
+        if next(calls) % 3 == 0:
+            knob = chooser.choice(["prefetch", "workers"])
+            watch.set(**{knob: chooser.choice(["off", "default", "auto", 3])})
 
     return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
 

@@ -1,15 +1,10 @@
-"""Train over two logical CPU devices, which a process sets before TensorFlow starts, and print the results.
-
-python -m tests.watch.spread FOLDER
-"""
+"""Trainings over two logical CPU devices, which a process sets before TensorFlow starts: see `own_process`."""
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 import time
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
@@ -96,17 +91,12 @@ def loop(folder: str) -> str:
     return str(batches.run_path)
 
 
-def make_watch(folder: str, split: Split = "fused") -> Watch:
-    """Return a Watch with a folder of its own: short fits of one folder share a run."""
-    return Watch(tempfile.mkdtemp(dir=folder), split)
-
-
 def train_unknown(folder: str) -> tuple[list[Any], list[str]]:
     """Train on data of unknown length: stock, watched, and with a clock that no graph reads."""
-    watch, refused = make_watch(folder), make_watch(folder)
+    watch, refused = Watch(f"{folder}/unknown"), Watch(f"{folder}/refused")
     results = [train(1, [], known=False), train(1, [watch], known=False)]
-    step_runners.SingleStep = refuse  # type: ignore[assignment,attr-defined]
-    results.append(train(1, [refused], known=False))
+    with patch.object(step_runners, "SingleStep", refuse):
+        results.append(train(1, [refused], known=False))
     return results, [str(watch.run_path), str(refused.run_path)]
 
 
@@ -114,21 +104,17 @@ def refuse(*_: object) -> None:
     raise TypeError("no clock here\n  with a long tail")
 
 
-def main(folder: str) -> None:
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    watch = make_watch(folder)
+def train_all(folder: str) -> dict[str, Any]:
+    """Train without and with Watch; return the results of each, and the runs' folders."""
+    # Each fit has a folder of its own: short ones in a row share a run.
+    watch = Watch(f"{folder}/watched")
     watch.set(prefetch=4)
     stock, again = train(1, []), train(1, [])
     watched = train(1, [watch, Paced(watch)], built=False)
     runs = [str(watch.run_path)]
-    for_exact, for_fused = make_watch(folder, "exact"), make_watch(folder)
+    for_exact, for_fused = Watch(f"{folder}/exact", split="exact"), Watch(f"{folder}/fused")
     exact, fused = train(1, [for_exact]), train(3, [for_fused])
     runs += [str(for_exact.run_path), str(for_fused.run_path), loop(folder)]
     results = {"stock": stock, "again": again, "watched": watched, "exact": exact, "fused": fused, "runs": runs}
     results["unknown"], results["unknown_runs"] = train_unknown(folder)
-    sys.stdout.write(json.dumps(results) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    return results

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import STEPS, compile_classifier, fingerprint
+from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
@@ -76,8 +76,8 @@ def test_alternating_settings_have_one_pipeline_each(
 
     def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
         model = make_model()
-        compile_classifier(model, "sgd", steps_per_execution=steps_per_execution)
-        return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
+        compile_built(model, steps_per_execution=steps_per_execution)
+        return fingerprint(model, model.fit(known(arrays).repeat(3), verbose=0, callbacks=list(callbacks)))
 
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
@@ -170,7 +170,7 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     for _ in range(2):
         model.fit(known(arrays), verbose=0, callbacks=[watch])
         paths.append(watch.run_path)
-        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.compile("sgd", "mse")
     assert paths[0] != paths[1]
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
@@ -185,7 +185,7 @@ def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, mak
 
 
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch.fit import fetch, script_pipeline
 
@@ -195,12 +195,10 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
     monkeypatch.setattr(fetch, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
-    bare = make_model()
-    expected = fingerprint(bare, bare.fit(known(arrays), epochs=EPOCHS, verbose=0))
     watch = watch_in(tmp_path)
     watch.set(prefetch=4)
     watched = make_model()
-    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
     run = open_run(watch.run_path)
     assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
     assert len(events_of(run, PipelineSwitched)) == 0

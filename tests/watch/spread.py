@@ -17,7 +17,6 @@ from tfwatch.watch.fit.stepping import step_runners
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.watch.fit.recorder import Split
 
 X = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
 Y = np.arange(len(X)) % 4

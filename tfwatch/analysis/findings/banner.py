@@ -34,7 +34,7 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
     parts = (f"{part} {_duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
-    brief = f"{_duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
+    brief = f"{_duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     return Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
@@ -150,7 +150,7 @@ def _failed(now: Situation) -> Banner | None:
     return Banner(
         f"FAILED at step {units.count(now.failed.step)}",
         _NODE.sub("", now.failed.error),
-        f"{where}5 shows the traceback - {units.count(now.steps_total)} steps kept{leave}",
+        f"{where}5 shows the traceback - {units.counted(now.steps_total, 'step')} kept{leave}",
         Tone.BAD,
     )
 

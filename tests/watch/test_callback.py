@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import sys
 from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -204,3 +205,21 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     run = open_run(watch.run_path)
     assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
     assert len(events_of(run, PipelineSwitched)) == 0
+
+
+def test_a_process_forked_within_a_fit_deletes_no_iterator(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    codes: list[int] = []
+
+    def fork(batch: int, logs: Any) -> None:
+        recorder = watch._recorder
+        before = sys.getrefcount(recorder)
+        if (child := os.fork()) == 0:  # deleting an iterator would wait for a thread of the parent
+            os._exit(sys.getrefcount(recorder) - before)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    watch, model = watch_in(tmp_path), make_model()
+    forking = keras.callbacks.LambdaCallback(on_train_batch_end=fork)
+    model.fit(known(arrays).take(2), verbose=0, callbacks=[watch, forking])
+    assert codes == [1, 1]

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of
 from tfwatch.core.refusals import NotTimed
+from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.device_copy import make_copy, why_no_device_prefetch
 from tfwatch.watch.fit.eager_operations import time_operations
 from tfwatch.watch.fit.fetch import Fetch
@@ -62,6 +63,7 @@ class Recorder:
         self._spec: Any = None
         self._has_step_raised = False
         self._history = getattr(model, "history", None)
+        keep_when_forked(self)
 
     # -- what Keras calls ---------------------------------------------------------------------
 

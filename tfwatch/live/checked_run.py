@@ -75,7 +75,8 @@ def _end_text(one: RunToCompare) -> str:
     failed = next((event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None)
     if failed:
         return f"{one.name} failed at step {units.count(failed.step)}: {failed.error}"
-    return f"{one.name}: {one.run.ended.cause if one.run.ended else 'killed (no end record)'}"
+    unrecorded = "ended (no end record)" if one.run.has_unrecorded_end else "killed (no end record)"
+    return f"{one.name}: {one.run.ended.cause if one.run.ended else unrecorded}"
 
 
 def _step_figures(runs: Sequence[RunToCompare], limits: Limits, find_past: FindPast) -> Iterator[CheckedFigure]:

@@ -182,7 +182,8 @@ def _with_last(now: Situation, found: Banner) -> Banner:
 def _killed(now: Situation) -> Banner | None:
     if now.life == "killed":
         place = f"at step {units.count(now.step)}, after {units.seconds(now.now_s)}"
-        return Banner("KILLED (no end record)", place, _last_evidence(now), Tone.BAD)
+        how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
+        return Banner(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
         silence = f"no new data for {units.seconds(now.silent_s)}; run on another machine, {now.host}"
         return Banner("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)

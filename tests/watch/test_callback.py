@@ -22,6 +22,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
@@ -153,6 +154,25 @@ def test_a_forked_process_that_exits_does_not_end_its_parents_run(tmp_path: Path
     run.end("finished")
     assert run.path
     assert only(open_run(run.path), RunEnded).cause == "finished"
+
+
+def test_a_forked_process_that_exits_does_no_work_of_its_parents_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch import session
+
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    session.call_at_exit((tmp_path / "done").touch)
+    if (child := os.fork()) == 0:
+        try:
+            at_exit[0]()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert not (tmp_path / "done").exists()
+    at_exit[0]()
+    assert (tmp_path / "done").exists()
 
 
 def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:

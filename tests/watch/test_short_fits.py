@@ -43,6 +43,7 @@ def _no_run_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def small_model() -> Any:
     import keras
 
+    keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     return model

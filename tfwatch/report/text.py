@@ -96,6 +96,8 @@ def fate(run: Run) -> str:
     """Return the state of a run: `finished`, `still running`."""
     if run.ended:
         return run.ended.cause
+    if run.has_unrecorded_end:
+        return "ended (the disk took no end record)"
     return {
         Life.RUNNING: "still running",
         Life.NOT_RESPONDING: "not responding",

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
-from tfwatch.core.rows import GPU, STAGE, clean_rows, plausible_rows
+from tfwatch.core.rows import GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.in_memory.buffers import LogLines
@@ -90,6 +90,11 @@ class Run:
     def ended(self) -> RunEnded | None:
         """The run's end event; None where it is running or was killed."""
         return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
+
+    @property
+    def has_unrecorded_end(self) -> bool:
+        """True where only the last pulse says that the run ended: the disk took no end event."""
+        return self.ended is None and self.open_phase is not None and self.open_phase.phase is Phase.ENDED
 
 
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:

@@ -157,6 +157,12 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             {"life": "killed", "now_s": 11560.0}, "KILLED (no end record)", "at step 412, after 3 h 12 min", id="killed"
         ),
         pytest.param(
+            {"life": "killed", "phase": Phase.ENDED, "now_s": 60.0},
+            "ENDED (no end record)",
+            "at step 412, after 1:00",
+            id="its end is not on disk",
+        ),
+        pytest.param(
             {"life": "unknown", "silent_s": 720.0, "host": "there"},
             "UNKNOWN",
             "no new data for 12:00; run on another machine, there",

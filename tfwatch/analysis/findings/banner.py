@@ -34,7 +34,7 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
     parts = (f"{part} {units.duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
-    brief = f"{units.duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
+    brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
@@ -150,7 +150,7 @@ def _failed(now: Situation) -> Banner | None:
     return Banner(
         f"FAILED at step {units.count(now.failed.step)}",
         _NODE.sub("", now.failed.error),
-        f"{where}5 shows the traceback - {units.count(now.steps_total)} steps kept{leave}",
+        f"{where}5 shows the traceback - {units.counted(now.steps_total, 'step')} kept{leave}",
         Tone.BAD,
     )
 
@@ -182,7 +182,8 @@ def _with_last(now: Situation, found: Banner) -> Banner:
 def _killed(now: Situation) -> Banner | None:
     if now.life == "killed":
         place = f"at step {units.count(now.step)}, after {units.seconds(now.now_s)}"
-        return Banner("KILLED (no end record)", place, _last_evidence(now), Tone.BAD)
+        how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
+        return Banner(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
         silence = f"no new data for {units.seconds(now.silent_s)}; run on another machine, {now.host}"
         return Banner("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)

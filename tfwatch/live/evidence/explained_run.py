@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tfwatch.analysis.comparing.run_steps import LEAST_STEPS, STEP, WAIT_SHARE
+from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergence_text, divergences
@@ -33,13 +33,17 @@ _LEAST_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One figure of the evidence; low, high: its interval, None where it is exact. unit: empty for words."""
+    """One figure of the evidence; low, high: its interval, None where it is exact. unit: empty for words.
+
+    basis: the steps that count, where the summary of the run counts others.
+    """
 
     name: str
     value: float | str
     unit: str = ""
     low: float | None = None
     high: float | None = None
+    basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +118,15 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
 
 def _fact(name: str, value: float, unit: str, interval: Interval | None) -> Fact:
     """Return a figure with its interval and the value that this belongs to, as `check` prints it; else `value`."""
-    return Fact(name, interval.value, unit, interval.low, interval.high) if interval else Fact(name, value, unit)
+    if interval is None:
+        return Fact(name, value, unit)
+    return Fact(name, interval.value, unit, interval.low, interval.high, BASIS)
 
 
 def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, str]:
     """Return the confidence in a verdict: high where no threshold lies in the interval of data wait."""
     if wait is None:
-        return "low", f"only {steps} steady steps"
+        return "low", f"only {units.counted(steps, 'steady step')}"
     inside = [threshold for threshold in (MODERATELY_FROM, HIGHLY_FROM) if wait.low < threshold <= wait.high]
     interval = f"data wait is {wait.low * 100:.1f} to {wait.high * 100:.1f} % of a step"
     if inside:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of
 from tfwatch.core.refusals import NotTimed
+from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.fetch import Fetch
 from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch
 from tfwatch.watch.fit.stepping.eager_operations import time_operations
@@ -64,6 +65,7 @@ class Recorder:
         self._has_step_raised = False
         self._why_exact = ""
         self._history = getattr(model, "history", None)
+        keep_when_forked(self)
 
     # -- what Keras calls ---------------------------------------------------------------------
 

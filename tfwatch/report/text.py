@@ -100,7 +100,8 @@ def fate(run: Run) -> str:
         return "ended (the disk took no end record)"
     return {
         Life.RUNNING: "still running",
-        Life.NOT_RESPONDING: "not responding",
+        Life.NOT_RESPONDING: f"not responding for {units.seconds(run.silent_s)}",
+        Life.UNKNOWN: f"unknown, no new data for {units.seconds(run.silent_s)}",
         Life.KILLED: "killed (no end record; out of memory?)",
     }.get(run.life, "no end record")
 

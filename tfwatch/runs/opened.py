@@ -43,6 +43,7 @@ class Run:
     steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`; events: in the order
     of writing.
     length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
+    silent_s: the age of the pulse where the run does not respond.
     open_phase: the training thread's last phase; None where it is unknown. log: its first and its last lines.
     """
 
@@ -57,6 +58,7 @@ class Run:
     log: tuple[str, ...] = ()
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
     gpus: Rows = field(default_factory=lambda: np.empty(0, dtype=GPU))
+    silent_s: float = 0.0
 
     @cached_property
     def epochs(self) -> Rows:
@@ -130,21 +132,23 @@ def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clo
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
-    life, length_s = _life(source, manifest, events, pulse, steps, clock)
+    life, length_s, silent_s = _life(source, manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
     last = find_open_phase(ended, pulse)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages, gpus)
+    log = _log(source)
+    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, log, stages, gpus, silent_s)
 
 
 def _life(
     source: Source, manifest: Manifest, events: tuple[Event, ...], pulse: Pulse | None, steps: Rows, clock: Clock
-) -> tuple[Life, float]:
+) -> tuple[Life, float, float]:
+    """Return `life`, `length_s` and `silent_s` of the run."""
     for event in reversed(events):
         if isinstance(event, RunEnded):
-            return Life.ENDED, event.at_ns / 1e9
-    life = Life.RUNNING if source.is_here() else life_of(manifest, pulse, clock)[0]
+            return Life.ENDED, event.at_ns / 1e9, 0.0
+    life, silent_s = (Life.RUNNING, 0.0) if source.is_here() else life_of(manifest, pulse, clock)
     last_s = max(float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0, pulse.now_ns / 1e9 if pulse else 0.0)
-    return life, now_s(manifest, life, last_s, clock)
+    return life, now_s(manifest, life, last_s, clock), silent_s
 
 
 def _log(source: Source) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert "STRAGGLER n/a The steps of rank 0 are not split: by Keras" in text
     assert "Rank 2 has no run" in text
-    assert "Rank 1 is 30 steps behind" in text
+    assert "Rank 1: failed at step 30, 30 steps behind: ValueError: no" in text
     assert "failed at step 30: ValueError: no" in text
     assert "group stepn/a" in text
     assert "The group's steps" not in text

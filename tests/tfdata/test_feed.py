@@ -44,8 +44,11 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
 
     from tfwatch.tfdata.feed.moved_part import find_moved_part
 
-    data = tf.data.Dataset.range(101).shuffle(10, seed=1).map(_twice).batch(8).prefetch(2)
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    data = tf.data.Dataset.range(101).shuffle(10, seed=1).map(_twice).batch(8).prefetch(2).with_options(options)
     part = find_moved_part(data)
+    assert part.below.options().experimental_optimization.map_parallelization is False
     feed = start_local(1)
     try:
         fed = part.through(feed.address, is_local=True)

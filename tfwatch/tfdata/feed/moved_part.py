@@ -83,7 +83,8 @@ def find_moved_part(dataset: Any) -> MovedPart:
         raise CannotRebuildError("no map is below the last batch")
     if why := next(filter(None, map(_why_not, nodes)), ""):
         raise CannotRebuildError(why)
-    return MovedPart(dataset, node, tuple(reversed(above)))
+    # Options stand at the top of a pipeline and hold for all of it: those of the part that stays do not reach a worker.
+    return MovedPart(dataset, node.with_options(dataset.options()), tuple(reversed(above)))
 
 
 def _with_length(data: Any, batches: int) -> Any:

@@ -85,7 +85,7 @@ def main(lasts_s: float) -> None:
     steps_s = [supply_ms / times / 1e3 for times in _STARVING]
     print(f"{cores} cores; one batch takes {supply_ms:.1f} ms, a step {[round(1e3 * one, 1) for one in steps_s]} ms")
     before = _measure_all(data, steps_s, lasts_s, "0 workers")
-    forecasts = [forecast_workers(step_ms, step_ms * (1 - share), cores) for step_ms, share in before]
+    forecasts = [forecast_workers(step_ms, step_ms * (1 - share), _BATCH) for step_ms, share in before]
     shares: dict[int, list[float]] = {}
     for workers in _WORKERS:
         feed = start_local(workers)
@@ -98,7 +98,7 @@ def main(lasts_s: float) -> None:
     for n, forecast in enumerate(forecasts):
         enough = next((workers for workers, found in shares.items() if found[n] <= _FED_SHARE), None)
         took = enough or f"more than {_WORKERS[-1]}"
-        said = forecast.words if forecast else "no forecast: it does not starve"
+        said = f"forecast {forecast.words}" if forecast else "no forecast: it does not starve"
         print(f"step of {1e3 * steps_s[n]:.1f} ms: {said}; it takes {took}")
 
 

@@ -151,6 +151,7 @@ class MeasuredSetting:
     slow_epoch_end: Paused | None = None
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
+    cores_free: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +304,7 @@ class Follower:
             knobs={knob: state.now for knob, state in knobs.items()},
             forecasts=self._forecasts.forecasts,
             stages=self._forecasts.table,
+            cores_free=self._forecasts.cores_free,
         )
         now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
         now = at_this_moment(now, snapshot)
@@ -343,6 +345,7 @@ def build_situation(
         slow_epoch_end=setting.slow_epoch_end,
         forecasts=setting.forecasts,
         stages=setting.stages,
+        cores_free=setting.cores_free,
         pid=manifest.pid,
         host=manifest.machine.get("host") or "unknown",
         device="the GPU" if manifest.accelerated else "the CPU's compute",

@@ -27,7 +27,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import stall_place_text
-from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
+from tfwatch.report.outcome import feed_words, lost_words, next_words, restart_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
@@ -79,6 +79,7 @@ def as_text(run: Run, home: Path) -> str:
         *_stall(summary, run),
         *_pattern(summary),
         *next_words(judged),
+        *feed_words(judged.feed),
         *_said(run),
         *_recorded(run, home),
     ]

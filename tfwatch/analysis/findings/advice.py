@@ -12,6 +12,7 @@ import numpy as np
 
 from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
+from tfwatch.analysis.findings.feed_advice import forecast_feed
 from tfwatch.analysis.findings.situation import Advice
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
@@ -94,6 +95,12 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
     if is_fetch_bound(now, part):
         return advise_gain(now) or (_FETCHING_IN_LOOP if now.has_own_loop else _FETCHING)
+    found = _advise_wait(now, part)
+    feed = forecast_feed(now)
+    return Advice(f"{feed.advice}; {found.sentence}", found.edit) if feed and feed.is_advised else found
+
+
+def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
     can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
     if not can_switch or now.origin.has_no_pipeline:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, check_dispatcher, start_local
+from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, find_workers, start_local
 
 
 def _sleeper() -> ServiceProcess:
@@ -35,7 +35,7 @@ def test_a_failed_start_names_its_reason() -> None:
             start_local(1, port=used.getsockname()[1])
         address = f"localhost:{used.getsockname()[1]}"
     with pytest.raises(FeedError, match=rf"no dispatcher .* responds at {address}: Connection refused"):
-        check_dispatcher(address)
+        find_workers(address)
 
 
 @pytest.mark.tensorflow

@@ -27,8 +27,6 @@ _MOVES = (
     *("Map", *_BATCHES, "Shuffle", "Filter", "FlatMap", "Interleave", "TFRecord", "TextLine"),
     *("Unbatch", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip"),
 )
-#: A stage through which the training takes elements of the tf.data service.
-SERVICE = "DataService"
 
 
 def code_kinds(kind: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.advice import find_slow_epoch_end
 from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed
+from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
@@ -126,6 +127,7 @@ class JudgedRun:
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
+            feed=find_feed(self.run.feeds, self.run.events, whole=True),
         )
         experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
         return replace(

@@ -16,6 +16,7 @@ from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.feed_advice import FeedForecast
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.summary import LastSetting, Summary
@@ -63,6 +64,14 @@ def feed_json(found: FeedForecast | None) -> dict[str, Any] | None:
         "first": found.first or None,
         "missing": found.missing or None,
     }
+
+
+def feed_workers_json(found: Feed | None) -> list[dict[str, Any]]:
+    """Return the workers of the tf.data service that fed the run; none where none did."""
+    lanes = found.lanes if found else ()
+    return [
+        {"address": lane.address, "lost": lane.is_lost, "cores": lane.cores, "bytes_s": lane.bytes_s} for lane in lanes
+    ]
 
 
 def feed_words(found: FeedForecast | None) -> list[str]:

@@ -67,6 +67,7 @@ def as_text(run: Run, home: Path) -> str:
         *_skipped(run),
         *_waited(run, summary, time_breakdown),
         *lost_words(judged.lost),
+        *([f"fed by {judged.situation.feed.words}"] if judged.situation.feed else []),
         *_split(run),
         *_copy(run, summary),
         *_op_by_op(run, summary),

@@ -83,7 +83,6 @@ def test_what_keeps_the_order_comes_before_workers(now: Situation, first: str) -
         pytest.param(situation(Stage("map(f)", "Map python", 40.0), BATCH, EMPTY), "map(f) calls Python", id="Python"),
         pytest.param(situation(BATCH, SERIAL, EMPTY), "no batch is its last stage", id="no last batch"),
         pytest.param(situation(FILES, BATCH, EMPTY), "no map is below", id="no map"),
-        pytest.param(situation(replace(SERIAL, kind="DataServiceV4"), BATCH, EMPTY), "feed this run", id="fed"),
         pytest.param(situation(MAP, BATCH, EMPTY, stages=None), "not known", id="no stages"),
         pytest.param(situation(FILES, MAP, BATCH, EMPTY, has_own_loop=True), "feeds fit", id="loop"),
         pytest.param(situation(FILES, MAP, BATCH, EMPTY, replicas=2), "below a strategy", id="strategy"),

@@ -12,10 +12,11 @@ from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.feed_workers import WorkerCount, forecast_workers, taking_ms
 from tfwatch.analysis.tuning.switch_text import best
 from tfwatch.core import units
-from tfwatch.core.stage_kinds import SERVICE, code_kinds, count_moving, why_not_moving
+from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.verdict import Breakdown
 
@@ -24,6 +25,8 @@ Place: TypeAlias = Literal["this machine", "other machines"]
 _ORDER = "elements then come in another order"
 #: The elements of a batch of unknown size, as in a forecast of a switch.
 _BATCH = 32
+#: Workers that use less than this of a core each are not the limit.
+_IDLE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,14 @@ class FeedForecast:
     """The workers that end the starving of a run.
 
     count: None where there is no forecast; missing: the reason. place: the machines with cores for them.
-    first: the change that comes before workers; empty where they are the advice.
+    first: the change that comes before workers; empty where they are the advice. now: the workers that feed the run.
     """
 
     count: WorkerCount | None = None
     missing: str = ""
     place: Place = "this machine"
     first: str = ""
+    now: int = 0
 
     @property
     def is_advised(self) -> bool:
@@ -50,6 +54,9 @@ class FeedForecast:
         if self.count is None or self.first:
             return ""
         workers = f"{self.count.words} of the tf.data service"
+        if self.now:
+            place = "" if self.place == "this machine" else ", on other machines: this one has no cores for them"
+            return f"more workers of the tf.data service: {self.count.interval} in place of {self.now}{place}"
         if self.place == "this machine":
             return f"--feed-workers {self.count.likely}: {workers} prepare batches in time; {_ORDER}"
         return f"{workers} on other machines (tfwatch feed): this one has no cores for them; {_ORDER}"
@@ -72,6 +79,8 @@ def forecast_feed(now: Situation) -> FeedForecast | None:
     why, table = _why_none(now), now.stages
     if why or table is None:
         return FeedForecast(missing=why)
+    if now.feed:
+        return _more_workers(now, now.feed, part)
     size = now.batch_size
     if size and (taking := taking_ms(size, now.cores_free + _own_cores(table))) > part.work_mean_ms:
         taken = f"to take {units.count(size)} elements from the service needs about {units.milliseconds(taking)}"
@@ -80,6 +89,18 @@ def forecast_feed(now: Situation) -> FeedForecast | None:
     if count is None:
         return FeedForecast(missing="the time of a batch is not known")
     return FeedForecast(count, place=_place(now, table, count), first=_first(now, table))
+
+
+def _more_workers(now: Situation, feed: Feed, part: Breakdown) -> FeedForecast:
+    """Return the forecast for a run that workers feed already: they supply a batch in each step."""
+    if feed.cores_each is not None and feed.cores_each < _IDLE and now.cores_free >= 1:
+        return FeedForecast(missing="its workers are idle half of the time: to take their elements is the limit")
+    count = forecast_workers(part.step.mean * len(feed.lanes), part.work_mean_ms, 0)
+    if count is None:
+        return FeedForecast(missing="the time of a batch is not known")
+    each, now_used = feed.cores_each, len(feed.lanes)
+    has_room = each is None or math.isnan(now.cores_free) or (count.likely - now_used) * each <= now.cores_free
+    return FeedForecast(count, place="this machine" if has_room else "other machines", now=now_used)
 
 
 def _why_none(now: Situation) -> str:
@@ -93,7 +114,7 @@ def _why_none(now: Situation) -> str:
     table = now.stages
     if table is None or not table.all_ms > 0:
         return "the stages of the pipeline are not known"
-    if why := _why_staying(table.stages):
+    if not now.feed and (why := _why_staying(table.stages)):
         return why
     part = now.judgement.breakdown
     if part and table.is_ahead(part.work_mean_ms):
@@ -103,8 +124,6 @@ def _why_none(now: Situation) -> str:
 
 def _why_staying(stages: tuple[Stage, ...]) -> str:
     kinds = [_kinds(stage) for stage in stages]
-    if any(SERVICE in kind for part in kinds for kind in part):
-        return "workers of the tf.data service feed this run already"
     moving = count_moving(kinds)
     if not moving:
         return "no batch is its last stage, and only what is below the last batch moves"

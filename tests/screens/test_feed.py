@@ -81,7 +81,7 @@ def test_the_summary_and_json_have_the_workers(tmp_path: Path) -> None:
         "bytes_s": 12.0 * _MB,
     }
     assert document["feed_workers"][1] == {"address": "box1.lan:41234", "lost": True, "cores": None, "bytes_s": 0.0}
-    assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 12 MB/s" in as_text(run, tmp_path)
+    assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 12 MB/s; elements" in as_text(run, tmp_path)
 
 
 def test_the_advice_for_a_run_that_workers_feed_is_more_of_them() -> None:

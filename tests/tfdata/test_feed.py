@@ -64,6 +64,7 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
     assert sorted(value for batch in batches for value in batch) == [2 * n for n in range(101)]
     assert sorted(again) == [2 * n for n in range(101)]
     assert restarted == ["feed: the dispatcher runs again", "feed: worker 1 runs again"]
+    assert [value for batch in batches for value in batch] != again  # a worker repeats the order of a seed
     assert int(fed.cardinality()) == 13
     assert [len(batch) for batch in batches] == [8] * 12 + [5]
     assert not feed.can_serve
@@ -71,6 +72,24 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
 
 def _twice(number: Any) -> Any:
     return number * 2
+
+
+@pytest.mark.tensorflow
+def test_the_pipelines_of_workloads_move_up_to_their_batch() -> None:
+    import numpy as np
+
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.feed.moved_part import find_moved_part
+    from tfwatch.tfdata.pipeline_tree import label_of
+    from tfwatch.workloads.data import array_pipeline, jpeg, numbered_examples
+
+    files = jpeg.movable_source([b"a.jpg"] * 9, np.zeros(9, np.int32), 4)
+    images = jpeg.pipeline(files, Knobs(), batch_size=4, image_size=32)
+    numbers = numbered_examples.movable_source(9, 4)
+    examples = array_pipeline.pipeline(numbers, Knobs(), pick=_twice, batch_size=4)
+    parts = [find_moved_part(data) for data in (images, examples)]
+    assert [label_of(part.below) for part in parts] == ["map(augment)", "map(twice)"]
+    assert [int(part.top.cardinality()) for part in parts] == [-2, -2]
 
 
 @pytest.mark.tensorflow

@@ -25,7 +25,7 @@ _WHOLE = {
 }
 _MOVES = (
     *("Map", *_BATCHES, "Shuffle", "Filter", "FlatMap", "Interleave", "TFRecord", "TextLine"),
-    *("Unbatch", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip"),
+    *("Unbatch", "Restructured", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip"),
 )
 
 

@@ -36,6 +36,7 @@ from tfwatch.runs.liveness import Life
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
@@ -67,7 +68,7 @@ def as_text(run: Run, home: Path) -> str:
         *_skipped(run),
         *_waited(run, summary, time_breakdown),
         *lost_words(judged.lost),
-        *([f"fed by {judged.situation.feed.words}"] if judged.situation.feed else []),
+        *_fed(judged.situation.feed),
         *_split(run),
         *_copy(run, summary),
         *_op_by_op(run, summary),
@@ -85,6 +86,10 @@ def as_text(run: Run, home: Path) -> str:
         *_recorded(run, home),
     ]
     return "\n".join(one_line(line) for line in lines)
+
+
+def _fed(feed: Feed | None) -> list[str]:
+    return [f"fed by {feed.words}; elements came in another order than without workers"] if feed else []
 
 
 def _what(run: Run, summary: Summary) -> str:

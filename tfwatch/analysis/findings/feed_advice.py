@@ -25,6 +25,7 @@ Place: TypeAlias = Literal["this machine", "other machines"]
 _ORDER = "elements then come in another order"
 #: The elements of a batch of unknown size, as in a forecast of a switch.
 _BATCH = 32
+_SOURCE = "Source"
 #: Workers that use less than this of a core each are not the limit.
 _IDLE = 0.5
 
@@ -100,7 +101,9 @@ def _more_workers(now: Situation, feed: Feed, part: Breakdown) -> FeedForecast:
         return FeedForecast(missing="the time of a batch is not known")
     each, now_used = feed.cores_each, len(feed.lanes)
     has_room = each is None or math.isnan(now.cores_free) or (count.likely - now_used) * each <= now.cores_free
-    return FeedForecast(count, place="this machine" if has_room else "other machines", now=now_used)
+    gain = best(now.forecasts.values())
+    first = code_suggestions.switch_phrase(gain.knob, gain.value, now.fast_pipeline) if gain else ""
+    return FeedForecast(count, "", "this machine" if has_room else "other machines", first, now_used)
 
 
 def _why_none(now: Situation) -> str:
@@ -138,6 +141,9 @@ def _why_staying(stages: tuple[Stage, ...]) -> str:
 
 
 def _below_batch(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the kinds that move: not a batch that is fused with a map, nor a source without stages."""
+    if kinds == (_SOURCE,):
+        return ()
     return kinds[:1] if kinds[-1:] == ("Batch",) else kinds
 
 

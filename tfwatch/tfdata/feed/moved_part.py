@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
-from tfwatch.tfdata.pipeline_rebuild import rebuild
-from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of
+from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
+from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
 from tfwatch.tfdata.stage_names import inputs_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,18 @@ def find_moved_part(dataset: Any) -> MovedPart:
     if why := next(filter(None, map(_why_not, nodes)), ""):
         raise CannotRebuildError(why)
     # Options stand at the top of a pipeline and hold for all of it: those of the part that stays do not reach a worker.
-    return MovedPart(dataset, node.with_options(dataset.options()), tuple(above))
+    return MovedPart(dataset, _unseeded(node, nodes).with_options(dataset.options()), tuple(above))
+
+
+def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
+    """Return the part whose shuffles draw their seeds in each epoch: a worker repeats the order of a given seed.
+
+    A part that cannot be built again stays as it is.
+    """
+    try:
+        return with_seeds(dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)})
+    except CannotRebuildError:
+        return dataset
 
 
 def _with_length(data: Any, batches: int) -> Any:

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 class Feed:
     """The service of this process, and the data sets that it feeds.
 
-    find_writer: returns the writer of the run that trains; None while none does.
+    find_writer: returns the writer of the run that trains; None while none does. why_not: the reason of the last
+    refusal.
     """
 
     def __init__(self, find_writer: Callable[[], RunWriter | None]) -> None:
         self._find_writer = find_writer
+        self.why_not = ""
         self._address = ""
         self._said: set[str] = set()
         self._lock = threading.Lock()
@@ -46,13 +48,13 @@ class Feed:
         from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of
 
         if not hasattr(data, "element_spec"):
-            self._say("no feed for this fit: its data is no tf.data data set")
+            self._refuse("its data is no tf.data data set")
             return data
         try:
             part = find_moved_part(data)
             fed = part.through(self._begun(), is_local=not os.environ.get(ADDRESS))
         except (CannotRebuildError, FeedError) as error:
-            self._say(f"no feed for this fit: {error}")
+            self._refuse(str(error))
             return data
         self._say(f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}")
         return fed
@@ -83,6 +85,10 @@ class Feed:
             raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")
         FeedWatcher(RemoteFeed(address, workers), self._find_writer).start()
         return address
+
+    def _refuse(self, reason: str) -> None:
+        self.why_not = reason
+        self._say(f"no feed for this fit: {reason}")
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said:

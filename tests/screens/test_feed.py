@@ -38,7 +38,7 @@ def fed(folder: Path | None, workers: int, lost: int | None = None, missing: dic
         run.steps(40, STARVING).staged(*SERVICE).sample()
         for n in range(workers):
             figures = (math.nan, 0.0) if n == lost else (math.nan if missing else 0.9, 12.0 * _MB)
-            run.writer.feed(round(run.at_s * 1e9), n, is_lost=n == lost, cores=figures[0], bytes_s=figures[1])
+            run.writer.feed(round(run.at_s * 1e9), n, int(n == lost), *figures)
     return run.doing(Phase.WAIT, 0.01)
 
 
@@ -60,6 +60,13 @@ async def test_a_large_screen_has_a_row_for_each_worker_and_a_small_one_their_su
         await show.resize((80, 24))
         await show.press("2")
         assert any(row.startswith("4 workers, box2.lan:41234 lost: 2.7 cores, ") for row in pane(show))
+
+
+async def test_a_stall_names_the_lost_process() -> None:
+    run = fed(None, 2, lost=1)
+    run.pass_s(20.0).doing(Phase.WAIT, 20.0)
+    async with shown(run, (120, 40)) as show:
+        assert "waits for the tf.data service: 2 workers, box1.lan:41234 lost." in show.words
 
 
 async def test_a_figure_that_is_not_known_is_not_available_with_its_reason() -> None:

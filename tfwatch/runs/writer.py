@@ -149,9 +149,9 @@ class RunWriter:
         values = (figures.get(name, math.nan) for name in _GPU_COLUMNS)
         self._rows[layout.GPUS].append(_GPU.pack(at_ns, gpu, 0, *values))
 
-    def feed(self, at_ns: int, worker: int, *, is_lost: bool, cores: float, bytes_s: float) -> None:
+    def feed(self, at_ns: int, worker: int, lost: int, cores: float, bytes_s: float) -> None:
         """Append a row of `core.rows.FEED`."""
-        self._rows[layout.FEEDS].append(_FEED.pack(at_ns, worker, is_lost, cores, bytes_s))
+        self._rows[layout.FEEDS].append(_FEED.pack(at_ns, worker, lost, cores, bytes_s))
 
     def stage(
         self,

@@ -327,6 +327,8 @@ def stall_sentence(now: Situation) -> str:
     filling = shuffle_fill_text(now)
     if filling:
         return f"Step {units.count(now.step)} waits: {filling}."
+    if now.feed and now.feed.lost:
+        return f"Step {units.count(now.step)} waits for the tf.data service: {now.feed.counted}."
     if now.located:
         return f"Step {units.count(now.step)} waits {_where(now, now.located)}."
     if now.epoch_begins:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: The window of current figures, nanoseconds.
 _NOW_NS = 5 * 10**9
+#: The bits of a row's `lost`.
+_WORKER, _DISPATCHER = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,19 @@ class FeedLane:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The service that feeds a run. missing: why figures are unknown, by column."""
+    """The service that feeds a run.
+
+    missing: why figures are unknown, by column. is_dispatcher_lost: it did not respond at the end.
+    """
 
     lanes: tuple[FeedLane, ...]
     missing: dict[str, str]
+    is_dispatcher_lost: bool = False
 
     @property
     def lost(self) -> int:
-        """The number of workers that do not respond."""
-        return sum(lane.is_lost for lane in self.lanes)
+        """The number of processes that do not respond."""
+        return sum(lane.is_lost for lane in self.lanes) + self.is_dispatcher_lost
 
     @property
     def missing_text(self) -> list[str]:
@@ -61,6 +67,7 @@ class Feed:
     def counted(self) -> str:
         """`4 workers, 1 lost`; of a single lost one, its address."""
         lost = [lane.address for lane in self.lanes if lane.is_lost]
+        lost += ["the dispatcher"] if self.is_dispatcher_lost else []
         named = f", {lost[0] if len(lost) == 1 else len(lost)} lost" if lost else ""
         return f"{units.counted(len(self.lanes), 'worker')}{named}"
 
@@ -86,7 +93,8 @@ def find_feed(
         return None
     newest = rows if whole or not len(rows) else rows[rows["at_ns"] >= max(int(rows["at_ns"][-1]) - _NOW_NS, 0)]
     lanes = [_lane(address, newest[newest["worker"] == n]) for n, address in enumerate(found.workers)]
-    return Feed(tuple(_with_elements(lanes, examples_s)), found.missing)
+    is_dispatcher_lost = bool(len(newest) and newest["lost"][-1] & _DISPATCHER)
+    return Feed(tuple(_with_elements(lanes, examples_s)), found.missing, is_dispatcher_lost)
 
 
 def total(lanes: Iterable[FeedLane], figure: str) -> float | None:
@@ -98,7 +106,7 @@ def total(lanes: Iterable[FeedLane], figure: str) -> float | None:
 def _lane(address: str, rows: Rows) -> FeedLane:
     if not len(rows):
         return FeedLane(address, is_lost=False)
-    return FeedLane(address, bool(rows["lost"][-1]), _mean(rows["cores"]), _mean(rows["bytes_s"]))
+    return FeedLane(address, bool(rows["lost"][-1] & _WORKER), _mean(rows["cores"]), _mean(rows["bytes_s"]))
 
 
 def _mean(values: Any) -> float | None:

@@ -76,8 +76,8 @@ class LocalFeed:
 
     @property
     def lost(self) -> frozenset[str]:
-        """The addresses of workers that ended."""
-        return frozenset(one.address for one in self.workers if not one.is_alive)
+        """The addresses of the processes that ended."""
+        return frozenset(one.address for one in self._all if not one.is_alive)
 
     @property
     def can_serve(self) -> bool:

@@ -62,7 +62,8 @@ class FeedWatcher:
             self._described = writer, list(members)
             writer.event(FeedFound(writer.now_ns(), service.address, list(members), self._missing(members)))
         for n, (address, one) in enumerate(zip(members, figures, strict=True)):
-            writer.feed(writer.now_ns(), n, is_lost=address in lost, cores=one.cores, bytes_s=one.bytes_s)
+            who = (address in lost) + 2 * (service.address in lost)
+            writer.feed(writer.now_ns(), n, who, one.cores, one.bytes_s)
 
     def _missing(self, members: dict[str, int | None]) -> dict[str, str]:
         elsewhere = {"cores": _ELSEWHERE} if None in members.values() else {}

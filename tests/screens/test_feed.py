@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +14,12 @@ from tests.screens.showing import shown
 from tfwatch.core.events import FeedFound
 from tfwatch.core.rows import Phase
 from tfwatch.report.document import as_json
+from tfwatch.report.html.redaction import redaction_of
 from tfwatch.report.text import as_text
+from tfwatch.runs.library.labels import Labels
 from tfwatch.runs.opened import read_run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.screens.showing import Shown
 
 _MB = 2**20
@@ -89,6 +90,14 @@ def test_the_summary_and_json_have_the_workers(tmp_path: Path) -> None:
     }
     assert document["feed_workers"][1] == {"address": "box1.lan:41234", "lost": True, "cores": None, "bytes_s": 0.0}
     assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 12 MB/s; elements" in as_text(run, tmp_path)
+
+
+def test_a_redacted_page_leaves_out_the_machines_of_the_workers() -> None:
+    canned = fed(None, 2)
+    canned.writer.flush()
+    run = read_run(canned.writer, canned.clock)
+    found = redaction_of(run, Labels(), Path("/home/ada"), {"cnn"}).text("the worker at box1.lan:41234 of trainer.lan")
+    assert found == "the worker at [host]:41234 of [host]"
 
 
 def test_the_advice_for_a_run_that_workers_feed_is_more_of_them() -> None:

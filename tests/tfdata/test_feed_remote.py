@@ -42,7 +42,8 @@ def test_a_process_is_lost_with_the_second_refusal_and_named_once(servers: list[
     assert feed.newly_lost() == []
     (sentence,) = feed.newly_lost()
     assert sentence.startswith(f"feed: the worker at {workers[0]} does not respond, 1 of 2 left; ")
-    assert (feed.newly_lost(), feed.lost) == ([], {workers[0]})
+    assert feed.newly_lost() == []
+    assert feed.lost == {workers[0]}
     servers[0].close()
     assert feed.newly_lost() == []
     assert feed.newly_lost()[0].startswith(f"feed: the dispatcher at {dispatcher} does not respond; ")

@@ -128,8 +128,8 @@ GPU = np.dtype(
 )
 
 #: One worker of the tf.data service, once a second. `worker`: its index in `events.FeedFound.workers`. `lost`: 1 where
-#: it does not respond, 2 where the dispatcher does not, 3 where neither does. `cores`: that it uses; `bytes_s`: that the
-#: training receives from it in a second.
+#: it does not respond, 2 where the dispatcher does not, 3 where neither does. `cores`: that it uses; `bytes_s`: those
+#: that the training receives from it in a second.
 FEED = np.dtype(
     [
         ("at_ns", "<u8"),

@@ -8,7 +8,7 @@ import hashlib
 import math
 import threading
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfwatch.core.clock import SYSTEM, Clock
@@ -266,7 +266,7 @@ class Trainer:
     def _leave_pipeline_as_it_is(self) -> None:
         """Have the knobs be those of a script's pipeline: prefetch can be added to it."""
         as_written = {"prefetch": "default", "workers": "default"}
-        self._control.knobs = replace(Knobs(), **as_written)
+        self._control.knobs = Knobs(prefetch="default", workers="default")
         kept = [knob for knob in ("prefetch", "device_prefetch") if knob in self._writer.manifest().switchable]
         self._writer.describe(knobs=as_written, switchable=kept)
 

@@ -66,7 +66,7 @@ class FigureReader:
             times = psutil.Process(pid).cpu_times()
         except psutil.Error:
             return math.nan
-        now_s = times.user + times.system
+        now_s = float(times.user + times.system)
         before_s, self._cpu_s[pid] = self._cpu_s.get(pid, math.nan), now_s
         return now_s - before_s
 

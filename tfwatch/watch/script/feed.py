@@ -97,6 +97,6 @@ class Feed:
 
     def note_all(self) -> None:
         """Record what was printed about the feed in the run that trains."""
-        writer = self._find_writer()
-        for sentence in sorted(self._said) if writer else []:
-            writer.note(sentence)
+        if writer := self._find_writer():
+            for sentence in sorted(self._said):
+                writer.note(sentence)

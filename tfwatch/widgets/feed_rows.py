@@ -31,7 +31,9 @@ def feed_rows(feed: Feed, width: int, room: int, end: str = "…") -> list[Conte
     style = f"{STALL_COLOUR} bold" if feed.lost else "bold"
     if room < min(len(feed.lanes) + 2, _LEAST):
         return [row((f"  {feed.words}", style))][:room]
-    lanes = [_sum(feed.lanes, units.counted(len(feed.lanes), "worker")), *_shown(feed, room - 2)]
+    dispatcher = [FeedLane("dispatcher", is_lost=True)] if feed.is_dispatcher_lost else []
+    whole = _sum(feed.lanes, units.counted(len(feed.lanes), "worker"))
+    lanes = [whole, *dispatcher, *_shown(feed, room - 2 - len(dispatcher))]
     name = _name_width(lanes, width)
     heads = row((f"  {'':<{name}}{''.join(f'{head:>{_FIGURE}}' for head in _HEADS)}", _FAINT))
     rows = [_row(lane, name, end, f"{STALL_COLOUR} bold" if lane.is_lost else "") for lane in lanes]
@@ -52,7 +54,7 @@ def _shown(feed: Feed, room: int) -> list[FeedLane]:
     """Return as many workers as fit, lost ones before others, in their order; one row sums up the others."""
     if len(feed.lanes) <= room:
         return list(feed.lanes)
-    kept = sorted(feed.lanes, key=lambda lane: not lane.is_lost)[: room - 1]
+    kept = sorted(feed.lanes, key=lambda lane: not lane.is_lost)[: max(room - 1, 0)]
     others = [lane for lane in feed.lanes if lane not in kept]
     return [*(lane for lane in feed.lanes if lane in kept), _sum(others, f"{len(others)} others")]
 

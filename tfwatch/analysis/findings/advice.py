@@ -97,7 +97,11 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
         return advise_gain(now) or (_FETCHING_IN_LOOP if now.has_own_loop else _FETCHING)
     found = _advise_wait(now, part)
     feed = forecast_feed(now)
-    return Advice(f"{feed.advice}; {found.sentence}", found.edit) if feed and feed.is_advised else found
+    if feed is None or not feed.is_advised:
+        return found
+    # What this machine can do comes before other machines.
+    parts = (found.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, found.sentence)
+    return Advice("; ".join(parts), found.edit)
 
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:

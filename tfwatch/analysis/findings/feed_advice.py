@@ -50,6 +50,11 @@ class FeedForecast:
         return self.count is not None and not self.first
 
     @property
+    def is_last(self) -> bool:
+        """Whether workers come after all that this machine can do."""
+        return self.place == "other machines" and not self.now
+
+    @property
     def advice(self) -> str:
         """The advice, which begins with the action; empty where workers are not the right change."""
         if self.count is None or self.first:

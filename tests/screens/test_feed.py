@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 from tests.schemas import errors
 from tests.screens.canned import PREFETCHED, STARVING, Canned, Staged
 from tests.screens.showing import shown
+from tfwatch.cli import main
 from tfwatch.core.events import FeedFound
 from tfwatch.core.rows import Phase
 from tfwatch.report.document import as_json
@@ -90,6 +92,17 @@ def test_the_summary_and_json_have_the_workers(tmp_path: Path) -> None:
     }
     assert document["feed_workers"][1] == {"address": "box1.lan:41234", "lost": True, "cores": None, "bytes_s": 0.0}
     assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 12 MB/s; elements" in as_text(run, tmp_path)
+
+
+def test_an_explanation_has_the_number_of_workers_with_its_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fed(tmp_path / "run", 2).ended().writer.close()
+    assert main(["explain", str(tmp_path / "run")]) == 0
+    text = capsys.readouterr().out
+    assert "feed workers 4 (4 to 5)" in text
+    assert main(["explain", "--json", str(tmp_path / "run")]) == 0
+    assert errors("explain", json.loads(capsys.readouterr().out)) == []
 
 
 def test_a_redacted_page_leaves_out_the_machines_of_the_workers() -> None:

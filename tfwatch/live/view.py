@@ -14,6 +14,7 @@ import numpy as np
 from tfwatch.analysis.findings.advice import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.code_suggestions import pasted_lines
+from tfwatch.analysis.findings.feed_lanes import Feed, find_feed
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.analysis.findings.situation import (
@@ -48,6 +49,7 @@ from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,
     ExperimentEnded,
+    FeedFound,
     LossDiverged,
     LossRecovered,
     Paused,
@@ -151,6 +153,8 @@ class MeasuredSetting:
     slow_epoch_end: Paused | None = None
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
+    cores_free: float = math.nan
+    feed: Feed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +289,7 @@ class Follower:
             callback=find_slow_callback(pauses_of(rows, snapshot.events), host_ms),
             has_shuffle_fill=has_shuffle_fill(rows),
             slow_epoch_end=_slow_epoch_end(snapshot.events),
+            feed=find_feed(snapshot.feeds, snapshot.events.of(FeedFound), snapshot.examples_s),
         )
 
     def _take_time_breakdown(self, snapshot: Snapshot) -> tuple[TimeSpent, TimeSpent | None]:
@@ -303,6 +308,7 @@ class Follower:
             knobs={knob: state.now for knob, state in knobs.items()},
             forecasts=self._forecasts.forecasts,
             stages=self._forecasts.table,
+            cores_free=self._forecasts.cores_free,
         )
         now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
         now = at_this_moment(now, snapshot)
@@ -343,6 +349,8 @@ def build_situation(
         slow_epoch_end=setting.slow_epoch_end,
         forecasts=setting.forecasts,
         stages=setting.stages,
+        cores_free=setting.cores_free,
+        feed=setting.feed,
         pid=manifest.pid,
         host=manifest.machine.get("host") or "unknown",
         device="the GPU" if manifest.accelerated else "the CPU's compute",

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
-from tfwatch.core.rows import GPU, STAGE, Phase, clean_rows, plausible_rows
+from tfwatch.core.rows import FEED, GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.in_memory.buffers import LogLines
@@ -59,6 +59,7 @@ class Run:
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
     gpus: Rows = field(default_factory=lambda: np.empty(0, dtype=GPU))
     silent_s: float = 0.0
+    feeds: Rows = field(default_factory=lambda: np.empty(0, dtype=FEED))
 
     @cached_property
     def epochs(self) -> Rows:
@@ -128,7 +129,8 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
     steps = rows_of(layout.STEPS)
-    samples, stages, gpus = (clean_rows(rows_of(name)) for name in (layout.SAMPLES, layout.STAGES, layout.GPUS))
+    names = (layout.SAMPLES, layout.STAGES, layout.GPUS, layout.FEEDS)
+    samples, stages, gpus, feeds = (clean_rows(rows_of(name)) for name in names)
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
@@ -136,7 +138,9 @@ def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clo
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
     last = find_open_phase(ended, pulse)
     log = _log(source)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, log, stages, gpus, silent_s)
+    return Run(
+        source.folder, manifest, steps, samples, events, life, length_s, last, log, stages, gpus, silent_s, feeds
+    )
 
 
 def _life(

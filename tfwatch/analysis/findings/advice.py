@@ -12,6 +12,7 @@ import numpy as np
 
 from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
+from tfwatch.analysis.findings.feed_advice import forecast_feed
 from tfwatch.analysis.findings.situation import Advice
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.knob_state import deeper
@@ -95,6 +96,16 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
     if is_fetch_bound(now, part):
         return advise_gain(now) or (_FETCHING_IN_LOOP if now.has_own_loop else _FETCHING)
+    found = _advise_wait(now, part)
+    feed = forecast_feed(now)
+    if feed is None or not feed.is_advised:
+        return found
+    # What this machine can do comes before other machines.
+    parts = (found.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, found.sentence)
+    return Advice("; ".join(parts), found.edit)
+
+
+def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
     can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
     if not can_switch or now.origin.has_no_pipeline:
@@ -330,6 +341,8 @@ def stall_sentence(now: Situation) -> str:
     filling = shuffle_fill_text(now)
     if filling:
         return f"Step {units.count(now.step)} waits: {filling}."
+    if now.feed and now.feed.lost:
+        return f"Step {units.count(now.step)} waits for the tf.data service: {now.feed.counted}."
     if now.located:
         return f"Step {units.count(now.step)} waits {_where(now, now.located)}."
     if now.epoch_begins:

@@ -274,7 +274,9 @@ def kill_trained(folder: Path) -> Trial:
     """Kill one of two ranks of `MultiWorkerMirroredStrategy`."""
     os.environ[GROUP] = name = f"kills-{os.getpid()}-{folder.name}"
     cluster = {"worker": [f"127.0.0.1:{port}" for port in trained.free_ports(2)]}
-    processes = [trained.start(cluster, rank, "none", _TRAINED_STEPS, folder) for rank in range(2)]
+    words = ["none-0", str(_TRAINED_STEPS), str(folder)]
+    processes = [trained.start(cluster, rank, words) for rank in range(2)]
+    folder = folder / "0"  # of the first training
     victim = random.randrange(2)
     wait_until(lambda: trained.steps_of(folder, victim) > 20 or processes[victim].poll() is not None, 120)
     time.sleep(random.random())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.tfdata.pipeline_rebuild import rebuild
 from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, kind_of, label_of
-from tfwatch.tfdata.stages.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def find_moved_part(dataset: Any) -> MovedPart:
         raise CannotRebuildError(f"{label_of(node)} comes after the last batch, and only what is below it moves")
     while above and kind_of(above[-1]) not in BATCHES:
         node = above.pop()
-    nodes = list(_nodes(node))
+    nodes = list(nodes_of(node))
     if not any(kind_of(one) in MAPS for one in nodes):
         raise CannotRebuildError("no map is below the last batch")
     if why := next(filter(None, map(_why_not, nodes)), ""):
@@ -96,12 +96,6 @@ def _with_length(data: Any, batches: int) -> Any:
     if batches >= 0:
         data.cardinality = lambda: tf.constant(batches, tf.int64)
     return data
-
-
-def _nodes(dataset: Any) -> Iterator[Any]:
-    yield dataset
-    for source in inputs_of(dataset):
-        yield from _nodes(source)
 
 
 def _why_not(node: Any) -> str:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.core.feed_variables import ADDRESS, WORKERS
+from tfwatch.tfdata.feed import ADDRESS_VARIABLE, WORKERS_VARIABLE
 from tfwatch.watch.session import call_at_exit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Feed:
     @property
     def is_asked(self) -> bool:
         """Whether the user asked for the service."""
-        return bool(os.environ.get(WORKERS) or os.environ.get(ADDRESS))
+        return bool(os.environ.get(WORKERS_VARIABLE) or os.environ.get(ADDRESS_VARIABLE))
 
     def feed(self, data: Any) -> Any:
         """Return the data set with its lower part in the workers; itself where that is refused."""
@@ -47,7 +47,7 @@ class Feed:
             return data
         try:
             part = find_moved_part(data)
-            fed = part.through(self._address(), is_local=not os.environ.get(ADDRESS))
+            fed = part.through(self._address(), is_local=not os.environ.get(ADDRESS_VARIABLE))
         except (CannotRebuildError, FeedError) as error:
             self._say(f"no feed for this fit: {error}")
             return data
@@ -55,14 +55,14 @@ class Feed:
         return fed
 
     def _address(self) -> str:
-        if given := os.environ.get(ADDRESS):
+        if given := os.environ.get(ADDRESS_VARIABLE):
             _check(given)
             return given
         with self._lock:
             if self._local is None:
                 from tfwatch.tfdata.feed.processes import start_local
 
-                self._local = start_local(int(os.environ[WORKERS]))
+                self._local = start_local(int(os.environ[WORKERS_VARIABLE]))
                 call_at_exit(self._local.stop)
                 threading.Thread(target=self._watch, args=(self._local,), name="tfwatch-feed", daemon=True).start()
         return self._local.address

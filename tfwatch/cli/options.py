@@ -77,7 +77,7 @@ class WorkloadAction(argparse.Action):
 
 
 def is_script(name: str) -> bool:
-    """Return True for a file, or a Python file's name, that is no workload."""
+    """Return True for a file, or a Python file's name, that is not a workload."""
     from tfwatch.workloads.registry import WORKLOADS
 
     return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
@@ -312,7 +312,7 @@ def optimizer(text: str) -> str:
     from tfwatch.workloads.workload import OPTIMIZERS
 
     if text.lower() not in OPTIMIZERS:
-        raise ValueError(f"{text!r} is no optimizer: there are {', '.join(OPTIMIZERS)}")
+        raise ValueError(f"{text!r} is not an optimizer: there are {', '.join(OPTIMIZERS)}")
     return text.lower()
 
 

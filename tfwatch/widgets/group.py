@@ -8,14 +8,15 @@ import numpy as np
 from textual.reactive import reactive
 
 from tfwatch.analysis.groups.group_text import (
+    banner_word,
     hold_up_lines,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
-    word,
 )
 from tfwatch.analysis.groups.straggler import Cause, Level
 from tfwatch.core import units
+from tfwatch.report.groups.group_summary import state_lines
 from tfwatch.report.text import fate
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, STALL_COLOUR, WAIT_COLOUR
@@ -96,19 +97,16 @@ def _finding(judged: JudgedGroup) -> tuple[str, str, list[str]]:
     found = judged.straggler
     if found is None:
         return (
-            word(None),
+            banner_word(None),
             "$text-success bold",
             [no_straggler_sentence(judged.waiting_share, judged.is_compute_known), *_events(judged)],
         )
     sentences = [straggler_sentence(found), without_sentence(found), *_events(judged)]
-    return word(found), _LEVEL_STYLES[found.level], sentences
+    return banner_word(found), _LEVEL_STYLES[found.level], sentences
 
 
 def _events(judged: JudgedGroup) -> list[str]:
-    missing = [f"rank {rank} has no run" for rank in judged.group.missing]
-    unreadable = [f"rank {rank} cannot be read: {why}" for rank, why in judged.group.unreadable.items()]
-    lags = [f"rank {one.rank} is {units.counted(one.behind, 'step')} behind" for one in judged.ranks if one.lags]
-    return [*missing, *unreadable, *lags, *hold_up_lines(judged.hold_ups)]
+    return [*state_lines(judged), *hold_up_lines(judged.hold_ups)]
 
 
 class GroupStepsPane(FramedPane):
@@ -205,7 +203,7 @@ class RankList(ChoiceList):
         assert self._judged
         if state.life is Life.KILLED:
             return "killed"
-        return f"{state.behind} steps behind" if state.lags else fate(self._judged.group.ranks[state.rank])
+        return f"{state.behind} steps behind" if state.is_lagging else fate(self._judged.group.ranks[state.rank])
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:
         """Return the parts of the rank's step as a bar; all ranks have one scale."""
@@ -240,7 +238,7 @@ def _gpu(state: RankState) -> str:
 def _state_style(state: RankState) -> str:
     if state.life in (Life.KILLED, Life.NOT_RESPONDING):
         return STALL_COLOUR
-    return WAIT_COLOUR if state.lags else QUIET_COLOUR
+    return WAIT_COLOUR if state.is_lagging else QUIET_COLOUR
 
 
 def legend(judged: JudgedGroup) -> Content:

@@ -41,7 +41,7 @@ def _steps(text: str) -> tuple[int, int]:
     """
     first, colon, last = text.partition(":")
     if not (colon and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
-        raise ValueError(f"{text!r} is no range of steps: give FIRST:LAST, e.g. 1000:2000")
+        raise ValueError(f"{text!r} is not a range of steps: give FIRST:LAST, e.g. 1000:2000")
     return int(first), int(last)
 
 

@@ -57,8 +57,8 @@ def state_lines(judged: JudgedGroup) -> list[str]:
     """Return the ranks that are missing, unreadable, or behind."""
     group = judged.group
     missing = [f"rank {rank} has no run" for rank in group.missing]
-    unreadable = [f"rank {rank}: {why}" for rank, why in group.unreadable.items()]
-    lags = [f"rank {one.rank} is {units.counted(one.behind, 'step')} behind" for one in judged.ranks if one.lags]
+    unreadable = [f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items()]
+    lags = [f"rank {one.rank} is {units.counted(one.behind, 'step')} behind" for one in judged.ranks if one.is_lagging]
     return [*missing, *unreadable, *lags]
 
 

@@ -31,7 +31,7 @@ class Feed:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the user asked for the service."""
+        """True where the user asked for the service."""
         return bool(os.environ.get(WORKERS_VARIABLE) or os.environ.get(ADDRESS_VARIABLE))
 
     def feed(self, data: Any) -> Any:
@@ -43,7 +43,7 @@ class Feed:
         from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of
 
         if not hasattr(data, "element_spec"):
-            self._say("no feed for this fit: its data is no tf.data data set")
+            self._say("no feed for this fit: its data is not a tf.data.Dataset")
             return data
         try:
             part = find_moved_part(data)

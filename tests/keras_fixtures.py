@@ -80,7 +80,7 @@ def freed_in(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> list[str]:
 @pytest.fixture(scope="session")
 def arrays() -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
-    return rng.normal(size=(EXAMPLES, 12, 12, 3)).astype("float32"), np.arange(EXAMPLES) % 4
+    return rng.normal(size=(EXAMPLES, 6)).astype("float32"), np.arange(EXAMPLES) % 4
 
 
 @pytest.fixture
@@ -93,38 +93,29 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make_model() -> Iterator[Callable[[], Any]]:
-    """Makes a model with convolution, batch norm and dropout, whose weights differ first when a step differs."""
     import keras
 
-    def make() -> Any:
-        keras.utils.set_random_seed(3)
-        model = keras.Sequential(
-            [
-                keras.Input((12, 12, 3)),
-                keras.layers.Conv2D(8, 3),
-                keras.layers.BatchNormalization(),
-                keras.layers.ReLU(),
-                keras.layers.Flatten(),
-                keras.layers.Dropout(0.2),
-                keras.layers.Dense(4, activation="softmax"),
-            ]
-        )
-        compile_classifier(model, "sgd")
-        return model
-
-    yield make
+    yield small_model
     keras.backend.clear_session(free_memory=False)
 
 
-def compile_classifier(model: Any, optimizer: str, **settings: Any) -> None:
-    """Compile a model with all variables made, in a third less CPU: TensorFlow traces a step that makes some twice.
-
-    For most tests "sgd" will do: it has no variables of its own for a weight, and less to trace than Adam.
-    """
+def small_model() -> Any:
+    """Return a model with dropout, whose weights differ first when a step differs; `watch/kinds.py` has larger ones."""
     import keras
 
-    accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=[accuracy], **settings)
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dropout(0.2), keras.layers.Dense(1)])
+    compile_built(model)
+    return model
+
+
+def compile_built(model: Any, optimizer: str = "sgd", loss: str = "mse", **settings: Any) -> None:
+    """Compile a model with all variables made, in a third less CPU: TensorFlow traces a step that makes some twice.
+
+    For most tests these will do: "sgd" has no variables of its own for a weight, and less to trace than Adam, as "mse"
+    has less than the loss and the metric of a classifier.
+    """
+    model.compile(optimizer, loss, **settings)
     model.optimizer.build(model.trainable_variables)
 
 

@@ -81,6 +81,12 @@ def write_images(top: Path, count: int, *classes: str) -> Path:
     return top
 
 
+def hold_out_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validate on 8 examples in place of hundreds: with small batches that took longer than the training."""
+    for name in ("generator", "large_images", "timeseries"):
+        monkeypatch.setattr(f"tfwatch.workloads.models.{name}._HELD_OUT", 8)
+
+
 def generate_arrays(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Generate `count` images in place of a downloaded set, and 20 for validation."""
 

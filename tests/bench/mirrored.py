@@ -1,12 +1,14 @@
 """MirroredStrategy over all GPUs by Watch against the device trace of each, and the cost of watching.
 
-    python -m tests.bench.mirrored [--steps 40] [--rounds 5] [--delay-ms 40]
+    python -m tests.bench.mirrored [--steps 40] [--rounds 5] [--delay-ms 40] [--filters 8] [--batch 16]
 
 Without two GPUs it trains on two logical CPU devices, and what needs a device trace is n/a. Prints, for a model that is
 compute-bound and for one whose batches are late: each GPU's busy share by the trace, its share within data wait, and
 the split of the same steps by Watch. The busy share expected of a GPU is that of the steps without data wait, times
-1 - data wait: both should be within 3 points. Then the ratio of watched to bare step times, in pairs; the differences
-of losses and weights between two bare fits, and a bare and a watched one; and the GPUs by `--json` and by the doctor.
+1 - data wait: both should be within 3 points. Then, for the model that is compute-bound, the ratio of watched to bare
+step times in interleaved rounds, with the clock in the graph and with `split="exact"`, beside that of a second bare
+fit, and the split of the watched ones; the differences of losses and weights between two bare fits, and a bare and a
+watched one; and the GPUs by `--json` and by the doctor.
 """
 
 from __future__ import annotations
@@ -37,11 +39,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.runs.opened import Run
+    from tfwatch.watch.fit.recorder import Split
 
 SIZE, CLASSES, SKIP = 32, 10, 15
 #: Largest difference of a share by Watch and by the trace, points.
 WITHIN = 3.0
 MODES = {"compute-bound": 0.0, "late batches": 1.0}
+#: The fits of a round, bare ones by no split.
+FITS: dict[str, Split | None] = {"bare": None, "bare again": None, "watched": "fused", "exact": "exact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +87,16 @@ class Bounds(keras.callbacks.Callback):
             self.end_ns = time.time_ns()
 
 
-def make_bench() -> Bench:
-    """Return the strategy over all GPUs, or over two logical CPU devices."""
+def make_bench(filters: int | None, batch: int | None) -> Bench:
+    """Return the strategy over all GPUs, or over two logical CPU devices; batch: of all replicas."""
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) > 1:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
-        return Bench(tf.distribute.MirroredStrategy(), len(gpus), 128, 256 * len(gpus))
+        return Bench(tf.distribute.MirroredStrategy(), len(gpus), filters or 128, batch or 256 * len(gpus))
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    return Bench(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), 0, 8, 16)
+    return Bench(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), 0, filters or 8, batch or 16)
 
 
 def make_model(bench: Bench) -> Any:
@@ -119,9 +124,11 @@ def make_data(batch: int, delay_ms: float, batches: int) -> tf.data.Dataset:
     return data.map(lambda x, y: (x, delayed(y, delay_ms))) if delay_ms else data
 
 
-def fit(bench: Bench, model: Any, delay_ms: float, steps: int, runs: Path | None) -> tuple[Bounds, Run | None, float]:
+def fit(
+    bench: Bench, model: Any, delay_ms: float, steps: int, runs: Path | None, split: Split = "fused"
+) -> tuple[Bounds, Run | None, float]:
     """Run a `fit` of one epoch; return its bounds, its run where it is watched, and the milliseconds of a step."""
-    watch = Watch(Path(tempfile.mkdtemp(dir=runs))) if runs else None
+    watch = Watch(Path(tempfile.mkdtemp(dir=runs)), split) if runs else None
     bounds = Bounds(steps)
     data = make_data(bench.batch, delay_ms, SKIP + steps + 2)
     model.fit(data, verbose=0, callbacks=[bounds, *([watch] if watch else [])])
@@ -156,13 +163,8 @@ def busy_of(folder: Path, gpus: int) -> list[trace.Busy]:
 def print_split(name: str, window: Window, busy: list[trace.Busy], unstarved: list[float] | None) -> list[float]:
     """Print the split of some steps, and each GPU's share of them; return these shares over 1 - data wait."""
     wall_ns = window.end_ns - window.start_ns
-    share = {part: ms * 1e6 / wall_ns for part, ms in window.parts_ms.items()}
-    copied = "n/a" if np.isnan(share["copy_ms"]) else f"{share['copy_ms']:.3f}"
-    print(
-        f"{name}: {wall_ns / window.steps / 1e6:.2f} ms/step; by Watch data wait {share['wait_ms']:.3f}, "
-        f"copy {copied}, compute {share['compute_ms']:.3f} (dispatch {share['dispatch_ms']:.3f}), "
-        f"host {share['host_ms']:.3f}"
-    )
+    share = shares_of(window)
+    print(f"{name}: {wall_ns / window.steps / 1e6:.2f} ms/step; by Watch {as_text(share)}")
     wait_ns = float((window.waits_ns[:, 1] - window.waits_ns[:, 0]).sum())
     rates = []
     for number, gpu in enumerate(busy):
@@ -177,6 +179,20 @@ def print_split(name: str, window: Window, busy: list[trace.Busy], unstarved: li
     if not busy:
         print("    GPU busy share by the trace: n/a, no two GPUs", flush=True)
     return rates
+
+
+def shares_of(window: Window) -> dict[str, float]:
+    """Return the share of each part in the counted steps, NaN where it is not timed."""
+    return {part: ms * 1e6 / (window.end_ns - window.start_ns) for part, ms in window.parts_ms.items()}
+
+
+def as_text(share: dict[str, float]) -> str:
+    """Return the shares of the parts of a step in words."""
+    copied = "n/a" if np.isnan(share["copy_ms"]) else f"{share['copy_ms']:.3f}"
+    return (
+        f"data wait {share['wait_ms']:.3f}, copy {copied}, compute {share['compute_ms']:.3f} "
+        f"(dispatch {share['dispatch_ms']:.3f}), host {share['host_ms']:.3f}"
+    )
 
 
 def _judged(points: float) -> str:
@@ -211,16 +227,30 @@ def print_splits(bench: Bench, model: Any, options: argparse.Namespace, runs: Pa
 
 
 def print_cost(bench: Bench, model: Any, options: argparse.Namespace, runs: Path) -> None:
-    """Print the ratio of watched to bare step times, in pairs whose order alternates."""
-    ratios, bare_ms = [], []
+    """Print the ratio of each fit's step time to that of the bare one, in rounds whose order moves on."""
+    took_ms: dict[str, list[float]] = {name: [] for name in FITS}
+    shares: dict[str, list[dict[str, float]]] = {name: [] for name in FITS}
+    for split in FITS.values():  # traces, and what the first fit alone does
+        fit(bench, model, 0.0, 5, runs if split else None, split or "fused")
     for n in range(options.rounds):
-        took = {}
-        for is_watched in (True, False) if n % 2 else (False, True):
-            *_, took[is_watched] = fit(bench, model, 0.0, options.steps, runs if is_watched else None)
-        ratios.append(took[True] / took[False])
-        bare_ms.append(took[False])
+        names = list(FITS)
+        for name in [*names[n % len(names) :], *names[: n % len(names)]]:
+            split = FITS[name]
+            bounds, run, step_ms = fit(bench, model, 0.0, options.steps, runs if split else None, split or "fused")
+            took_ms[name].append(step_ms)
+            shares[name] += [shares_of(window_of(bounds, run, options.steps))] if run else []
+    print(f"cost: bare {np.median(took_ms['bare']):.2f} ms/step")
+    for name in list(FITS)[1:]:
+        _print_ratios(name, np.divide(took_ms[name], took_ms["bare"]), shares[name])
+
+
+def _print_ratios(name: str, ratios: NDArray[np.float64], shares: list[dict[str, float]]) -> None:
     listed = ", ".join(f"{ratio:.3f}" for ratio in ratios)
-    print(f"cost: watched over bare {np.median(ratios):.3f}, median of {listed}; bare {np.median(bare_ms):.2f} ms/step")
+    print(f"    {name} over bare {np.median(ratios):.3f}, median of {listed}")
+    if shares:
+        parts = {part: float(np.median([share[part] for share in shares])) for part in shares[0]}
+        waits = ", ".join(f"{share['wait_ms']:.3f}" for share in shares)
+        print(f"        medians of its split: {as_text(parts)}; data wait of each: {waits}")
     sys.stdout.flush()
 
 
@@ -260,8 +290,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--delay-ms", type=float, default=40.0)
+    parser.add_argument("--filters", type=int, help="of each convolution")
+    parser.add_argument("--batch", type=int, help="of all replicas together")
     options = parser.parse_args()
-    bench = make_bench()
+    bench = make_bench(options.filters, options.batch)
     where = f"{bench.gpus} GPUs" if bench.gpus else "two logical CPU devices"
     print(f"MirroredStrategy over {where}, global batches of {bench.batch}", flush=True)
     model = make_model(bench)

@@ -1,14 +1,17 @@
-"""One rank of a training on CPUs with `MultiWorkerMirroredStrategy` and a loop of its own, tracked, with a fault.
+"""One rank of trainings on CPUs with `MultiWorkerMirroredStrategy` and a loop of its own, tracked, some with a fault.
 
-    python -m tests.bench.rank_program FAULT STEPS RUNS_DIR     with TF_CONFIG in the environment
+    python -m tests.bench.rank_program CASES STEPS RUNS_DIR     with TF_CONFIG in the environment
 
-FAULT: none, data (each batch comes 20 ms late), compute (25 ms more in the step), host (20 ms of Python after it).
+CASES: FAULT-RANK,... One training follows the other, in RUNS_DIR/0, RUNS_DIR/1 and so on. FAULT, on that rank: none,
+data (each batch comes 20 ms late), compute (25 ms more in the step), host (20 ms of Python after it), pause (by the
+parent).
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -37,13 +40,12 @@ def data(fault: str, steps: int) -> Any:
     return tf.data.Dataset.range(steps).map(batch).with_options(options)
 
 
-def make_step(strategy: Any, fault: str) -> Any:
-    """Return the step of all ranks, which ends in an all-reduce."""
+def make_step(strategy: Any) -> Any:
+    """Return the step of all ranks, which ends in an all-reduce: of a batch, and a number of products before it."""
     with strategy.scope():
         weights = tf.Variable(tf.random.stateless_normal((_WIDTH, _WIDTH), (1, 2)) / 16)
-    more = tf.constant(_PRODUCTS if fault == "compute" else 0)
 
-    def of_replica(x: Any) -> Any:
+    def of_replica(x: Any, more: Any) -> Any:
         with tf.GradientTape() as tape:
             y = x
             for _ in range(4):
@@ -56,19 +58,29 @@ def make_step(strategy: Any, fault: str) -> Any:
         weights.assign_sub(0.01 * context.all_reduce(tf.distribute.ReduceOp.MEAN, gradient + 0 * extra))
         return loss
 
-    return tf.function(lambda x: strategy.run(of_replica, (x,)), jit_compile=False)
+    return tf.function(lambda x, more: strategy.run(of_replica, (x, more)), jit_compile=False)
 
 
-def main(fault: str, steps: int, runs_dir: str) -> None:
-    """Train."""
+def train(step: Any, fault: str, steps: int, runs_dir: Path) -> None:
+    """Run one training."""
+    more = tf.constant(_PRODUCTS if fault == "compute" else 0)
+    for x in tfwatch.track(data(fault, steps), str(runs_dir)):
+        step(x, more)
+        if fault == "host":
+            time.sleep(LATE_S)
+
+
+def main(cases: str, steps: int, runs_dir: str) -> None:
+    """Run the trainings."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    step = make_step(strategy, fault)
-    for x in tfwatch.track(data(fault, steps), runs_dir):
-        step(x)
-        if fault == "host":
-            time.sleep(LATE_S)
+    own = str(strategy.cluster_resolver.task_id)
+    step = make_step(strategy)
+    step(tf.zeros((_ROWS, _WIDTH)), tf.constant(0))
+    for number, case in enumerate(cases.split(",")):
+        fault, _, rank = case.partition("-")
+        train(step, fault if rank == own else "none", steps, Path(runs_dir, str(number)))
 
 
 if __name__ == "__main__":

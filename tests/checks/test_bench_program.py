@@ -1,26 +1,46 @@
-"""`tfwatch bench` times a configuration in a real process."""
+"""`tfwatch bench` times a configuration in a real process; the tests share one, and time the others in their own."""
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tfwatch.checks import bench_program
 from tfwatch.checks.bench import Row, run_in_process
 from tfwatch.checks.bench_program import Spec
+from tfwatch.doctor.trial import Trial
+from tfwatch.training import setup
+from tfwatch.watch.tensorflow_info import host_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("op_determinism")]
 
 
+def run_here(spec: Spec) -> Trial:
+    import tensorflow as tf
+
+    return Trial("completed", results={"measured": bench_program._measure(tf, spec)})
+
+
 @pytest.mark.parametrize(
-    ("spec", "examples"),
+    ("spec", "run", "examples"),
     [
-        pytest.param(Spec("matmul", "cpu", "graph", size=64, seconds=0.1), 1, id="an operation alone"),
-        pytest.param(Spec("generator", "cpu", "eager", batch_size=8, seconds=0.1), 8, id="a step of a training"),
+        pytest.param(Spec("matmul", "cpu", "graph", size=64, seconds=0.1), run_here, 1, id="an operation alone"),
+        pytest.param(
+            Spec("generator", "cpu", "eager", batch_size=8, seconds=0.1),
+            run_in_process,
+            8,
+            id="a step of a training, in a process",
+        ),
     ],
 )
-def test_a_configuration_is_timed_with_its_first_step_and_other_programs(spec: Spec, examples: int) -> None:
-    trial = run_in_process(spec)
+def test_a_configuration_is_timed_with_its_first_step_and_other_programs(
+    spec: Spec, run: Callable[[Spec], Trial], examples: int
+) -> None:
+    trial = run(spec)
     assert trial.outcome == "completed"
     measured = trial.results["measured"]
     assert len(measured["steps_ms"]) >= 5
@@ -32,10 +52,9 @@ def test_a_configuration_is_timed_with_its_first_step_and_other_programs(spec: S
     assert row.first_ms[0] > 0
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="no variable hides Apple's GPU")
 def test_a_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setattr(setup, "find_device", host_device)
     row = Row(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
-    row.add_round(run_in_process(row.spec))
+    row.add_round(run_here(row.spec))
     assert row.no_gpu
     assert row.reason.startswith("TensorFlow sees no GPU")

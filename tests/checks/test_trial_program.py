@@ -34,19 +34,19 @@ def test_this_tensorflow_works_and_ignores_the_users_files(tmp_path: Path, monke
     assert os.getcwd() == str(tmp_path)
 
 
+@cache
+def seeded() -> trial_program.SeededTraining:
+    return trial_program.train_seeded("CPU:0", eager=False)
+
+
 @pytest.mark.tensorflow
 def test_the_seeded_training_is_the_same_compiled_and_eager() -> None:
-    eager, compiled = (trial_program.train_seeded("CPU:0", eager=eager) for eager in (True, False))
+    eager, compiled = trial_program.train_seeded("CPU:0", eager=True), seeded()
 
     assert parting_of_losses({"CPU:0": eager.losses, "GPU:0": compiled.losses}) == ""
     assert parting_of_moves(trial_program.moves_apart(eager, compiled)) == ""
     assert eager.losses[-1] < 0.5 * eager.losses[0]
     np.testing.assert_allclose(eager.losses, compiled.losses, rtol=1e-3)
-
-
-@cache
-def seeded() -> trial_program.SeededTraining:
-    return trial_program.train_seeded("CPU:0", eager=False)
 
 
 def wrong_at(weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +76,7 @@ def test_a_weight_that_stands_still_parts_from_the_cpu(weight: int, monkeypatch:
 def test_a_device_that_trains_wrongly_parts_from_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     import keras
 
-    right = trial_program.train_seeded("CPU:0", eager=False)
-    adam = keras.optimizers.Adam
+    right, adam = seeded(), keras.optimizers.Adam
     monkeypatch.setattr(keras.optimizers, "Adam", lambda rate: adam(rate, beta_1=0.0))
     wrong = trial_program.train_seeded("CPU:0", eager=False)
 

@@ -25,7 +25,7 @@ def test_without_a_terminal_the_summary_is_printed(tmp_path: Path, capsys: pytes
 
     assert main(["replay", "one", "--runs-dir", str(tmp_path)]) == 0
 
-    assert "the other ranks wait 20.0 of 30.0 ms a step for rank 1" in capsys.readouterr().out
+    assert "the other ranks wait 20.0 of 30.0 ms/step for rank 1" in capsys.readouterr().out
 
 
 def test_json_prints_the_group_and_one_rank_prints_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

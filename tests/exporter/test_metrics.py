@@ -9,7 +9,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.screens.canned import STARVING, Canned
+from tfwatch.commands.system.serve import read_metrics
 from tfwatch.core import events as facts
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
 from tfwatch.exporter.followed_runs import LINGER_S, FollowedRuns
 from tfwatch.exporter.metrics import STATES, metrics_of
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
+    from tfwatch.exporter.followed_runs import FollowedRun
 
 NAME = "2026-11-20T10-17-03_cnn"
 
@@ -177,6 +180,20 @@ def test_folders_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
 
     assert [one.name for one in FollowedRuns(tmp_path, run.clock).look()] == [NAME]
     assert FollowedRuns(tmp_path / "none", run.clock).look() == []
+
+
+def test_without_a_run_the_exporter_is_up(tmp_path: Path) -> None:
+    assert samples(FollowedRuns(tmp_path), SYSTEM) == {"tfwatch_up": [({}, 1.0)]}
+
+
+def test_an_exporter_that_cannot_read_its_folder_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> list[FollowedRun]:
+        raise OSError("it is gone")
+
+    runs = FollowedRuns(tmp_path)
+    monkeypatch.setattr(runs, "look", refuse)
+    (metric,) = read_metrics(runs)
+    assert (metric.name, metric.samples[0].value) == ("tfwatch_up", 0.0)
 
 
 def test_names_that_are_no_labels_stay_distinct(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from tfwatch.core.events import (
     TrainingFailed,
     ValidationEnded,
 )
-from tfwatch.core.rows import Flag, Rows
+from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.report import document, text
 from tfwatch.runs.format import MANIFEST
+from tfwatch.runs.liveness import OpenPhase
 from tfwatch.runs.opened import open_run, read_run
 
 if TYPE_CHECKING:
@@ -138,6 +140,13 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", plain(50), pid=2**22 + 1)
 
     assert text_of(run)[0].startswith("cnn: killed (no end record; out of memory?), 50 steps in")
+
+
+def test_a_run_whose_end_the_disk_did_not_take_is_not_called_killed(tmp_path: Path) -> None:
+    killed = open_written(tmp_path / "run", plain(50), pid=2**22 + 1)
+    run = replace(killed, open_phase=OpenPhase(Phase.ENDED, 0, 0, 51, 0))
+
+    assert text_of(run)[0].startswith("cnn: ended (the disk took no end record), 50 steps in")
 
 
 def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:

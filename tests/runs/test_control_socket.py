@@ -25,8 +25,8 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control import messages
 from tfwatch.runs.control import server as control_server
 from tfwatch.runs.control.client import ControlClient, NoAnswerError
+from tfwatch.runs.control.folders import make_private_folder, remove_folder
 from tfwatch.runs.control.messages import AskStatus, AskStop, AskSwitch, BadMessageError
-from tfwatch.runs.control.private_socket import make_private_folder
 from tfwatch.runs.control.requests import Autopilot, Control, Experiment, Refused, Request
 from tfwatch.runs.control.server import ControlServer, Limits
 from tfwatch.runs.create import make_writer
@@ -398,8 +398,7 @@ def test_a_killed_training_leaves_a_folder_that_a_client_recognises() -> None:
         assert Path(path).exists()
         with pytest.raises(NoAnswerError, match="the training is gone"):
             ControlClient(path).check()
-    Path(path).unlink()
-    Path(path).parent.rmdir()
+    remove_folder(Path(path).parent)
 
 
 def test_a_suspended_training_does_not_answer_and_the_client_does_not_wait_for_it() -> None:

@@ -212,18 +212,40 @@ def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(tmp_path: Path, monke
     assert open_run(writer.folder or "").manifest.workload == "cnn"
 
 
-def test_a_file_of_the_program_that_reuses_a_descriptor_is_left_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def reused(tmp_path: Path) -> Iterator[tuple[streams.Stream, int]]:
+    """A stream whose descriptor the program closed, and the program's own file, which has its number now."""
     stream = streams.Stream()
     stream.path = tmp_path / "rows.bin"
     stream.append(b"first")
-    file = stream._file
-    os.close(file)
+    os.close(stream._file)
     theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
-    assert theirs == file
+    assert theirs == stream._file
+    yield stream, theirs
+    os.close(theirs)
+
+
+def test_a_file_that_the_program_closed_is_opened_again_and_the_programs_own_is_left_alone(
+    reused: tuple[streams.Stream, int], tmp_path: Path
+) -> None:
+    stream, theirs = reused
+    assert stream.read(0, 5) == b"first"
+    closed = stream._open
+
+    assert stream.append(b"second") == ""
+    streams._close(closed)
+
+    assert (tmp_path / "rows.bin").read_bytes() == b"firstsecond"
+    assert stream.read(0, 99) == b"firstsecond"
+    assert os.fstat(theirs).st_size == 0
+
+
+def test_another_file_at_the_path_of_a_closed_one_is_left_alone(
+    reused: tuple[streams.Stream, int], tmp_path: Path
+) -> None:
+    stream, _ = reused
+    (tmp_path / "rows.bin").rename(tmp_path / "moved")
+    (tmp_path / "rows.bin").write_bytes(b"another")
 
     assert stream.append(b"second") == "the program closed its file"
-    assert stream.read(0, 5) == bytes(5)
-    streams._close(stream._open)
-
-    assert os.fstat(theirs).st_size == 0
-    os.close(theirs)
+    assert (tmp_path / "rows.bin").read_bytes() == b"another"

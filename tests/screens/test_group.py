@@ -11,6 +11,8 @@ from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
 from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.runs.format import EVENTS
+from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
 from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen
 from tfwatch.screens.leave import Leave
@@ -27,6 +29,14 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     waits = [21.0 if rank == 5 else 1.0 + rank / 100 for rank in range(12)]
     folder = write_group(tmp_path_factory.mktemp("runs") / "[b]one", waits)
     return JudgedGroup(open_group(folder, FakeClock(2).clock))
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
+    """A group whose rank 1 is late, and whose rank 2 has written nothing for 43 s."""
+    folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 21, 1])
+    (folder_of_rank(folder, 2) / EVENTS).write_text("")
+    return JudgedGroup(open_group(folder, FakeClock(43).clock))
 
 
 class Now:
@@ -150,3 +160,14 @@ def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) 
         reader.begin()
 
     assert reads == [0.0, 0.5 + TIMES / 2]
+
+
+@pytest.mark.usefixtures("_at_once")
+@pytest.mark.parametrize("width", [80, 120])
+async def test_a_rank_that_does_not_respond_is_the_finding(width: int, silent: JudgedGroup) -> None:
+    async with GroupApp(GroupReader(lambda: silent)).run_test(size=(width, 24)) as pilot:
+        lines = rows_of(pilot.app.screen)
+
+    assert any("NOT RESPONDING rank 2 for 43.0 s" in line for line in lines)
+    assert any("the other ranks wait" in line for line in lines)
+    assert any("not responding 43.0 s" in line for line in lines)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-STEPS = int(sys.argv[1])
+STEPS, FILTERS = int(sys.argv[1]), int(sys.argv[2])
 random = np.random.default_rng(0)
 images = [tf.io.encode_jpeg(random.integers(0, 255, (320, 320, 3), dtype=np.uint8)).numpy() for _ in range(256)]
 labels = random.integers(0, 10, 256)
@@ -21,6 +21,9 @@ def decode(image, label):
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).repeat()
 dataset = dataset.map(decode)
 dataset = dataset.batch(32)
+options = tf.data.Options()
+options.experimental_optimization.map_parallelization = False  # TensorFlow makes such a map parallel by itself
+dataset = dataset.with_options(options)
 
 
 class Times(keras.callbacks.Callback):
@@ -33,7 +36,7 @@ class Times(keras.callbacks.Callback):
 
 
 keras.utils.set_random_seed(1)
-convolutions = [keras.layers.Conv2D(24, 3, strides=2, activation="relu") for _ in range(3)]
+convolutions = [keras.layers.Conv2D(FILTERS, 3, strides=2, activation="relu") for _ in range(3)]
 model = keras.Sequential([keras.Input((96, 96, 3)), *convolutions, keras.layers.Flatten(), keras.layers.Dense(10)])
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
 times = Times()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, check_dispatcher, start_local
+from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, find_workers, start_local
 
 
 def _sleeper() -> ServiceProcess:
@@ -35,7 +35,7 @@ def test_a_failed_start_names_its_reason() -> None:
             start_local(1, port=used.getsockname()[1])
         address = f"localhost:{used.getsockname()[1]}"
     with pytest.raises(FeedError, match=rf"no dispatcher .* responds at {address}: Connection refused"):
-        check_dispatcher(address)
+        find_workers(address)
 
 
 @pytest.mark.tensorflow
@@ -44,8 +44,11 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
 
     from tfwatch.tfdata.feed.moved_part import find_moved_part
 
-    data = tf.data.Dataset.range(101).shuffle(10, seed=1).map(_twice).batch(8).prefetch(2)
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    data = tf.data.Dataset.range(101).shuffle(10, seed=1).map(_twice).batch(8).prefetch(2).with_options(options)
     part = find_moved_part(data)
+    assert part.below.options().experimental_optimization.map_parallelization is False
     feed = start_local(1)
     try:
         fed = part.through(feed.address, is_local=True)
@@ -61,6 +64,7 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
     assert sorted(value for batch in batches for value in batch) == [2 * n for n in range(101)]
     assert sorted(again) == [2 * n for n in range(101)]
     assert restarted == ["feed: the dispatcher runs again", "feed: worker 1 runs again"]
+    assert [value for batch in batches for value in batch] != again  # a worker repeats the order of a seed
     assert int(fed.cardinality()) == 13
     assert [len(batch) for batch in batches] == [8] * 12 + [5]
     assert not feed.can_serve
@@ -68,6 +72,24 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
 
 def _twice(number: Any) -> Any:
     return number * 2
+
+
+@pytest.mark.tensorflow
+def test_the_pipelines_of_workloads_move_up_to_their_batch() -> None:
+    import numpy as np
+
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.feed.moved_part import find_moved_part
+    from tfwatch.tfdata.pipeline_tree import label_of
+    from tfwatch.workloads.data import array_pipeline, jpeg, numbered_examples
+
+    files = jpeg.movable_source([b"a.jpg"] * 9, np.zeros(9, np.int32), 4)
+    images = jpeg.pipeline(files, Knobs(), batch_size=4, image_size=32)
+    numbers = numbered_examples.movable_source(9, 4)
+    examples = array_pipeline.pipeline(numbers, Knobs(), pick=_twice, batch_size=4)
+    parts = [find_moved_part(data) for data in (images, examples)]
+    assert [label_of(part.below) for part in parts] == ["map(augment)", "map(twice)"]
+    assert [int(part.top.cardinality()) for part in parts] == [-2, -2]
 
 
 @pytest.mark.tensorflow

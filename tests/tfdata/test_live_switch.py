@@ -66,7 +66,7 @@ def read(pipeline: Any, switch_at: dict[int, Knobs]) -> list[int]:
             return got
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
     import tensorflow as tf
 
@@ -125,7 +125,7 @@ def read_and_switch(pipeline: Any, rng: random.Random) -> tuple[list[int], int]:
 RESTARTS = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(seed: int, made: list[int]) -> None:
     import tensorflow as tf
 

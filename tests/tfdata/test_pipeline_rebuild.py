@@ -12,14 +12,18 @@ from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = pytest.mark.tensorflow
 
-EPOCHS, SWITCHES = 2, 50
-#: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond.
-FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
-SETTINGS = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"), Knobs("off", "default"))
+SWITCHES = 50
+#: Of each epoch, a setting that begins it, and two whose pipelines restart, so that a switch takes a millisecond. To
+#: build a pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
+EPOCHS = (
+    (Knobs("default", "default"), (Knobs("off", 3), Knobs(1, "off"))),
+    (Knobs("auto", "auto"), (Knobs(1, 2), Knobs("off", 3))),
+)
+NEW_EACH_TIME = Knobs("off", "default")
 
 
 @pytest.fixture(autouse=True)
@@ -40,16 +44,18 @@ def in_python(batch: Any) -> Any:
     return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
 
 
-def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random) -> tuple[list[Any], int]:
+def rebuilt_epoch(
+    iterator: Any, script: Any, first: Knobs, others: Sequence[Knobs], chooser: random.Random
+) -> tuple[list[Any], int]:
     """Return the batches of an epoch, and the number of switches among them."""
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     got = [in_python(next(iterator)) for _ in range(0 if script.why_not_now else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
-    pipeline.start(script.source(iterator, len(got)), chooser.choice(FIRST))
+    pipeline.start(script.source(iterator, len(got)), first)
     while True:
         if not pipeline.is_switching:
-            pipeline.switch(chooser.choice(SETTINGS))
+            pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])
             switches += 1
         try:
             batch = next_batch(pipeline)
@@ -67,12 +73,12 @@ def test_random_switches_change_no_element_and_no_order(name: str) -> None:
     make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
     bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
     total = 0
-    for _ in range(EPOCHS):
+    for first, others in EPOCHS:
         iterator = iter(data)
         script.read(iterator)
         assert not script.why_not
         assert bool(script.why_not_now) == (name in pipelines.WITH_EPOCH)
-        got, switches = rebuilt_epoch(iterator, script, chooser)
+        got, switches = rebuilt_epoch(iterator, script, first, others, chooser)
         assert got == [in_python(batch) for batch in bare]
         total += switches
     assert total >= SWITCHES

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 CUSTOM_LOOPS = ("cnn-loop", "array")
-#: 26 batches of 8 an epoch, the last of them ragged.
-EXAMPLES, BATCH, STEPS = 203, 8, 26
+#: 13 batches of 8 an epoch, the last of them ragged.
+EXAMPLES, BATCH, STEPS = 99, 8, 13
 SETTINGS = Settings(batch_size=BATCH, epochs=2, seed=7, optimizer="sgd")
 
 
@@ -86,7 +86,7 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(
         *(("workers", value) for value in ("off", "default", "auto", 2)),
         *(("fast_pipeline", value) for value in ("on", "off")),
     ]
-    switches = [Scheduled(rng.randrange(2 * STEPS), *rng.choice(choices)) for _ in range(25)]
+    switches = [Scheduled(rng.randrange(2 * STEPS), *rng.choice(choices)) for _ in range(14)]
     switched, outcome = train(name, tmp_path, *switches)
     assert outcome.cause == "finished"
     assert len(events_of(switched, PipelineSwitched)) >= 3

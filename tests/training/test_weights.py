@@ -34,7 +34,7 @@ def compiled(optimizer: Any = "adam", width: int = 4, policy: str = "float32") -
     return model
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def trained() -> Any:
     model = compiled()
     rng = np.random.default_rng(0)
@@ -42,12 +42,12 @@ def trained() -> Any:
     return model
 
 
-@pytest.fixture
-def saved(trained: Any, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tfwatch.training import weights
 
-    (tmp_path / "earlier").mkdir()
-    path = tmp_path / "earlier" / "last.weights.h5"
+    path = tmp_path_factory.mktemp("runs") / "earlier" / "last.weights.h5"
+    path.parent.mkdir()
     weights.save(trained, path)
     return path
 
@@ -141,7 +141,9 @@ def test_a_run_starts_where_the_previous_one_ended(mode: Literal["graph", "eager
     assert f"starts with the weights and the optimizer state of {run.path.name}" in notes
 
 
-def test_weights_are_saved_only_while_they_do_not_change(tmp_path: Path, trained: Any) -> None:
+def test_weights_are_saved_only_while_they_do_not_change(
+    tmp_path: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer, _ = begin_run(tmp_path / "runs", "cnn")
     trainer = Trainer(Plan("cnn", Settings(), Knobs()), writer, Control())
     path = tmp_path / "last.weights.h5"
@@ -159,7 +161,7 @@ def test_weights_are_saved_only_while_they_do_not_change(tmp_path: Path, trained
         save(*args, **options)
         writer.phase(Phase.COMPUTE)
 
-    trained.save_weights = moves_on
+    monkeypatch.setattr(trained, "save_weights", moves_on)
     writer.phase(Phase.WAIT)
     assert trainer.save_weights(path) == "a step began while they were saved"
     assert not path.exists()

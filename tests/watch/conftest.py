@@ -1,15 +1,24 @@
 """The fixtures of these tests."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
 from tests.keras_fixtures import (
     all_runs_ended,
     always_deterministic,
     arrays,
+    fingerprint,
     freed_in,
     made,
     make_model,
     one_block,
     op_determinism,
+    small_model,
 )
+from tests.watch.watched import EPOCHS, known
 
 __all__ = [
     "all_runs_ended",
@@ -21,3 +30,10 @@ __all__ = [
     "one_block",
     "op_determinism",
 ]
+
+
+@pytest.fixture(scope="package")
+def stock(arrays: Any, op_determinism: None) -> Any:
+    """The fingerprint of the small model after `EPOCHS` epochs of `known(arrays)` without Watch."""
+    model = small_model()
+    return fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0))

@@ -1,14 +1,10 @@
-"""Train over two logical CPU devices, which a process sets before TensorFlow starts, and print the results.
-
-python -m tests.watch.spread FOLDER
-"""
+"""Trainings over two logical CPU devices, which a process sets before TensorFlow starts: see `own_process`."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
@@ -16,9 +12,11 @@ import tensorflow as tf
 
 import tfwatch
 from tfwatch import Watch
+from tfwatch.watch.fit.stepping import step_runners
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 X = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
 Y = np.arange(len(X)) % 4
@@ -36,10 +34,11 @@ def make_data() -> Any:
     return tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(30, seed=4).map(double).batch(8)
 
 
-def train(steps: int, callbacks: list[Any], *, built: bool = True) -> list[Any]:
+def train(steps: int, callbacks: list[Any], *, built: bool = True, known: bool = True) -> list[Any]:
     """Train, with a ragged last batch and a validation; return losses, number of updates and weights.
 
     built: the optimizer has its variables; else the first step makes them, and TensorFlow traces it twice.
+    known: the data has a known length; else there is no validation.
     """
     keras.utils.set_random_seed(3)
     with make_strategy().scope():
@@ -48,8 +47,10 @@ def train(steps: int, callbacks: list[Any], *, built: bool = True) -> list[Any]:
         model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=steps)
         if built:
             model.optimizer.build(model.trainable_variables)
-    checked = make_data() if steps == 1 else None  # Keras' own validation fails with several steps and a ragged batch
-    history = model.fit(make_data(), epochs=2, verbose=0, callbacks=callbacks, validation_data=checked)
+    # Keras' own validation fails with several steps and a ragged batch.
+    checked = make_data() if steps == 1 and known else None
+    data = make_data() if known else make_data().filter(lambda x, y: True)
+    history = model.fit(data, epochs=2, verbose=0, callbacks=callbacks, validation_data=checked)
     updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations.value))
     losses = [history.history["loss"], history.history.get("val_loss", [])]
     return [*losses, updates, [weight.tolist() for weight in model.get_weights()]]
@@ -89,9 +90,21 @@ def loop(folder: str) -> str:
     return str(batches.run_path)
 
 
-def main(folder: str) -> None:
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+def train_unknown(folder: str) -> tuple[list[Any], list[str]]:
+    """Train on data of unknown length: stock, watched, and with a clock that no graph reads."""
+    watch, refused = Watch(f"{folder}/unknown"), Watch(f"{folder}/refused")
+    results = [train(1, [], known=False), train(1, [watch], known=False)]
+    with patch.object(step_runners, "SingleStep", refuse):
+        results.append(train(1, [refused], known=False))
+    return results, [str(watch.run_path), str(refused.run_path)]
+
+
+def refuse(*_: object) -> None:
+    raise TypeError("no clock here\n  with a long tail")
+
+
+def train_all(folder: str) -> dict[str, Any]:
+    """Train without and with Watch; return the results of each, and the runs' folders."""
     # Each fit has a folder of its own: short ones in a row share a run.
     watch = Watch(f"{folder}/watched")
     watch.set(prefetch=4)
@@ -102,8 +115,5 @@ def main(folder: str) -> None:
     exact, fused = train(1, [for_exact]), train(3, [for_fused])
     runs += [str(for_exact.run_path), str(for_fused.run_path), loop(folder)]
     results = {"stock": stock, "again": again, "watched": watched, "exact": exact, "fused": fused, "runs": runs}
-    sys.stdout.write(json.dumps(results) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    results["unknown"], results["unknown_runs"] = train_unknown(folder)
+    return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import sys
 from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import STEPS, compile_classifier, fingerprint
+from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
@@ -21,6 +22,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
@@ -76,8 +78,8 @@ def test_alternating_settings_have_one_pipeline_each(
 
     def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
         model = make_model()
-        compile_classifier(model, "sgd", steps_per_execution=steps_per_execution)
-        return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
+        compile_built(model, steps_per_execution=steps_per_execution)
+        return fingerprint(model, model.fit(known(arrays).repeat(3), verbose=0, callbacks=list(callbacks)))
 
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
@@ -154,6 +156,25 @@ def test_a_forked_process_that_exits_does_not_end_its_parents_run(tmp_path: Path
     assert only(open_run(run.path), RunEnded).cause == "finished"
 
 
+def test_a_forked_process_that_exits_does_no_work_of_its_parents_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch import session
+
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    session.call_at_exit((tmp_path / "done").touch)
+    if (child := os.fork()) == 0:
+        try:
+            at_exit[0]()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert not (tmp_path / "done").exists()
+    at_exit[0]()
+    assert (tmp_path / "done").exists()
+
+
 def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     watch = watch_in(tmp_path)
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
@@ -170,7 +191,7 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     for _ in range(2):
         model.fit(known(arrays), verbose=0, callbacks=[watch])
         paths.append(watch.run_path)
-        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.compile("sgd", "mse")
     assert paths[0] != paths[1]
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
@@ -185,7 +206,7 @@ def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, mak
 
 
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch.fit import fetch, script_pipeline
 
@@ -195,12 +216,28 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
     monkeypatch.setattr(fetch, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
-    bare = make_model()
-    expected = fingerprint(bare, bare.fit(known(arrays), epochs=EPOCHS, verbose=0))
     watch = watch_in(tmp_path)
     watch.set(prefetch=4)
     watched = make_model()
-    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
     run = open_run(watch.run_path)
     assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
     assert len(events_of(run, PipelineSwitched)) == 0
+
+
+def test_a_process_forked_within_a_fit_deletes_no_iterator(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    codes: list[int] = []
+
+    def fork(batch: int, logs: Any) -> None:
+        recorder = watch._recorder
+        before = sys.getrefcount(recorder)
+        if (child := os.fork()) == 0:  # deleting an iterator would wait for a thread of the parent
+            os._exit(sys.getrefcount(recorder) - before)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    watch, model = watch_in(tmp_path), make_model()
+    forking = keras.callbacks.LambdaCallback(on_train_batch_end=fork)
+    model.fit(known(arrays).take(2), verbose=0, callbacks=[watch, forking])
+    assert codes == [1, 1]

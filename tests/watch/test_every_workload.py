@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.whole import generate_arrays, write_images
+from tests.whole import generate_arrays, hold_out_few, write_images
 from tfwatch import cli
 from tfwatch.watch.step_log import StepLog
 from tfwatch.workloads import registry
@@ -18,11 +18,9 @@ from tfwatch.workloads.models import conv, large_images, transfer
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 
 STEPS = 50
-#: The images' width and height for MobileNetV2, in place of 224: the smallest that it has weights for.
-SIZE = 96
 
 
 @pytest.fixture(scope="module")
@@ -45,32 +43,18 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return losses
 
 
-@pytest.fixture
-def known_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Keras' cache with weights for MobileNetV2 that distinguish images, as ImageNet's do.
+def edges(input_shape: tuple[int, ...], include_top: bool, weights: str | None) -> Any:
+    """Return a network in place of MobileNetV2, whose layers take 10 s of CPU: `test_keras_cache.py` loads that one.
 
-    They are random, and the normalisation's means and variances those of the images: without them all that random
-    weights give of an image is 1e-12.
+    It shows by how much pixels differ from their neighbours, by which stripes differ from disks.
     """
-    import h5py
     import keras
-    import tensorflow as tf
-    from keras.src.legacy.saving import legacy_h5_format
-    from keras.src.utils import file_utils
 
-    keras.utils.set_random_seed(1)
-    base = keras.applications.MobileNetV2(input_shape=(SIZE, SIZE, 3), include_top=False, weights=None)
-    images = [tf.io.decode_jpeg(path.read_bytes()) for path in sorted(folder.glob("*/*.jpg"))]
-    for layer in base.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.momentum = 0.0
-    base(tf.stack([tf.image.resize(image, (SIZE, SIZE)) for image in images[::4]]) / 127.5 - 1.0, training=True)
-    (tmp_path / "models").mkdir()
-    name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{SIZE}_no_top.h5"
-    with h5py.File(tmp_path / "models" / name, "w") as file:
-        legacy_h5_format.save_weights_to_hdf5_group(file, base)
-    monkeypatch.setattr(file_utils.config, "keras_home", lambda: str(tmp_path))
-    monkeypatch.setattr(file_utils, "validate_file", lambda *_, **__: True)
+    assert (include_top, weights) == (False, "imagenet")
+    differences = keras.layers.Conv2D(1, (1, 2), activation="relu")
+    network = keras.Sequential([keras.Input(input_shape), differences, keras.layers.MaxPooling2D(4)])
+    differences.set_weights([np.repeat([-1.0, 1.0], 3).reshape(1, 2, 3, 1), np.zeros(1)])
+    return network
 
 
 @pytest.mark.parametrize("name", registry.WORKLOADS)
@@ -81,15 +65,15 @@ def test_its_loss_falls_in_fifty_steps(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
 ) -> None:
+    import keras
+
     generate_arrays(monkeypatch, 400)
-    monkeypatch.setattr(transfer, "SIZE", SIZE)
+    hold_out_few(monkeypatch)
+    monkeypatch.setattr(keras.applications, "MobileNetV2", edges)
+    monkeypatch.setattr(transfer, "SIZE", 64)
     monkeypatch.setattr(conv, "_SIDE", 64)
     monkeypatch.setattr(large_images, "_SHAPE", (64, 64, 3))
-    if name == "transfer":
-        request.getfixturevalue("known_network")
-        capfd.readouterr()
     entry = registry.WORKLOADS[name]
     own = {"size": "16", "image_size": "32", "data": str(folder), "weights": "imagenet"}
     options = [word for key in entry.takes for word in (f"--{key.replace('_', '-')}", own[key])]

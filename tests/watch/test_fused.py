@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import BATCH, STEPS, compile_classifier, fingerprint
+from tests.keras_fixtures import BATCH, STEPS, compile_built, fingerprint
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
@@ -28,7 +28,7 @@ GROUP = 10
 @pytest.fixture
 def model(make_model: Callable[[], Any]) -> Any:
     model = make_model()
-    compile_classifier(model, "sgd", steps_per_execution=GROUP)
+    compile_built(model, steps_per_execution=GROUP)
     return model
 
 
@@ -93,7 +93,7 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
     monkeypatch.setattr(step_runners, "FusedSteps", refuse)
     run = watched(model, arrays, tmp_path)
     stock = make_model()
-    compile_classifier(stock, "sgd", steps_per_execution=GROUP)
+    compile_built(stock, steps_per_execution=GROUP)
     assert fingerprint(model, model.history) == fingerprint(stock, stock.fit(batches(arrays), verbose=0))
     assert run.manifest.not_split == "not in a graph"
     assert notes(run) == ["the steps of this fit are not split: not in a graph"]

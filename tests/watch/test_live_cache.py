@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.whole import events_of, only, result, train, write_images
+from tests.whole import events_of, hold_out_few, only, result, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.refusals import Refusal
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 
-#: Batches of an epoch, the last of them ragged.
-STEPS = 21
+#: Examples of both workloads, and batches of an epoch, the last of them ragged.
+EXAMPLES, STEPS = 162, 21
+#: The pipeline that takes least to build, for tests of when a switch takes effect.
+FAST = Knobs(fast_pipeline=True)
 
 
 @pytest.fixture(autouse=True)
 def _few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "_COUNT", 162)
+    monkeypatch.setattr(generator, "_COUNT", EXAMPLES)
+    hold_out_few(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +51,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def unswitched(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """Train a workload without a switch, once for all tests."""
+    """Train a workload without a switch, once for all tests; both forms of a pipeline give the same result."""
 
     @functools.cache
     def run(name: str) -> Run:
-        return train(name, settings, tmp_path_factory.mktemp("unswitched"))[0]
+        knobs = FAST if name == "generator" else Knobs()
+        return train(name, settings, tmp_path_factory.mktemp("unswitched"), knobs=knobs)[0]
 
     return run
 
@@ -78,7 +82,7 @@ def test_random_switches_with_the_cache_among_them_change_no_bit(
         *(("prefetch", value) for value in ("off", "default", 3)),
         *(("workers", value) for value in ("off", "default", 2)),
     ]
-    switches = [Scheduled(rng.randrange(4 * STEPS), *rng.choice(choices)) for _ in range(16)]
+    switches = [Scheduled(rng.randrange(4 * STEPS), *rng.choice(choices)) for _ in range(8)]
     # On over the end of an epoch and through a whole one, off and on again.
     cache = [Scheduled(step, "cache", value) for step, value in ((4, True), (50, False), (54, True), (58, False))]
     turned, outcome = train(name, settings, tmp_path, *switches, *cache, Scheduled(60, "cache", True))
@@ -106,17 +110,17 @@ def test_a_cache_and_a_shuffle_take_effect_with_an_epoch(
     """A cache takes effect with the first epoch that it serves whole; it leaves a shuffle that is deferred."""
     shuffles = [Scheduled(5, "shuffle", 4), Scheduled(50, "shuffle", "auto")]
     cache = [Scheduled(9, "cache", True), Scheduled(70, "cache", False)]
-    alone, _ = train("cnn", settings, tmp_path, *shuffles)
-    beside, _ = train("cnn", settings, tmp_path, *shuffles, *cache)
+    alone, _ = train("generator", settings, tmp_path, *shuffles, knobs=FAST)
+    beside, _ = train("generator", settings, tmp_path, *shuffles, *cache, knobs=FAST)
     shuffled = [("shuffle", "auto", "4", STEPS + 1), ("shuffle", "4", "auto", 3 * STEPS + 1)]
     cached = [("cache", "off", "on", 2 * STEPS + 1), ("cache", "on", "off", 71)]
     assert requested(alone) == [("auto", "4", 5), ("4", "auto", 50)]
     assert switched(alone) == shuffled
     assert requested(beside) == [("auto", "4", 5), ("off", "on", 9), ("4", "auto", 50), ("on", "off", 70)]
     assert switched(beside) == [shuffled[0], cached[0], shuffled[1], cached[1]]
-    assert first_epoch(alone) == first_epoch(unswitched("cnn"))
+    assert first_epoch(alone) == first_epoch(unswitched("generator"))
     assert result(beside) == result(alone)
-    assert beside.manifest.cache_bytes == 162 * 16 * 16 * 3 * 4
+    assert beside.manifest.cache_bytes == EXAMPLES * (256 + 1) * 4
     assert any("the cache takes" in event.text for event in events_of(beside, Noted))
 
 
@@ -129,7 +133,7 @@ def test_what_is_cancelled_or_comes_too_late_changes_nothing(
     """
     shuffle = [Scheduled(5, "shuffle", 4), Scheduled(9, "shuffle", "auto")]
     cache = [Scheduled(12, "cache", True), Scheduled(16, "cache", False), Scheduled(68, "cache", True)]
-    run, _ = train("cnn", settings, tmp_path, *shuffle, *cache)
+    run, _ = train("generator", settings, tmp_path, *shuffle, *cache, knobs=FAST)
     assert [(old, new) for old, new, _ in requested(run)] == [
         ("auto", "4"),
         ("auto", "auto"),
@@ -140,7 +144,7 @@ def test_what_is_cancelled_or_comes_too_late_changes_nothing(
     assert switched(run) == []
     missed = only(run, SwitchMissed)
     assert (missed.knob, missed.old, missed.new, missed.step) == ("cache", "off", "on", 68)
-    assert result(run) == result(unswitched("cnn"))
+    assert result(run) == result(unswitched("generator"))
 
 
 @pytest.mark.parametrize("at_start", [True, False])
@@ -149,8 +153,9 @@ def test_a_cache_that_does_not_fit_is_refused(
 ) -> None:
     monkeypatch.setattr(stores, "free_bytes", lambda: 100_000)
     switches = [] if at_start else [Scheduled(5, "cache", True), Scheduled(5, "prefetch", 2)]
-    run, outcome = train("cnn", replace(settings, epochs=1), tmp_path, *switches, knobs=Knobs(cache=at_start))
-    sentence = "the cache needs 0.5 MB, more than half of the 98 kB of memory that are free"
+    knobs = FAST.with_value("cache", at_start)
+    run, outcome = train("generator", replace(settings, epochs=1), tmp_path, *switches, knobs=knobs)
+    sentence = "the cache needs 0.2 MB, more than half of the 98 kB of memory that are free"
     if at_start:
         assert (outcome.cause, outcome.message) == ("bad-input", sentence)
         return
@@ -172,16 +177,16 @@ def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, value: Setting, refu
 
 
 def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(settings: Settings, tmp_path: Path) -> None:
-    control = Control(Knobs())
-    train("cnn", replace(settings, steps=9), tmp_path, Scheduled(5, "shuffle", 4), control=control)
-    assert (control.knobs, control.requested_knobs) == (Knobs(), Knobs(shuffle=4))
+    control = Control(FAST)
+    train("generator", replace(settings, steps=9), tmp_path, Scheduled(5, "shuffle", 4), knobs=FAST, control=control)
+    assert (control.knobs, control.requested_knobs) == (FAST, FAST.with_value("shuffle", 4))
 
 
 def test_a_shuffle_at_the_start_changes_the_order(
     settings: Settings, unswitched: Callable[[str], Run], tmp_path: Path
 ) -> None:
     short = replace(settings, epochs=1)
-    knobs = (Knobs(shuffle="off"), Knobs(shuffle=4))
-    shuffled = [train("cnn", short, tmp_path, knobs=each)[0] for each in knobs]
-    losses = {first_epoch(run)["loss"] for run in (unswitched("cnn"), *shuffled)}
+    knobs = (FAST.with_value("shuffle", value) for value in ("off", 4))
+    shuffled = [train("generator", short, tmp_path, knobs=each)[0] for each in knobs]
+    losses = {first_epoch(run)["loss"] for run in (unswitched("generator"), *shuffled)}
     assert len(losses) == 3

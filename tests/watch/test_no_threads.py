@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.keras_fixtures import fingerprint
-from tests.whole import events_of, result, train
+from tests.whole import events_of, hold_out_few, result, train
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.runs.control.requests import Scheduled
 from tfwatch.workloads.models import generator
@@ -44,6 +44,7 @@ def test_a_workload_trains_without_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(generator, "_COUNT", 80)
+    hold_out_few(monkeypatch)
     settings = Settings(batch_size=8, epochs=3, seed=2, optimizer="sgd")
     whole, _ = train("generator", settings, tmp_path)
     refused = request.getfixturevalue("no_threads")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keras_fixtures import STEPS, compile_classifier, fingerprint
+from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.runs.folders import read
 from tests.watch.watched import EPOCHS, is_restored, known, watch_in
 from tests.whole import events_of, only
@@ -64,7 +64,7 @@ def fitted(
     """Return the result of a `fit`, and the number of calls of the train function's Python."""
     model = make_model()
     calls: list[int] = []
-    compile_classifier(model, "sgd", **settings)
+    compile_built(model, **settings)
     model.train_function = make(model, calls)
     history = model.fit(data(), epochs=EPOCHS, verbose=0, callbacks=callbacks)
     return fingerprint(model, history), len(calls)
@@ -129,7 +129,7 @@ def test_a_method_that_makes_it_is_recognized_too(arrays: Any, make_model: Calla
             self.train_function = self.train_function or compiled(self, [])
 
     watch, model = watch_in(tmp_path), OwnFunction(make_model().layers)
-    model.compile("sgd", "sparse_categorical_crossentropy")
+    model.compile("sgd", "mse")
     model.fit(known(arrays), verbose=0, callbacks=[watch])
     assert_not_split(open_run(watch.run_path))
 

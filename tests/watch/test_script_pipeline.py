@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keras_fixtures import BATCH
+from tests.keras_fixtures import BATCH, compile_built
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
@@ -46,13 +47,15 @@ def with_epoch(arrays: Any) -> Any:
 
 
 def _switching(watch: Any) -> Any:
+    """Return a callback that switches after every third batch."""
     import keras
 
-    chooser = random.Random(7)
+    chooser, calls = random.Random(7), itertools.count()
 
     def switch(*_: Any, **__: Any) -> None:
-        knob = chooser.choice(["prefetch", "workers"])
-        watch.set(**{knob: chooser.choice(["off", "default", "auto", 3])})
+        if next(calls) % 3 == 0:
+            knob = chooser.choice(["prefetch", "workers"])
+            watch.set(**{knob: chooser.choice(["off", "default", "auto", 3])})
 
     return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
 
@@ -69,7 +72,7 @@ def test_switches_of_workers_leave_the_weights_equal(
     results, watch = [], watch_in(tmp_path)
     for callbacks in ([], [watch, _switching(watch)]):
         model = make_model()
-        model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        compile_built(model, steps_per_execution=steps_per_execution)
         history = model.fit(make_data(arrays), epochs=EPOCHS + 1, verbose=0, callbacks=callbacks)
         results.append((_weights(model), history.history["loss"]))
     assert results[0] == results[1]

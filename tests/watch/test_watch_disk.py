@@ -30,13 +30,16 @@ def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_a_full_disk_is_reported_once_and_no_run_is_left(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arrays: Any,
+    stock: Any,
+    make_model: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    stock = make_model()
-    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
     fill(monkeypatch, "os.pwrite", "tfwatch.runs.format.write_atomically")
     model, watch = make_model(), watch_in(tmp_path)
-    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
     assert watch.run_path is None
     assert capsys.readouterr().err == (
         f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 WITH_FORMS = [name for name, entry in registry.WORKLOADS.items() if entry.fast]
-#: Compared in a test at most, 40 MB: 3 000 examples of most workloads, 280 of the largest.
-_VALUES = 10**7
+#: Compared in a test at most, 12 MB: 1 000 examples of most workloads, 90 of the largest.
+_VALUES = 3 * 10**6
 SETTINGS = Settings(batch_size=6, seed=3, size=6)
 
 
@@ -68,9 +68,9 @@ def test_both_forms_give_the_same_batches_under_every_knob(name: str) -> None:
 @pytest.mark.usefixtures("_small_images")
 @pytest.mark.parametrize("name", WITH_FORMS)
 def test_both_forms_give_the_same_examples_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    generate_arrays(monkeypatch, 3000)
+    generate_arrays(monkeypatch, 1000)
     prepared = prepare(name, batch_size=7, size=7)
-    source = prepared.source.take(430).cache()  # 3 000 examples, and a vector's ragged end in each batch
+    source = prepared.source.take(145).cache()  # 1 000 examples, and a vector's ragged end in each batch
     assert len(list(source)) > 1
     slow, fast = (prepared.pipeline(source, Knobs(fast_pipeline=form)) for form in (False, True))
     compared = 0
@@ -91,15 +91,6 @@ def test_a_seed_repeats_its_epochs_and_each_is_shuffled_differently(name: str) -
     repeated = np.concatenate(list(again.source.take(5).as_numpy_iterator()))
     np.testing.assert_array_equal(first, repeated)
     assert first.tolist() != second.tolist()
-
-
-@pytest.mark.parametrize("name", WITH_FORMS)
-def test_it_learns(name: str) -> None:
-    prepared = prepare(name, batch_size=4, size=16)
-    model = prepared.model()
-    data = prepared.pipeline(prepared.source.take(4).cache(), Knobs(fast_pipeline=True))
-    losses = model.fit(data, epochs=6, verbose=0, shuffle=False).history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
     assert prepared.validation is not None
 
 

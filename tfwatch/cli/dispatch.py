@@ -33,6 +33,7 @@ EXAMPLES = {
     "tfwatch train": "cnn",
     "tfwatch ab": "cnn --knob prefetch=off,4",
     "tfwatch compare": "A B",
+    "tfwatch check": "latest --max-wait-share 5",
     "tfwatch export": "latest --to perfetto",
     "tfwatch set": "prefetch=4",
     "tfwatch serve": "--prometheus",

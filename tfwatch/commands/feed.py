@@ -6,6 +6,7 @@ import sys
 import time
 from itertools import chain
 
+from tfwatch.terminal.output import write
 from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, join, start_local
 from tfwatch.workloads.workload import BadInputError
 
@@ -47,5 +48,4 @@ def _count(workers: int) -> str:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    write(sys.stdout, f"{text}\n")

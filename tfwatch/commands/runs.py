@@ -102,7 +102,7 @@ def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
 def _label(folder: Path, run: PastRun) -> str:
     """Return a run's name, and its tags in a line of their own."""
     name = f"{run.labels.name} ({run.workload})" if run.labels.name else folder.name
-    name += f", {run.ranks} ranks" if run.ranks else ""
+    name += f", {units.counted(run.ranks, 'rank')}" if run.ranks else ""
     tags = " ".join(run.labels.tags)
     return printable(name) + (f"\n  {tags}" if tags else "")
 

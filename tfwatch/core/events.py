@@ -354,6 +354,20 @@ class GpusFound:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedFound:
+    """The tf.data service that feeds the run, whose figures feed.bin holds.
+
+    dispatcher: its HOST:PORT. workers: theirs, in the order of the file's `worker`. missing: by column, why all or some
+    of its figures are unknown.
+    """
+
+    at_ns: Moment
+    dispatcher: str
+    workers: list[str]
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFound:
     """The GPU whose figures the samples hold from now on.
 
@@ -498,6 +512,7 @@ Event: TypeAlias = (
     | SensorMissing
     | GpuFound
     | GpusFound
+    | FeedFound
     | StagesFound
     | StallLocated
     | Slept

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 MISSING = "n/a"
+#: Shorter times are shown in milliseconds where it matters that they are not 0.
+_SHORT_S = 0.1
 
 
 def is_missing(value: float | None) -> bool:
@@ -56,6 +58,11 @@ def seconds(value: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02d}"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def duration(value_s: float) -> str:
+    """Return `98.9 ms` below a tenth of a second, else as `seconds`: `0.0 s` says nothing."""
+    return milliseconds(value_s * 1e3) if value_s < _SHORT_S else seconds(value_s)
 
 
 def age(seconds: float) -> str:

@@ -72,9 +72,11 @@ def run_label(name: str) -> str:
     return text if text == name else f"{text[: _LONGEST - 9]}~{zlib.crc32(os.fsencode(name)):08x}"
 
 
-def metrics_of(runs: Sequence[FollowedRun]) -> list[Metric]:
-    """Return the metrics of all runs."""
+def metrics_of(runs: Sequence[FollowedRun] | None) -> list[Metric]:
+    """Return the metrics of all runs; None: they cannot be read."""
     families = _Families()
+    families.gauge("tfwatch_up", "1 where the runs folder can be read.", float(runs is not None))
+    runs = runs or ()
     for run in runs:
         name = run_label(run.name)
         _add_run(families, name, run.view)

@@ -40,13 +40,14 @@ class ForecastFollower:
     """Follows one run.
 
     forecasts: of the settings that the keys would ask for now, by knob and value. record: of the switches that have
-    settled. table: of the pipeline's stages, None where they cannot be read.
+    settled. table: of the pipeline's stages, None where they cannot be read. cores_free: NaN where unknown.
     """
 
     def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
         self.forecasts: Forecasts = {}
         self.record = Record()
         self.table: StageTable | None = None
+        self.cores_free = math.nan
         self._steps_between = steps_between
         self._due: tuple[int, int] | None = None
         self._made: dict[int, CheckedForecast | None] = {}
@@ -79,7 +80,7 @@ class ForecastFollower:
         running_test = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
         no_forecast_reason = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
         known = evidence_now(snapshot, self._steps_between, comparisons, no_forecast_reason)
-        self.table = known.stages
+        self.table, self.cores_free = known.stages, known.cores_free
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
             return

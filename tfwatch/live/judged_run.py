@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.advice import find_slow_epoch_end
+from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed
+from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
@@ -102,6 +104,11 @@ class JudgedRun:
         return self.between_epochs or banner.describe_bound(self.situation)
 
     @cached_property
+    def feed(self) -> FeedForecast | None:
+        """The workers of the tf.data service that the last setting needs; None where it does not starve."""
+        return forecast_feed(self.situation)
+
+    @cached_property
     def between_epochs(self) -> Banner | None:
         """The finding that more is lost between the epochs than in their steps; None where it is not so."""
         return banner.describe_between_epochs(self.situation)
@@ -119,6 +126,8 @@ class JudgedRun:
             slow_epoch_end=find_slow_epoch_end(self.run.events),
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
+            cores_free=evidence.cores_free,
+            feed=find_feed(self.run.feeds, self.run.events, whole=True),
         )
         experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
         return replace(
@@ -147,12 +156,20 @@ class JudgedRun:
 
     @property
     def _epoch_spent(self) -> TimeSpent:
-        """The mean whole epoch since the last setting began; of all epochs where none is that new."""
-        run, time_breakdown = self.run, self.time_breakdown
-        is_finished = run.ended is not None and run.ended.cause == "finished"
-        epochs = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
-        whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
-        return mean_time_spent([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or time_breakdown.epochs)
+        """The mean whole epoch since the last setting began; of all whole ones, or of all, where none is that new."""
+        time_breakdown = self.time_breakdown
+        whole = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
+        if not self._is_last_epoch_whole:
+            del whole[-1:]
+        newest = [one for one, at_ns in whole if at_ns >= self.setting.begin_ns]
+        return mean_time_spent(newest or [one for one, _ in whole] or time_breakdown.epochs)
+
+    @property
+    def _is_last_epoch_whole(self) -> bool:
+        """Return False for an epoch that was broken off, and for one that `--steps` ends after a few steps."""
+        epochs, ended = self.time_breakdown.epochs, self.run.ended
+        is_finished = ended is not None and ended.cause == "finished"
+        return is_finished and (len(epochs) < 2 or epochs[-1].steps >= epochs[-2].steps)
 
 
 class EndedFinding:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.findings.bottleneck import StageTable
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.forecasting.forecast import Forecast
     from tfwatch.core.events import StagesFound
@@ -58,6 +59,8 @@ class MeasuredSetting:
     slow_epoch_end: Paused | None = None
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
+    cores_free: float = math.nan
+    feed: Feed | None = None
 
 
 def build_situation(
@@ -74,6 +77,8 @@ def build_situation(
         slow_epoch_end=setting.slow_epoch_end,
         forecasts=setting.forecasts,
         stages=setting.stages,
+        cores_free=setting.cores_free,
+        feed=setting.feed,
         pid=manifest.pid,
         host=manifest.machine.get("host") or "unknown",
         device="the GPU" if manifest.accelerated else "the CPU's compute",

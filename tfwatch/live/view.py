@@ -10,6 +10,7 @@ import numpy as np
 from tfwatch.analysis.findings.advice import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.code_suggestions import pasted_lines
+from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
 from tfwatch.analysis.findings.situation import (
     NOT_JUDGED,
@@ -38,6 +39,7 @@ from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,
     ExperimentEnded,
+    FeedFound,
     Paused,
     PipelineSwitched,
 )
@@ -265,6 +267,7 @@ class Follower:
             callback=find_slow_callback(pauses_of(rows, snapshot.events), host_ms),
             has_shuffle_fill=has_shuffle_fill(rows),
             slow_epoch_end=_slow_epoch_end(snapshot.events),
+            feed=find_feed(snapshot.feeds, snapshot.events.of(FeedFound), snapshot.examples_s),
         )
 
     def _take_time_breakdown(self, snapshot: Snapshot) -> tuple[TimeSpent, TimeSpent | None]:
@@ -283,6 +286,7 @@ class Follower:
             knobs={knob: state.now for knob, state in knobs.items()},
             forecasts=self._forecasts.forecasts,
             stages=self._forecasts.table,
+            cores_free=self._forecasts.cores_free,
         )
         now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
         now = at_this_moment(now, snapshot)

@@ -21,7 +21,15 @@ from tfwatch.report.document_switches import (
     forecasts_json,
     switches_json,
 )
-from tfwatch.report.outcome import data_wait_cost_json, finding_json, last_setting_json, restart_json, whole_run_json
+from tfwatch.report.outcome import (
+    data_wait_cost_json,
+    feed_json,
+    feed_workers_json,
+    finding_json,
+    last_setting_json,
+    restart_json,
+    whole_run_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +112,8 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "bound": summary.bound.value if summary.bound else None,
         "copy": _copy(run.manifest, summary.setting.judgement),
         "finding": finding_json(judged.finding),
+        "feed": feed_json(judged.feed),
+        "feed_workers": feed_workers_json(judged.situation.feed),
         "last_setting": last_setting_json(judged),
         "whole_run": whole_run_json(summary),
         "final_loss": _final_loss(run),

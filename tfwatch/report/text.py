@@ -27,7 +27,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import stall_place_text
-from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
+from tfwatch.report.outcome import feed_words, lost_words, next_words, restart_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
@@ -36,6 +36,7 @@ from tfwatch.runs.liveness import Life
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
@@ -67,6 +68,7 @@ def as_text(run: Run, home: Path) -> str:
         *_skipped(run),
         *_waited(run, summary, time_breakdown),
         *lost_words(judged.lost),
+        *_fed(judged.situation.feed),
         *_split(run),
         *_copy(run, summary),
         *_op_by_op(run, summary),
@@ -79,10 +81,15 @@ def as_text(run: Run, home: Path) -> str:
         *_stall(summary, run),
         *_pattern(summary),
         *next_words(judged),
+        *feed_words(judged.feed),
         *_said(run),
         *_recorded(run, home),
     ]
     return "\n".join(one_line(line) for line in lines)
+
+
+def _fed(feed: Feed | None) -> list[str]:
+    return [f"fed by {feed.words}; elements came in another order than without workers"] if feed else []
 
 
 def _what(run: Run, summary: Summary) -> str:
@@ -96,9 +103,12 @@ def fate(run: Run) -> str:
     """Return the state of a run: `finished`, `still running`."""
     if run.ended:
         return run.ended.cause
+    if run.has_unrecorded_end:
+        return "ended (the disk took no end record)"
     return {
         Life.RUNNING: "still running",
-        Life.NOT_RESPONDING: "not responding",
+        Life.NOT_RESPONDING: f"not responding for {units.seconds(run.silent_s)}",
+        Life.UNKNOWN: f"unknown, no new data for {units.seconds(run.silent_s)}",
         Life.KILLED: "killed (no end record; out of memory?)",
     }.get(run.life, "no end record")
 
@@ -191,7 +201,7 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
         "import": total.import_s,
     }
     names = sorted((name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0), key=lambda n: -losses[n])
-    words = [f"{name} {units.seconds(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
+    words = [f"{name} {units.duration(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
     if "between epochs" in names:
         parts = _between_epochs(total, _LEAST_SHARE * length_s)
         words = [f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word for word in words]
@@ -203,7 +213,7 @@ def _between_epochs(total: TimeSpent, least_s: float) -> str:
     """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first batches 0.4 s`."""
     parts = {"first batches": total.first_batch_s, "validation": total.validation_s, "epoch ends": total.epoch_end_s}
     names = sorted((name for name in parts if parts[name] >= least_s), key=lambda name: -parts[name])
-    return ", ".join(f"{name} {units.seconds(parts[name])}" for name in names or parts)
+    return ", ".join(f"{name} {units.duration(parts[name])}" for name in names or parts)
 
 
 def _keras(run: Run, step_ms: float) -> list[str]:

@@ -37,7 +37,7 @@ from tfwatch.core.decoding.validation import known_entries, known_fields
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, as_value, epochs_until
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
-from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
+from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,18 +69,19 @@ PROGRESSES = "progress.bin"
 EVENTS = "events.jsonl"
 STAGES = "stages.bin"
 GPUS = "gpus.bin"
+FEEDS = "feed.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
-STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, EVENTS)
+STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, FEEDS, EVENTS)
 #: The types of columns: whole numbers, floats, short texts.
 _COLUMN_TYPE = re.compile(r"[<>][uf][248]|\|?S\d{1,3}", re.ASCII)
 #: Characters of a file's text in a sentence.
 _LONGEST_QUOTE = 200
 #: The largest plausible row, bytes.
 _MAX_ROW_BYTES = 4096
-TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, GPUS: GPU, PULSES: PULSE}
+TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, GPUS: GPU, FEEDS: FEED, PULSES: PULSE}
 #: Files that runs of earlier versions lack: each reads as a file without rows.
-_ADDED_LATER = (STAGES, GPUS)
+_ADDED_LATER = (STAGES, GPUS, FEEDS)
 
 
 class NotARunError(ValueError):

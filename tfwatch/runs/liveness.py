@@ -73,10 +73,15 @@ def now_s(manifest: Manifest, life: Life, last_s: float, clock: Clock) -> float:
 
 def is_process_alive(manifest: Manifest) -> bool:
     """Return whether the process that writes a run of this boot is alive."""
+    return is_alive(manifest.pid, manifest.process_started_s)
+
+
+def is_alive(pid: int, started_s: float) -> bool:
+    """Return whether a process of this boot is alive. started_s: its start, since 1970."""
     try:
-        process = psutil.Process(manifest.pid)
+        process = psutil.Process(pid)
         # Another process may have this number now. psutil's time changes with corrections of the wall clock.
-        same = abs(process.create_time() - manifest.process_started_s) < 2
+        same = abs(process.create_time() - started_s) < 2
         return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except (psutil.Error, ValueError, OverflowError):
         return False

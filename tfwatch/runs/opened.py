@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
-from tfwatch.core.rows import GPU, STAGE, clean_rows, plausible_rows
+from tfwatch.core.rows import FEED, GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.in_memory.buffers import LogLines
@@ -43,6 +43,7 @@ class Run:
     steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`; events: in the order
     of writing.
     length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
+    silent_s: the age of the pulse where the run does not respond.
     open_phase: the training thread's last phase; None where it is unknown. log: its first and its last lines.
     """
 
@@ -57,6 +58,8 @@ class Run:
     log: tuple[str, ...] = ()
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
     gpus: Rows = field(default_factory=lambda: np.empty(0, dtype=GPU))
+    silent_s: float = 0.0
+    feeds: Rows = field(default_factory=lambda: np.empty(0, dtype=FEED))
 
     @cached_property
     def epochs(self) -> Rows:
@@ -91,6 +94,11 @@ class Run:
         """The run's end event; None where it is running or was killed."""
         return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
 
+    @property
+    def has_unrecorded_end(self) -> bool:
+        """True where only the last pulse says that the run ended: the disk took no end event."""
+        return self.ended is None and self.open_phase is not None and self.open_phase.phase is Phase.ENDED
+
 
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
     """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
@@ -121,25 +129,30 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
     steps = rows_of(layout.STEPS)
-    samples, stages, gpus = (clean_rows(rows_of(name)) for name in (layout.SAMPLES, layout.STAGES, layout.GPUS))
+    names = (layout.SAMPLES, layout.STAGES, layout.GPUS, layout.FEEDS)
+    samples, stages, gpus, feeds = (clean_rows(rows_of(name)) for name in names)
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
-    life, length_s = _life(source, manifest, events, pulse, steps, clock)
+    life, length_s, silent_s = _life(source, manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
     last = find_open_phase(ended, pulse)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages, gpus)
+    log = _log(source)
+    return Run(
+        source.folder, manifest, steps, samples, events, life, length_s, last, log, stages, gpus, silent_s, feeds
+    )
 
 
 def _life(
     source: Source, manifest: Manifest, events: tuple[Event, ...], pulse: Pulse | None, steps: Rows, clock: Clock
-) -> tuple[Life, float]:
+) -> tuple[Life, float, float]:
+    """Return `life`, `length_s` and `silent_s` of the run."""
     for event in reversed(events):
         if isinstance(event, RunEnded):
-            return Life.ENDED, event.at_ns / 1e9
-    life = Life.RUNNING if source.is_here() else life_of(manifest, pulse, clock)[0]
+            return Life.ENDED, event.at_ns / 1e9, 0.0
+    life, silent_s = (Life.RUNNING, 0.0) if source.is_here() else life_of(manifest, pulse, clock)
     last_s = max(float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0, pulse.now_ns / 1e9 if pulse else 0.0)
-    return life, now_s(manifest, life, last_s, clock)
+    return life, now_s(manifest, life, last_s, clock), silent_s
 
 
 def _log(source: Source) -> tuple[str, ...]:

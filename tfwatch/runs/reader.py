@@ -48,6 +48,8 @@ RECENT = 4096
 RECENT_PROGRESS = 1024
 #: Rows of progress over the whole run, of which it keeps every n-th: a curve has no more points.
 THINNED_PROGRESS = 2048
+#: Rows of workers of the tf.data service, one a second of each: at most 256 workers for 8 s.
+RECENT_FEEDS = 2048
 _CHUNK = 4 * 2**20
 #: Errors of a folder that was moved or deleted; ESTALE on a network disk.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
@@ -76,7 +78,8 @@ class Snapshot:
     `RunReader.steps_between`.
     samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     progress_thinned: every n-th row of `PROGRESS` of the whole run, at most `THINNED_PROGRESS`.
-    gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs.
+    gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs. feeds: of
+    `FEED`, the last `RECENT_FEEDS`.
     stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
     stages, by number. stages_before: the rows just before each switch, by the step of its request.
     torn: unreadable lines, rows and entries of the manifest.
@@ -100,6 +103,7 @@ class Snapshot:
     epochs: EpochSums
     samples: Rows
     gpus: Rows
+    feeds: Rows
     progress: Rows
     progress_thinned: Rows
     latest: ProgressNow | None
@@ -154,6 +158,7 @@ class RunReader:
         self._end_s = 0.0
         self._samples = GrowingRows(self._whole(layout.SAMPLES, b"").dtype)
         self._gpus = GrowingRows(self._whole(layout.GPUS, b"").dtype)
+        self._feeds = NewestRows(self._whole(layout.FEEDS, b"").dtype, RECENT_FEEDS)
         self._progress = NewestRows(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
         self._progress_thinned = ThinnedRows(self._whole(layout.PROGRESSES, b"").dtype, THINNED_PROGRESS)
         self._stages = StageRows()
@@ -175,6 +180,8 @@ class RunReader:
             self._samples.extend(clean_rows(rows))
         while len(rows := self._rows(layout.GPUS)):
             self._gpus.extend(clean_rows(rows))
+        while len(rows := self._rows(layout.FEEDS)):
+            self._feeds.extend(clean_rows(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
             self._progress.extend(rows := clean_rows(rows))
             self._progress_thinned.extend(rows)
@@ -229,6 +236,7 @@ class RunReader:
             epochs=self._epochs,
             samples=self._samples.rows,
             gpus=self._gpus.rows,
+            feeds=self._feeds.rows,
             progress=progress,
             progress_thinned=self._progress_thinned.rows,
             latest=_latest(progress),

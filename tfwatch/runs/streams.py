@@ -67,7 +67,7 @@ class Stream:
                 return bytes(self._waiting[start : start + limit])
         try:
             if not self._open.is_ours():
-                return bytes(min(limit, on_disk))
+                return self._read_by_path(min(limit, on_disk), offset)
             return os.pread(self._file, min(limit, on_disk), offset)
         except OSError:
             return bytes(min(limit, on_disk))
@@ -79,7 +79,7 @@ class Stream:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
                 self._open = OpenFile.of(self._file)
                 weakref.finalize(self, _close_in_thread, self._open).atexit = False
-            if not self._open.is_ours():
+            if not self._open.is_ours() and not self._opens_again():
                 return "the program closed its file"
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"
@@ -90,6 +90,27 @@ class Stream:
         except OSError as error:
             return error.strerror or str(error)
         return ""
+
+    def _opens_again(self) -> bool:
+        """Open the file that the program closed; return False where another one has its path.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        assert self.path
+        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        again = OpenFile.of(fd)
+        if not again.is_same_file(self._open):
+            os.close(fd)
+            return False
+        self._file, self._open = fd, again
+        weakref.finalize(self, _close_in_thread, again).atexit = False
+        return True
+
+    def _read_by_path(self, limit: int, offset: int) -> bytes:
+        """Return bytes of the file whose descriptor the program closed."""
+        data = read_file(self.path, offset, limit) if self.path else b""
+        return data or bytes(limit)
 
     def _write_whole(self, data: bytes) -> None:
         """Write all of `data`, or leave the file unchanged."""
@@ -118,6 +139,10 @@ class OpenFile:
         """Return the file that is open now."""
         found = os.fstat(fd)
         return OpenFile(fd, found.st_dev, found.st_ino)
+
+    def is_same_file(self, other: OpenFile) -> bool:
+        """Return whether both are of one file."""
+        return (self.device, self.inode) == (other.device, other.inode)
 
     def is_ours(self) -> bool:
         """Return whether the descriptor is still of that file."""

@@ -8,7 +8,9 @@ iterator until it has the last reference.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import sys
 import threading
 import weakref
@@ -114,3 +116,23 @@ class CollectionPasses:
     def wait(self) -> None:
         """Wait for the end of the next pass."""
         self._passes.get()
+
+
+#: The objects whose iterators no forked process deletes.
+_kept_when_forked: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def keep_when_forked(holder: Any) -> None:
+    """Have a forked process never free an object, or the iterators that it references.
+
+    Deleting an iterator waits for threads that only the parent has: the forked process would never end.
+    """
+    _kept_when_forked.add(holder)
+
+
+def _keep_for_ever() -> None:
+    for holder in list(_kept_when_forked):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
+
+
+os.register_at_fork(after_in_child=_keep_for_ever)

@@ -238,8 +238,6 @@ class ScriptRun:
         return self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid
 
     def _end_with_process(self) -> None:
-        if os.getpid() != self.writer.manifest().pid:
-            return
         if not self.end_rest():
             self.end("stopped", "the process ended before the training did")
         self.close()
@@ -332,13 +330,19 @@ class ScriptRun:
 def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
     """Call a function when the process ends, the last registered first; returns a function that unregisters it.
 
-    A worker of multiprocessing does not run `atexit` functions.
+    A worker of multiprocessing does not run `atexit` functions. A forked process does: it calls none of its parent's.
     """
-    atexit.register(function)
-    worker = Finalize(None, function, exitpriority=next(_EXIT_PRIORITIES)) if parent_process() else None
+    owner = os.getpid()
+
+    def call() -> None:
+        if os.getpid() == owner:
+            function()
+
+    atexit.register(call)
+    worker = Finalize(None, call, exitpriority=next(_EXIT_PRIORITIES)) if parent_process() else None
 
     def forget() -> None:
-        atexit.unregister(function)
+        atexit.unregister(call)
         if worker:
             worker.cancel()
 

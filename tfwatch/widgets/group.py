@@ -16,7 +16,7 @@ from tfwatch.analysis.groups.group_text import (
 )
 from tfwatch.analysis.groups.straggler import Cause, Level
 from tfwatch.core import units
-from tfwatch.report.groups.group_summary import state_lines
+from tfwatch.live.groups.rank_lines import state_lines, stopped_word
 from tfwatch.report.text import fate
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, STALL_COLOUR, WAIT_COLOUR
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _LEVEL_STYLES = {Level.CRITICAL: "$text-error bold", Level.WARNING: "$text-warning bold"}
 _LABEL_CELLS = 9
 #: Cells of a rank's figures; the bar of its parts takes the rest, where there is room.
-_COLUMNS = (("rank", 4), ("step", 10), ("ms/step", 8), ("wait", 8), ("compute", 8), ("host", 8), ("late by", 8))
-_LEAST_BAR, _STATE_CELLS = 10, 16
+_COLUMNS = (("rank", 4), ("step", 10), ("ms/step", 8), ("wait", 8), ("compute", 8), ("host", 7), ("late by", 8))
+_LEAST_BAR, _STATE_CELLS = 10, 21
 #: Cells of a GPU's clock and temperature, and the width that has room for them.
 _GPU_CELLS, _WITH_GPU = 17, 95
 
@@ -91,22 +91,22 @@ class GroupFindingPane(Pane):
 
 
 def _finding(judged: JudgedGroup) -> tuple[str, str, list[str]]:
-    """Return the word, its style, and the sentences below."""
+    """Return the word, its style, and the sentences below: a rank that no longer trains goes before a late one."""
+    states = state_lines(judged)
+    title, style, sentences = _straggler(judged)
+    if stopped := stopped_word(judged):
+        return stopped, "$text-error bold", [*states, *sentences]
+    return title, style, [*sentences, *states, *([] if judged.why_not else hold_up_lines(judged.hold_ups))]
+
+
+def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
     if judged.why_not:
         return "STRAGGLER n/a", QUIET_COLOUR, [judged.why_not]
     found = judged.straggler
     if found is None:
-        return (
-            banner_word(None),
-            "$text-success bold",
-            [no_straggler_sentence(judged.waiting_share, judged.is_compute_known), *_events(judged)],
-        )
-    sentences = [straggler_sentence(found), without_sentence(found), *_events(judged)]
-    return banner_word(found), _LEVEL_STYLES[found.level], sentences
-
-
-def _events(judged: JudgedGroup) -> list[str]:
-    return [*state_lines(judged), *hold_up_lines(judged.hold_ups)]
+        sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
+        return banner_word(None), "$text-success bold", [sentence]
+    return banner_word(found), _LEVEL_STYLES[found.level], [straggler_sentence(found), without_sentence(found)]
 
 
 class GroupStepsPane(FramedPane):
@@ -203,7 +203,10 @@ class RankList(ChoiceList):
         assert self._judged
         if state.life is Life.KILLED:
             return "killed"
-        return f"{state.behind} steps behind" if state.is_lagging else fate(self._judged.group.ranks[state.rank])
+        run = self._judged.group.ranks[state.rank]
+        if state.life is Life.NOT_RESPONDING:
+            return f"not responding {units.seconds(run.silent_s)}"
+        return f"{state.behind} steps behind" if state.is_lagging else fate(run)
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:
         """Return the parts of the rank's step as a bar; all ranks have one scale."""

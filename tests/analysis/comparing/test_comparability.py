@@ -45,6 +45,7 @@ def refusal(*sides: list[Subject], by_image: bool = False) -> str:
         pytest.param(replace(SECOND, host="eve", hardware=(4, None, 8e9)), "are different machines", id="machine"),
         pytest.param(replace(SECOND, host="eve", device="GPU H100"), "are different machines", id="device of a host"),
         pytest.param(replace(SECOND, steady_steps=44), "two has 44 steady steps", id="length"),
+        pytest.param(replace(SECOND, steady_steps=1), "two has 1 steady step with", id="length of one step"),
         pytest.param(FIRST, "one is given twice", id="itself"),
     ],
 )

@@ -205,7 +205,7 @@ def test_the_sentences_have_one_unit_each() -> None:
     named = found(group([1, 20, 1], [1, 1, 1]))
 
     assert straggler_sentence(named) == (
-        "the other ranks wait 19.0 of 29.0 ms a step for rank 1: it waits 20.0 ms for data, the others 1.0 ms"
+        "the other ranks wait 19.0 of 29.0 ms/step for rank 1: it waits 20.0 ms for data, the others 1.0 ms"
     )
     assert without_sentence(named) == "without it a step takes about 10.0 of 29.0 ms: 66 % less"
 

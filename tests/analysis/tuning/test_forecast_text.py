@@ -190,6 +190,7 @@ def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never(
 
 def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(ON, "off") == "p prefetch on"
+    assert key_text(replace(ON, value="1"), "off") == "+ depth off → 1"  # p requests the last depth, not 1
     assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
     assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
     assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"

@@ -94,6 +94,14 @@ def test_a_short_run_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "one_cnn has 30 steady steps: 45 are needed" in capsys.readouterr().out
 
 
+def test_a_figure_names_the_steps_that_it_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(folder, "fast_cnn", "--max-wait-share", "20", "--max-step-ms", "25")
+
+    _, wait, step, _ = capsys.readouterr().out.splitlines()
+    assert wait.endswith(") without the first tenth of the steps, limit 20.0 %")
+    assert step.endswith(") without the first tenth of the steps, limit 25.0 ms")
+
+
 def test_json_and_the_reports_of_a_ci_system(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

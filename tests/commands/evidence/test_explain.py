@@ -36,6 +36,8 @@ def test_the_limit_has_evidence_and_code(tmp_path: Path, capsys: pytest.CaptureF
     evidence = {fact["name"]: fact for fact in finding["evidence"]}
     assert evidence["data_wait_share"]["low"] < 0.5 < evidence["data_wait_share"]["high"]
     assert evidence["step_time"]["unit"] == "ms"
+    left_out = {name for name, fact in evidence.items() if fact["basis"] == "without the first tenth of the steps"}
+    assert left_out == {"data_wait_share", "step_time"}
     parts = [evidence[f"{name}_mean"]["value"] for name in ("data_wait", "compute", "host")]
     assert sum(parts) == pytest.approx(evidence["step_time_mean"]["value"])
 

@@ -10,7 +10,9 @@ import pytest
 from tests.groups import FINISHED, STEPS, write_group
 from tests.runs.folders import FakeClock
 from tests.schemas import errors
+from tfwatch.core.rows import STEP
 from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.live.groups.rank_lines import state_lines, stopped_word
 from tfwatch.report.groups.group_document import group_json
 from tfwatch.report.groups.group_summary import group_text
 from tfwatch.runs.format import EVENTS, MANIFEST, NotARunError
@@ -30,7 +32,7 @@ def test_the_summary_names_the_late_rank_and_has_a_line_a_rank(tmp_path: Path) -
     lines = group_text(judged(write_group(tmp_path / "one", [1, 21, 1]))).split("\n")
 
     assert lines[0] == "cnn: 3 ranks, one"
-    assert lines[1].startswith("the other ranks wait 20.0 of 30.0 ms a step for rank 1: it waits 21.0 ms for data")
+    assert lines[1].startswith("the other ranks wait 20.0 of 30.0 ms/step for rank 1: it waits 21.0 ms for data")
     assert lines[2] == "without it a step takes about 10.0 of 30.0 ms: 67 % less"
     assert lines[3].endswith("one/rank-1")
     assert lines[5].split() == ["rank", "step", "ms/step", "data", "wait", "compute", "host", "late", "by", "state"]
@@ -102,3 +104,37 @@ def test_a_rank_that_did_not_end_has_another_state(tmp_path: Path) -> None:
 
     assert states[0] == FINISHED.cause
     assert states[1] != states[0]
+
+
+def test_a_rank_that_writes_nothing_is_named_with_its_seconds(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1, 1, 1])
+    (folder_of_rank(folder, 1) / EVENTS).write_text("")
+
+    found = JudgedGroup(open_group(folder, FakeClock(43).clock))
+
+    assert group_text(found).split("\n")[1] == f"rank 1: not responding for 43.0 s, since step {STEPS}"
+    assert "not responding for 43.0 s" in group_text(found).split("\n")[-2]
+    assert [(one["state"], one["silent_s"]) for one in group_json(found)["ranks"]] == [
+        ("finished", None),
+        ("not responding", 43.0),
+        ("finished", None),
+    ]
+    assert stopped_word(found) == "NOT RESPONDING rank 1 for 43.0 s"
+
+
+def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_three_of_them(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1] * 5, boot_id="another boot")
+    for rank in range(4):
+        place = folder_of_rank(folder, rank)
+        place.joinpath(EVENTS).write_text("")
+        with place.joinpath(STEPS_FILE).open("r+b") as rows:
+            rows.truncate(STEP.itemsize * (STEPS - rank))
+
+    lines = state_lines(JudgedGroup(open_group(folder, FakeClock(2).clock)))
+
+    assert lines == [
+        f"rank 3: killed at step {STEPS - 3}, 3 steps behind",
+        f"rank 2: killed at step {STEPS - 2}, 2 steps behind",
+        f"rank 1: killed at step {STEPS - 1}",
+        "1 more rank no longer trains",
+    ]

@@ -40,7 +40,7 @@ def test_the_page_has_the_finding_a_row_a_rank_and_each_ranks_own_figures(
     page = page_of(write_group(tmp_path / "late", [1, 1, 6, 1]), capsys)
     text = text_of(page)
 
-    assert "STRAGGLER rank 2, 33 % The other ranks wait 5.0 of 15.0 ms a step for rank 2" in text
+    assert "STRAGGLER rank 2, 33 % The other ranks wait 5.0 of 15.0 ms/step for rank 2" in text
     assert "Without it a step takes about 10.0 of 15.0 ms: 33 % less" in text
     (late,) = [one for one in parsed(page).iter(f"{HTML}tr") if one.get("class") == "limit"]
     cells = [" ".join("".join(cell.itertext()).split()) for cell in late]
@@ -94,7 +94,7 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert "STRAGGLER n/a The steps of rank 0 are not split: by Keras" in text
     assert "Rank 2 has no run" in text
-    assert "Rank 1 is 30 steps behind" in text
+    assert "Rank 1: failed at step 30, 30 steps behind: ValueError: no" in text
     assert "failed at step 30: ValueError: no" in text
     assert "group stepn/a" in text
     assert "The group's steps" not in text

@@ -37,6 +37,10 @@ def test_a_steep_line_has_no_gaps() -> None:
     assert rows[-1].startswith("**")
 
 
+def test_what_a_longer_line_has_beyond_the_frame_is_not_drawn_into_its_last_column() -> None:
+    assert _text([_line([0, 0, 0, 9, 0, 9])], Frame((0, 2), (0, 9), 3, 3)) == ["   ", "   ", "***"]
+
+
 def test_braille_has_two_by_four_dots_in_a_cell() -> None:
     frame = Frame((0, 1), (0, 4), 2, 1)
     assert [_text([_line([y, y])], frame, unicode=True) for y in (0, 1, 2, 3)] == [["⣀⣀"], ["⠤⠤"], ["⠒⠒"], ["⠉⠉"]]

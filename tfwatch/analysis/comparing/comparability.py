@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -117,7 +119,8 @@ def _too_short(runs: Sequence[Subject], least_steps: int) -> str:
     short = next((run for run in runs if run.steady_steps < least_steps), None)
     if short is None:
         return ""
-    return f"{short.name} has {short.steady_steps} steady steps with its last setting: a comparison needs {least_steps}"
+    steps = units.counted(short.steady_steps, "steady step")
+    return f"{short.name} has {steps} with its last setting: a comparison needs {least_steps}"
 
 
 def _mixed_side(side: Sequence[Subject]) -> str:

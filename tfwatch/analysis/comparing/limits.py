@@ -31,6 +31,7 @@ class CheckedFigure:
 
     name: stable between versions. value, low, high: None where the figure is missing; `reason` says why, or why
     there is no clear outcome. low, high are the value itself where it is exact. unit: `share`, `ms`, `bytes` or empty.
+    basis: the steps that count, where the summary of the run counts others.
     """
 
     name: str
@@ -42,6 +43,7 @@ class CheckedFigure:
     high: float | None = None
     limit: float | None = None
     reason: str = ""
+    basis: str = ""
 
 
 def decide(low: float, high: float, limit: float) -> Outcome:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LEAST_STEPS = 45
 #: The share of the first steps that is left out.
 _WARM_UP = 0.1
+BASIS = "without the first tenth of the steps"
 QUARTERS = 4
 #: Steps that are read of a longer run.
 _MOST_STEPS = 500_000

@@ -12,8 +12,10 @@ import numpy as np
 
 from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
+from tfwatch.analysis.findings.feed_advice import forecast_feed
 from tfwatch.analysis.findings.situation import Advice
 from tfwatch.analysis.steps.verdict import Bound
+from tfwatch.analysis.tuning.knob_state import deeper
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, Paused
@@ -94,6 +96,16 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
     if is_fetch_bound(now, part):
         return advise_gain(now) or (_FETCHING_IN_LOOP if now.has_own_loop else _FETCHING)
+    found = _advise_wait(now, part)
+    feed = forecast_feed(now)
+    if feed is None or not feed.is_advised:
+        return found
+    # What this machine can do comes before other machines.
+    parts = (found.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, found.sentence)
+    return Advice("; ".join(parts), found.edit)
+
+
+def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
     can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
     if not can_switch or now.origin.has_no_pipeline:
@@ -111,7 +123,7 @@ def advise_gain(now: Situation) -> Advice | None:
     if forecast is None:
         return None
     sentence = _forecast_advice(now, forecast) if now.live else _forecast_phrase(now, forecast)
-    return Advice(sentence, _edit_with_switch(now, forecast.knob, forecast.value))
+    return Advice(sentence, edit_with_switch(now, forecast.knob, forecast.value))
 
 
 def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
@@ -149,7 +161,7 @@ def _limit(now: Situation) -> str:
     return f"; {place.sentence}" if place else ""
 
 
-def _edit_with_switch(now: Situation, knob: str, value: str) -> str:
+def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
     if (knob, value) in now.better:
         return ""
@@ -162,6 +174,11 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code)
 
 
+def beside_switches(now: Situation, found: Advice) -> Advice:
+    """Return advice on the model or its callbacks, with the lines of the switches already made before its own."""
+    return Advice(found.sentence, "\n".join(filter(None, (lines_of(now, now.knobs), found.edit))))
+
+
 def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
     """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
 
@@ -172,7 +189,7 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advic
 
 
 def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
-    edit = _edit_with_switch(now, *switch.setting) if switch.setting else ""
+    edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
     forecast = best(now.forecasts.values())
     if forecast is not None:
         return Advice(_forecast_phrase(now, forecast), edit)
@@ -198,11 +215,15 @@ def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
 
 
 def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
-    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`."""
+    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`.
+
+    From off, `p` requests the last depth that was on, and `+` the least one.
+    """
     knob, value = forecast.knob, forecast.value
-    if knob == "prefetch" and "off" not in (current, value):
-        deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
-        return f"{'+' if deeper else '-'} depth {current} → {value}"
+    is_least = current == "off" and value == deeper("off")
+    if knob == "prefetch" and (is_least or "off" not in (current, value)):
+        is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
+        return f"{'+' if is_deeper else '-'} depth {current} → {value}"
     value = "on" if knob == "prefetch" and value != "off" else value
     return f"{KEYS.get(knob, '')} {knob_name(knob, fast_name)} {value}".strip()
 
@@ -320,6 +341,8 @@ def stall_sentence(now: Situation) -> str:
     filling = shuffle_fill_text(now)
     if filling:
         return f"Step {units.count(now.step)} waits: {filling}."
+    if now.feed and now.feed.lost:
+        return f"Step {units.count(now.step)} waits for the tf.data service: {now.feed.counted}."
     if now.located:
         return f"Step {units.count(now.step)} waits {_where(now, now.located)}."
     if now.epoch_begins:

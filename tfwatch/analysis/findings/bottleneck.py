@@ -77,6 +77,11 @@ class Stage:
         return "files" in self.kind.split()
 
     @property
+    def is_service(self) -> bool:
+        """True for a stage that takes elements from workers of the tf.data service."""
+        return self.kind.startswith("DataService")
+
+    @property
     def is_buffer(self) -> bool:
         """True for a stage that only buffers elements for the next."""
         return self.kind.startswith(_BUFFERS)
@@ -244,6 +249,8 @@ def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
 def _reason(stage: Stage, in_all: float, wait_cores: float, cores: int | None, crowded: bool) -> Reason:
     if stage.calls_python:
         return "python"
+    if stage.is_service:
+        return "storage"
     workers = max(1.0, stage.parallelism) if stage.is_parallel else 1.0
     reads = stage.reads_files
     share = stage.batch_ms / in_all
@@ -263,6 +270,8 @@ def _takes(stage: Stage, in_all: float) -> str:
 
 
 def _storage(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
+    if stage.is_service:
+        return f"{stage.name} waits for workers of the tf.data service: {_takes(stage, in_all)}"
     what = "storage" if stage.reads_files else "something other than the CPU"
     cpu = "" if math.isnan(wait_cores) else f", with {wait_cores:.1f} cores in use"
     return f"{stage.name} waits for {what}: {_takes(stage, in_all)}{_parallel_words(stage)}{cpu}"

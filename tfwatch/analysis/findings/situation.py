@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.findings.bottleneck import StageTable
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.hardware.machine import Machine
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
@@ -154,7 +156,8 @@ class Situation:
     `advice.find_slow_epoch_end`.
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
-    source of its batches.
+    source of its batches. cores_free: that no program uses; NaN where unknown. feed: the tf.data service
+    that feeds the run; None where none does.
     replicas: the devices of the distribution strategy that trains; 0 without one.
     batch_bytes: of one batch of `batch_size` examples; None where unknown. copied_bytes, copy_ahead_ms: see
     `Manifest`.
@@ -218,6 +221,8 @@ class Situation:
     record: Record | None = None
     started: Mapping[str, str] = field(default_factory=dict)
     stages: StageTable | None = None
+    cores_free: float = math.nan
+    feed: Feed | None = None
     code: tuple[CodeEdit, ...] = ()
     origin: BatchSource = field(default_factory=BatchSource)
     replicas: int = 0

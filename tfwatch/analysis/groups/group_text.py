@@ -25,7 +25,7 @@ ADVICE = {
 def straggler_sentence(found: Straggler) -> str:
     """Return who is late, by how much, and why."""
     waited, step = units.in_one_unit(found.gain_ms, found.group_ms)
-    return f"the other ranks wait {waited} of {step} a step for rank {found.rank}: {cause_text(found)}"
+    return f"the other ranks wait {waited} of {step}/step for rank {found.rank}: {cause_text(found)}"
 
 
 def cause_text(found: Straggler) -> str:
@@ -72,12 +72,12 @@ def hold_up_lines(found: Sequence[HoldUp]) -> list[str]:
     lines = [hold_up_line(one) for one in worst[:_NAMED]]
     rest = worst[_NAMED:]
     lost_s = sum(one.lost_ms for one in rest) / 1e3
-    return [*lines, f"{units.counted(len(rest), 'more long step')}: {units.seconds(lost_s)}"] if rest else lines
+    return [*lines, f"{units.counted(len(rest), 'more long step')}: {units.duration(lost_s)}"] if rest else lines
 
 
 def hold_up_line(found: HoldUp) -> str:
     """Return a single long step: its rank and the cause."""
-    lost = units.seconds(found.lost_ms / 1e3)
+    lost = units.duration(found.lost_ms / 1e3)
     if found.rank is None:
         return f"step {units.count(found.step)} takes {lost} more: all ranks are in the call, and none shows why"
     return f"step {units.count(found.step)} takes {lost} more, for rank {found.rank}: {found.cause.value}"

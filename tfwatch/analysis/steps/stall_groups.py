@@ -46,7 +46,7 @@ Row: TypeAlias = "Stall | StallGroup"
 def period_text(steps: int, steps_per_epoch: int | None) -> str:
     """Return a period, in epochs where it is a whole number of them: `every 100 steps`, `every epoch`."""
     if not steps_per_epoch or steps % steps_per_epoch:
-        return f"every {units.count(steps)} steps"
+        return "every step" if steps == 1 else f"every {units.count(steps)} steps"
     epochs = steps // steps_per_epoch
     return "every epoch" if epochs == 1 else f"every {epochs} epochs"
 

@@ -47,14 +47,15 @@ def outcome_text(switch: Comparison) -> str:
 
 
 def than(switch: Comparison) -> str:
-    """Return `1.68 x faster than off`, `no difference seen from off`; the interval has no room beside a knob."""
+    """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a knob."""
     if switch.compute_drift is not None:
         return _drift_text(switch.compute_drift)
-    return _ratio_text(switch.estimate, switch.answer, f" than {switch.old}", f" from {switch.old}")
+    old = switch.old
+    return _ratio_text(switch.estimate, switch.answer, f" than {old}", f" from {old}", f" vs {old}")
 
 
 def claim_text(switch: Comparison) -> str:
-    """Return `1.68 x faster (1.61 to 1.74)`, `no difference seen (0.94 to 1.08)`.
+    """Return `1.68 x faster (1.61 to 1.74)`, `not clear (0.94 to 1.08)`.
 
     Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`.
     """
@@ -72,14 +73,16 @@ def effect_text(known: Estimate | None, compute_drift: float | None, per: str = 
 def estimate_text(known: Estimate | None, per: str = "") -> str:
     """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is below 1."""
     if known is None:
-        return "no difference seen"
+        return "not clear"
     turned = Estimate(1 / known.ratio, 1 / known.high, 1 / known.low) if known.answer == "slower" else known
-    return f"{_ratio_text(known, known.answer, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    return (
+        f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    )
 
 
-def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str) -> str:
+def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str, versus: str) -> str:
     if known is None or answer == "unclear":
-        return f"no difference seen{same}"
+        return f"not clear{versus}"
     if answer == "same":
         return f"no difference{same}"
     return f"{speed(known.ratio)}{differs}"

@@ -35,6 +35,7 @@ def add(commands: Any) -> None:
     _add_switches(pipeline)
     add_training(train.add_argument_group("training"))
     add_computing(train.add_argument_group("computation of a step"))
+    options.add_feed(pipeline)
     _add_beginning(train.add_argument_group("restart (set by the key r)"))
     add_gpu_sensor(train)
     _add_showing(train.add_argument_group("output"))
@@ -211,6 +212,7 @@ def _run(args: argparse.Namespace) -> int:
     from tfwatch.training.request import Plan, TrainRequest
 
     options.join_group(args)
+    options.use_feed(args)
     options.report_settings(args)
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.start_weights)
     return train(

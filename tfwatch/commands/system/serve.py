@@ -70,17 +70,16 @@ def make_server(options: ServeOptions, clock: Clock = SYSTEM) -> MetricsServer:
     except OSError as error:
         raise BadInputError(f"{options.runs_dir} cannot be read: {error.strerror or error}") from error
     try:
-        return MetricsServer(options.host, options.port, Published(lambda: _metrics(runs), clock), clock)
+        return MetricsServer(options.host, options.port, Published(lambda: read_metrics(runs), clock), clock)
     except (OSError, UnicodeError, OverflowError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise BadInputError(f"{printable(options.host)}, port {options.port}, cannot be used: {why}") from error
 
 
-def _metrics(runs: FollowedRuns) -> list[Metric]:
-    """Return the metrics now; none where the folder cannot be read."""
+def read_metrics(runs: FollowedRuns) -> list[Metric]:
+    """Return the metrics now; of no run where the folder cannot be read."""
     from tfwatch.exporter.metrics import metrics_of
 
-    found: list[Metric] = []
     with fails_open(lambda why: sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")):
-        found = metrics_of(runs.look())
-    return found
+        return metrics_of(runs.look())
+    return metrics_of(None)

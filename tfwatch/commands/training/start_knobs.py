@@ -113,7 +113,7 @@ def _data(settings: Settings) -> StartKnob:
 def _length(settings: Settings, own: Settings) -> StartKnob:
     """Return the knob of the length: steps, then epochs."""
     counts = sorted({100, 1000, 10_000, *((settings.steps,) if settings.steps else ())})
-    steps = [Value(f"{units.count(count)} steps", ("--steps", str(count))) for count in counts]
+    steps = [Value(units.counted(count, "step"), ("--steps", str(count))) for count in counts]
     epochs = sorted({1, 2, 5, 10, 20, 50, own.epochs, settings.epochs})
     values = [
         Value(f"{count} epoch{'s' if count > 1 else ''}", () if count == own.epochs else ("--epochs", str(count)))

@@ -9,7 +9,7 @@ from tfwatch.analysis.comparing import intervals
 from tfwatch.analysis.comparing.comparability import check_side
 from tfwatch.analysis.comparing.intervals import assumed_share, estimate_spread
 from tfwatch.analysis.comparing.limits import CheckedFigure, decide, worst
-from tfwatch.analysis.comparing.run_steps import LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
+from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, TrainingFailed
@@ -75,7 +75,8 @@ def _end_text(one: RunToCompare) -> str:
     failed = next((event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None)
     if failed:
         return f"{one.name} failed at step {units.count(failed.step)}: {failed.error}"
-    return f"{one.name}: {one.run.ended.cause if one.run.ended else 'killed (no end record)'}"
+    unrecorded = "ended (no end record)" if one.run.has_unrecorded_end else "killed (no end record)"
+    return f"{one.name}: {one.run.ended.cause if one.run.ended else unrecorded}"
 
 
 def _step_figures(runs: Sequence[RunToCompare], limits: Limits, find_past: FindPast) -> Iterator[CheckedFigure]:
@@ -98,14 +99,14 @@ def _step_figures(runs: Sequence[RunToCompare], limits: Limits, find_past: FindP
 
 
 def _too_short(run: RunToCompare) -> str:
-    return run.why_no_rows or f"{run.name} has {len(run.rows)} steady steps: {LEAST_STEPS} are needed"
+    return run.why_no_rows or f"{run.name} has {units.counted(len(run.rows), 'steady step')}: {LEAST_STEPS} are needed"
 
 
-def _decided(key: str, title: str, unit: str, level: Interval, limit: float) -> CheckedFigure:
+def _decided(key: str, title: str, unit: str, level: Interval, limit: float, basis: str = BASIS) -> CheckedFigure:
     outcome = decide(level.low, level.high, limit)
     reason = "the limit lies within the interval: more steps or more runs narrow it"
     reason = reason if outcome == "inconclusive" else ""
-    return CheckedFigure(key, title, unit, outcome, level.value, level.low, level.high, limit, reason)
+    return CheckedFigure(key, title, unit, outcome, level.value, level.low, level.high, limit, reason, basis)
 
 
 def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
@@ -132,7 +133,7 @@ def _straggler(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
     level = intervals.level(shares, estimate_spread([shares], assumed))
     ranks = dict.fromkeys(run.slowest_rank for run in runs)
     clipped = intervals.Interval(level.value, max(level.low, 0.0), min(level.high, 1.0))
-    return _decided(key, f"wait for rank {', '.join(map(str, ranks))}, of a step", "share", clipped, limit)
+    return _decided(key, f"wait for rank {', '.join(map(str, ranks))}, of a step", "share", clipped, limit, basis="")
 
 
 def measure_levels(runs: Sequence[RunToCompare], find_past: FindPast = lambda _: ()) -> dict[str, Interval]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tfwatch.analysis.comparing.run_steps import LEAST_STEPS, STEP, WAIT_SHARE
+from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergence_text, divergences
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.analysis.comparing.intervals import Interval
+    from tfwatch.analysis.findings.feed_advice import FeedForecast
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.live.evidence.compared_runs import RunToCompare
     from tfwatch.live.judged_run import JudgedRun
@@ -33,13 +34,17 @@ _LEAST_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One figure of the evidence; low, high: its interval, None where it is exact. unit: empty for words."""
+    """One figure of the evidence; low, high: its interval, None where it is exact. unit: empty for words.
+
+    basis: the steps that count, where the summary of the run counts others.
+    """
 
     name: str
     value: float | str
     unit: str = ""
     low: float | None = None
     high: float | None = None
+    basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +114,33 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
     if forecast is not None:
         knob = f"forecast_step_time_{forecast.knob}_{forecast.value}"
         facts.append(Fact(knob, forecast.step_ms, "ms", forecast.low_ms, forecast.high_ms))
+    facts += _feed_facts(one.judged.feed)
     return (tuple(facts), *_limit_confidence(wait, split.steps))
+
+
+def _feed_facts(feed: FeedForecast | None) -> list[Fact]:
+    """Return the number of workers of the tf.data service that end the starving, and what it depends on."""
+    if feed is None or feed.count is None:
+        return [Fact("feed_workers", feed.words)] if feed else []
+    count = feed.count
+    return [
+        Fact("feed_workers", count.likely, "workers", count.low, count.high),
+        Fact("feed_workers_on", feed.place),
+        *([Fact("before_feed_workers", feed.first)] if feed.first else []),
+    ]
 
 
 def _fact(name: str, value: float, unit: str, interval: Interval | None) -> Fact:
     """Return a figure with its interval and the value that this belongs to, as `check` prints it; else `value`."""
-    return Fact(name, interval.value, unit, interval.low, interval.high) if interval else Fact(name, value, unit)
+    if interval is None:
+        return Fact(name, value, unit)
+    return Fact(name, interval.value, unit, interval.low, interval.high, BASIS)
 
 
 def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, str]:
     """Return the confidence in a verdict: high where no threshold lies in the interval of data wait."""
     if wait is None:
-        return "low", f"only {steps} steady steps"
+        return "low", f"only {units.counted(steps, 'steady step')}"
     inside = [threshold for threshold in (MODERATELY_FROM, HIGHLY_FROM) if wait.low < threshold <= wait.high]
     interval = f"data wait is {wait.low * 100:.1f} to {wait.high * 100:.1f} % of a step"
     if inside:

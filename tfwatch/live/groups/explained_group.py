@@ -15,7 +15,7 @@ from tfwatch.analysis.groups.group_text import (
 from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler
 from tfwatch.core import units
 from tfwatch.live.evidence.explained_run import Fact, Finding, explain_run
-from tfwatch.live.past_run import state_of
+from tfwatch.live.groups.rank_lines import state_words, stopped_ranks
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Steps from which the share of a straggler is reliable.
 _ENOUGH_STEPS = 200
-#: The states of a rank that trains, or has trained to the end.
-_WELL = frozenset({"finished", "stopped", "running"})
 #: The figure that shows a cause, and its unit.
 _SHOWN_BY = {
     Cause.DATA_WAIT: ("data_wait", "ms"),
@@ -52,14 +50,11 @@ def _states(one: GroupToCompare) -> Iterator[Finding]:
     if one.not_recorded:
         facts = (Fact("ranks", f"{len(group.ranks)} of {group.file.size or units.MISSING}"),)
         yield Finding("rank-missing", "RANKS", one.not_recorded, facts, "high", "the group's folder shows it")
-    for state in one.group.ranks:
-        run = group.ranks[state.rank]
-        lives = state_of(run)
-        if lives not in _WELL or state.is_lagging:
-            behind = f", {units.counted(state.behind, 'step')} behind" if state.is_lagging else ""
-            place = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
-            words, why = f"{lives} at step {units.count(state.step)}{behind}", "its folder says so"
-            yield Finding("rank-state", "RANK", words, place, "high", why, rank=state.rank)
+    gone = stopped_ranks(one.group)
+    for state in [*gone, *(state for state in one.group.ranks if state.is_lagging and state not in gone)]:
+        place = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
+        words = state_words(one.group, state)
+        yield Finding("rank-state", "RANK", words, place, "high", "its folder says so", rank=state.rank)
 
 
 def _straggler(one: GroupToCompare) -> Iterator[Finding]:

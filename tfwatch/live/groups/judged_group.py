@@ -21,6 +21,7 @@ from tfwatch.analysis.groups.straggler import (
     waiting_share,
 )
 from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
+from tfwatch.core import units
 from tfwatch.live.past_run import state_of, worst_state
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class JudgedGroup:
         if not_split:
             return f"the steps of rank {min(not_split)} are not split: {not_split[min(not_split)]}"
         if len(self.aligned.steps) < NEEDED:
-            return f"the ranks have {len(self.aligned.steps)} steady steps in common, {NEEDED} are needed"
+            steps = units.counted(len(self.aligned.steps), "steady step")
+            return f"the ranks have {steps} in common, {NEEDED} are needed"
         return ""
 
     @cached_property

@@ -50,19 +50,21 @@ def _as_json(one: CheckedFigure) -> dict[str, Any]:
         "outcome": one.outcome,
         "unit": one.unit or None,
         **figures,
+        "basis": one.basis or None,
         "sentence": _sentence(one),
         "reason": one.reason or None,
     }
 
 
 def _sentence(one: CheckedFigure) -> str:
-    """Return `step time 5.8 ms (5.2 to 6.4 ms), limit 20 ms`, in one line without control characters."""
+    """Return `step time 5.8 ms (5.2 to 6.4 ms) without ..., limit 20 ms`, in one line without control characters."""
     if one.value is None:
         limit = f", limit {_value(one.limit, one)}" if one.limit is not None else ""
         return printable(f"{one.title}{limit}" + (f": {one.reason}" if one.reason else ""))
     interval = f" ({_value(one.low, one)} to {_value(one.high, one)})" if one.low != one.high else ""
+    basis = f" {one.basis}" if one.basis else ""
     reason = f": {one.reason}" if one.reason else ""
-    return printable(f"{one.title} {_value(one.value, one)}{interval}, limit {_value(one.limit, one)}{reason}")
+    return printable(f"{one.title} {_value(one.value, one)}{interval}{basis}, limit {_value(one.limit, one)}{reason}")
 
 
 def _value(value: float | None, one: CheckedFigure) -> str:

@@ -104,7 +104,12 @@ def small_ms(value: float | None) -> str:
     return f"{value:.{digits}f} ms"
 
 
+def _whole(value: float | None) -> str:
+    return units.number(value, 0)
+
+
 _TEXTS: dict[str, Callable[[float | None], str]] = {
+    "workers": _whole,
     "ms": small_ms,
     "ms/step": small_ms,
     "s": units.seconds,

@@ -50,7 +50,8 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _fact_json(fact: Fact) -> dict[str, Any]:
-    return {"name": fact.name, "value": fact.value, "unit": fact.unit or None, "low": fact.low, "high": fact.high}
+    figures = {"value": fact.value, "unit": fact.unit or None, "low": fact.low, "high": fact.high}
+    return {"name": fact.name, **figures, "basis": fact.basis or None}
 
 
 def explanation_lines(one: RunToCompare, found: Sequence[Finding]) -> list[str]:
@@ -79,4 +80,5 @@ def _fact_text(fact: Fact) -> str:
     interval = ""
     if fact.low is not None and fact.high is not None:
         interval = f" ({value_text(fact.low, fact.unit)} to {value_text(fact.high, fact.unit)})"
-    return f"{name} {value_text(fact.value, fact.unit)}{interval}"
+    basis = f" {fact.basis}" if fact.basis else ""
+    return f"{name} {value_text(fact.value, fact.unit)}{interval}{basis}"

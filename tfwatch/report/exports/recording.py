@@ -31,6 +31,7 @@ TABLES = {
     "progress": layout.PROGRESSES,
     "stages": layout.STAGES,
     "gpus": layout.GPUS,
+    "feed": layout.FEEDS,
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.groups.group_text import straggler_sentence
+from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite, split_json
-from tfwatch.report.text import fate
 
 if TYPE_CHECKING:
     from tfwatch.analysis.groups.straggler import HoldUp, Straggler
@@ -61,7 +61,8 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
     return {
         "rank": state.rank,
         "run": run.manifest.run,
-        "state": fate(run),
+        "state": state_of(run),
+        "silent_s": run.silent_s if run.life.is_stale else None,
         "last_step": state.step,
         "behind_steps": state.behind,
         "late_ms": state.late_ms,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.live.groups.rank_lines import state_lines
 from tfwatch.report.groups.group_sections import (
     make_group_figures,
     make_group_verdict,
     make_hold_ups,
     make_rank_rows,
 )
-from tfwatch.report.groups.group_summary import state_lines
 from tfwatch.report.markdown import MarkdownPage
 
 if TYPE_CHECKING:

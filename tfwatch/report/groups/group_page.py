@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
+from tfwatch.live.groups.rank_lines import state_lines
 from tfwatch.report.groups.group_chart import make_group_chart
 from tfwatch.report.groups.group_document import group_json
 from tfwatch.report.groups.group_sections import (
@@ -15,7 +16,6 @@ from tfwatch.report.groups.group_sections import (
     make_hold_ups,
     make_rank_rows,
 )
-from tfwatch.report.groups.group_summary import state_lines
 from tfwatch.report.html.templates import environment, page_style
 
 if TYPE_CHECKING:

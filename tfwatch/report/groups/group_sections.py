@@ -168,7 +168,7 @@ def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:
             units.count(one.step),
             units.MISSING if one.rank is None else str(one.rank),
             "all ranks are in the call, and none shows why" if one.rank is None else one.cause.value,
-            units.seconds(one.lost_ms / 1e3),
+            units.duration(one.lost_ms / 1e3),
         )
         for one in found[:_MOST_HOLD_UPS]
     ]

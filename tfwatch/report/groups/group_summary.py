@@ -11,6 +11,7 @@ from tfwatch.analysis.groups.group_text import (
     without_sentence,
 )
 from tfwatch.core import units
+from tfwatch.live.groups.rank_lines import state_lines
 from tfwatch.report.progress_line import one_line
 from tfwatch.report.text import fate
 from tfwatch.runs.library.finding import replay_argument
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def group_text(judged: JudgedGroup) -> str:
     """Return the summary: the finding, and a line a rank. Text from outside is cut to one line."""
-    lines = [_what(judged), *finding_lines(judged), *state_lines(judged)]
+    lines = [_what(judged), *state_lines(judged), *finding_lines(judged)]
     return "\n".join([*map(one_line, lines), "", *rank_table(judged)])
 
 
@@ -51,15 +52,6 @@ def _what(judged: JudgedGroup) -> str:
     title, size = next(iter(group.ranks.values())).manifest.title, group.file.size
     of_size = f" of {size}" if size and size != len(group.ranks) else ""
     return f"{title}: {units.counted(len(group.ranks), 'rank')}{of_size}, {group.folder.name}"
-
-
-def state_lines(judged: JudgedGroup) -> list[str]:
-    """Return the ranks that are missing, unreadable, or behind."""
-    group = judged.group
-    missing = [f"rank {rank} has no run" for rank in group.missing]
-    unreadable = [f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items()]
-    lags = [f"rank {one.rank} is {units.counted(one.behind, 'step')} behind" for one in judged.ranks if one.is_lagging]
-    return [*missing, *unreadable, *lags]
 
 
 def _row(state: RankState, fate_text: str) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
-from tfwatch.core.events import StagesFound
+from tfwatch.core.events import FeedFound, StagesFound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from tfwatch.runs.groups.reading import Group
@@ -91,7 +91,7 @@ def redaction_of(run: Run, labels: Labels, home: Path, known_workloads: Collecti
     manifest = run.manifest
     names = {manifest.run: "[run]", manifest.after: "[run]", labels.name: "[name]", home.name: "[user]"}
     names |= dict.fromkeys(labels.tags, "[tag]")
-    names[str(manifest.machine.get("host") or "")] = "[host]"
+    names |= dict.fromkeys(_hosts(run), "[host]")
     names[str(home)] = "[path]"
     if run.path is not None:
         names |= {str(run.path.absolute()): "[path]", str(run.path): "[path]", run.path.name: "[run]"}
@@ -102,6 +102,15 @@ def redaction_of(run: Run, labels: Labels, home: Path, known_workloads: Collecti
     stages = (name for event in run.events if isinstance(event, StagesFound) for name in event.names)
     functions = frozenset(found for name in stages for found in _FUNCTION.findall(name))
     return Redaction(_secrets(names), functions)
+
+
+def _hosts(run: Run) -> Iterator[str]:
+    """Yield the machine's name, and those of the machines that feed the run."""
+    yield str(run.manifest.machine.get("host") or "")
+    for event in run.events:
+        if isinstance(event, FeedFound):
+            hosts = {address.rpartition(":")[0] for address in (event.dispatcher, *event.workers)}
+            yield from hosts - {"localhost"}
 
 
 def _secrets(names: Mapping[str, str]) -> dict[str, str]:

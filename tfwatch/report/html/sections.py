@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfwatch.analysis.findings.bottleneck import Stage
+    from tfwatch.analysis.findings.feed_advice import FeedForecast
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
@@ -108,7 +109,7 @@ def make_figures(judged: JudgedRun) -> list[Figure]:
     lost = judged.lost
     share = f"{units.percent(lost.share)} of the run" if run.length_s else ""
     found.append(Figure("waited for data", units.seconds(lost.data_wait_s), share))
-    return [*found, *_machine_figures(judged)]
+    return [*found, *_feed_figures(judged.feed), *_machine_figures(judged)]
 
 
 def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figure]:
@@ -122,6 +123,16 @@ def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figur
         rate = manifest.batch_size / split.step.mean * 1e3
         found.append(Figure("throughput", f"{units.count(round(rate))} /s", "examples a second, in steady steps"))
     return found
+
+
+def _feed_figures(feed: FeedForecast | None) -> list[Figure]:
+    """Return the workers of the tf.data service that end the data wait; none for a run that does not starve."""
+    if feed is None:
+        return []
+    if feed.count is None:
+        return [Figure("workers needed", units.MISSING, feed.missing)]
+    note = f"tf.data service, on {feed.place}{f'; before that {feed.first}' if feed.first else ''}"
+    return [Figure("workers needed", feed.count.interval, note)]
 
 
 def _machine_figures(judged: JudgedRun) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""A socket that only one user reaches: its folder, and the user of the process at the other end."""
+"""The user of the process at the other end of a socket, by the kernel's word."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ import os
 import socket
 import struct
 import sys
-import tempfile
-from pathlib import Path
-
-#: The longest path of a socket with its closing zero: 104 bytes on macOS, 108 on Linux.
-_LONGEST_PATH = 104
-SOCKET_NAME = "socket"
-_PREFIX = "tfwatch-control-"
 
 
 def is_own_user(connection: socket.socket) -> bool:
@@ -37,22 +30,3 @@ def peer_user(connection: socket.socket) -> int:
         return int(user)
     _, user, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)
-
-
-def make_private_folder() -> Path:
-    """Create a folder that only this user can enter, with a path that is short enough for a socket.
-
-    The user's runtime folder comes last: it is removed when the user logs out, and a training goes on.
-
-    Raises:
-        OSError: there is no place for it.
-    """
-    failure = OSError("no folder has a path short enough for a socket")
-    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", ""))):
-        if not place or len(os.fsencode(os.path.join(place, _PREFIX + "12345678", SOCKET_NAME))) >= _LONGEST_PATH:
-            continue
-        try:
-            return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-        except OSError as error:
-            failure = error
-    raise failure

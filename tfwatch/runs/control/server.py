@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import selectors
-import shutil
 import socket
 import threading
 from contextlib import suppress
@@ -20,6 +19,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import option_name
 from tfwatch.core.refusals import Refusal
+from tfwatch.runs.control.folders import SOCKET_NAME, make_private_folder, remove_folder, remove_stale_folders
 from tfwatch.runs.control.messages import (
     LONGEST,
     Answer,
@@ -33,7 +33,7 @@ from tfwatch.runs.control.messages import (
     decode_message,
     encode_answer,
 )
-from tfwatch.runs.control.private_socket import SOCKET_NAME, is_own_user, make_private_folder
+from tfwatch.runs.control.private_socket import is_own_user
 from tfwatch.runs.streams import OpenFile
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class _Client:
 
 #: The open servers of this process.
 _servers: set[ControlServer] = set()
+#: The places that this process has swept.
+_swept: set[Path] = set()
 
 
 class ControlServer:
@@ -157,8 +159,7 @@ class ControlServer:
 
     def leave_to_parent(self) -> None:
         """Close the copies of a forked process, so that only its parent answers."""
-        for one in self._sockets():
-            one.close()
+        self._close_sockets()
         self._folder = self._listener = self._wake = None
 
     # -- the socket ---------------------------------------------------------------------------------
@@ -176,6 +177,13 @@ class ControlServer:
         self._listener.listen(2 * self._limits.clients)
         self._writer.describe(control_socket=str(self._path))
 
+    def _sweep(self) -> None:
+        """Remove the folders that killed processes left beside this one, once a process."""
+        folder = self._folder
+        if folder and folder.parent not in _swept:
+            _swept.add(folder.parent)
+            remove_stale_folders(folder.parent)
+
     def _give_up(self, why: str) -> None:
         _servers.discard(self)
         if not self._closing.is_set():  # else the folder was removed while the thread was about to listen in it
@@ -187,17 +195,20 @@ class ControlServer:
         return one not in self._opened or self._opened[one].is_ours()
 
     def _release(self) -> None:
+        self._close_sockets()
+        self._remove()
+
+    def _close_sockets(self) -> None:
         for one in self._sockets():
             if self._is_ours(one):
                 one.close()
             else:
                 one.detach()
-        self._remove()
 
     def _remove(self) -> None:
         folder, self._folder = self._folder, None
         if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
     def _sockets(self) -> Iterator[socket.socket]:
         yield from filter(None, (self._listener, *(self._wake or ())))
@@ -208,6 +219,7 @@ class ControlServer:
     def _run(self) -> None:
         with fails_open(self._give_up):
             self._listen()
+            self._sweep()
             while not self._closing.is_set():
                 self._wait()
         self._release()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.pipeline_rebuild import rebuild
-from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, kind_of, label_of
+from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
+from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
+from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
@@ -22,19 +23,6 @@ CHANGES = (
     "each element comes once an epoch, in another order than without workers and from run to run; "
     "elements that a lost worker held are missing from that epoch"
 )
-_STAYS = (*BATCHES, "Prefetch", "Options", "Repeat")
-#: Stages of which each worker would run its own, over its part of the elements.
-_WHOLE = {
-    "Take": "each worker would take as many",
-    "Skip": "each worker would skip as many",
-    "Shard": "each worker would take its own share of its share",
-    "Cache": "each worker would keep another part in each epoch",
-    "Repeat": "epochs would run into one another",
-}
-_KNOWN = (
-    *MAPS, *BATCHES, "Shuffle", "Filter", "FlatMap", "Interleave", "ParallelInterleave", "TFRecord", "TextLine",
-    "Unbatch", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip",
-)  # fmt: skip
 _FUNCTIONS = ("_map_func", "_predicate")
 _PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 #: A graph, with the arrays of `from_tensor_slices` in it, is one message of protobuf.
@@ -69,21 +57,30 @@ def find_moved_part(dataset: Any) -> MovedPart:
     Raises:
         CannotRebuildError: a stage cannot run in another process, or would give other elements there.
     """
-    above: list[Any] = []
-    node = dataset
-    while kind_of(node) in _STAYS:
-        above.append(node)
-        node = inputs_of(node)[0]
-    if not any(kind_of(one) in BATCHES for one in above):
-        raise CannotRebuildError(f"{label_of(node)} comes after the last batch, and only what is below it moves")
-    while above and kind_of(above[-1]) not in BATCHES:
-        node = above.pop()
+    chain = _chain(dataset)
+    moving = count_moving([_kinds(node) for node in chain])
+    if not moving:
+        top = next(node for node in reversed(chain) if kind_of(node) not in ("Prefetch", "Options"))
+        raise CannotRebuildError(f"{label_of(top)} comes after the last batch, and only what is below it moves")
+    node, above = chain[moving - 1], chain[moving:]
     nodes = list(nodes_of(node))
     if not any(kind_of(one) in MAPS for one in nodes):
         raise CannotRebuildError("no map is below the last batch")
     if why := next(filter(None, map(_why_not, nodes)), ""):
         raise CannotRebuildError(why)
-    return MovedPart(dataset, node, tuple(reversed(above)))
+    # Options stand at the top of a pipeline and hold for all of it: those of the part that stays do not reach a worker.
+    return MovedPart(dataset, _unseeded(node, nodes).with_options(dataset.options()), tuple(above))
+
+
+def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
+    """Return the part whose shuffles draw their seeds in each epoch: a worker repeats the order of a given seed.
+
+    A part that cannot be built again stays as it is.
+    """
+    try:
+        return with_seeds(dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)})
+    except CannotRebuildError:
+        return dataset
 
 
 def _with_length(data: Any, batches: int) -> Any:
@@ -98,16 +95,27 @@ def _with_length(data: Any, batches: int) -> Any:
     return data
 
 
+def _chain(dataset: Any) -> list[Any]:
+    """Return the stages from the lowest one with a single source to the top."""
+    chain = [dataset]
+    while len(sources := inputs_of(chain[0])) == 1:
+        chain.insert(0, sources[0])
+    return chain
+
+
+def _kinds(node: Any) -> tuple[str, ...]:
+    return code_kinds(kind_of(node))
+
+
 def _why_not(node: Any) -> str:
     kind = kind_of(node)
-    if kind in _WHOLE:
-        return f"{label_of(node)} cannot move: {_WHOLE[kind]}"
     if kind in ("TensorSlice", "Tensor") and _bytes_of(node) >= MOST_BYTES:
         return f"{label_of(node)} holds 2 GiB or more, which the service cannot send"
     for name in _FUNCTIONS:
         if (wrapper := getattr(node, name, None)) is not None and (why := _why_function_stays(wrapper.function)):
             return f"{label_of(node)} {why}"
-    return "" if kind in _KNOWN else f"{label_of(node)} is not known to give the same elements in a worker"
+    why = next(filter(None, map(why_not_moving, _kinds(node))), "")
+    return f"{label_of(node)} {why}" if why else ""
 
 
 def _bytes_of(node: Any) -> int:

@@ -70,6 +70,16 @@ class LocalFeed:
         return self.dispatcher.address if self.dispatcher else ""
 
     @property
+    def members(self) -> dict[str, int | None]:
+        """The workers' processes, by HOST:PORT."""
+        return {one.address: one.process.pid for one in self.workers}
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The addresses of the processes that ended."""
+        return frozenset(one.address for one in self._all if not one.is_alive)
+
+    @property
     def can_serve(self) -> bool:
         """True while a worker runs, and the dispatcher where it is on this machine."""
         return any(one.is_alive for one in self.workers) and (self.dispatcher is None or self.dispatcher.is_alive)
@@ -181,8 +191,8 @@ def _result(again: ServiceProcess, name: str) -> Iterator[str]:
         yield f"feed: {error}"
 
 
-def check_dispatcher(address: str) -> int:
-    """Return the number of workers of the dispatcher at an address.
+def find_workers(address: str) -> list[str]:
+    """Return the HOST:PORT of each worker of the dispatcher at an address.
 
     Raises:
         FeedError: no dispatcher responds there.
@@ -190,7 +200,7 @@ def check_dispatcher(address: str) -> int:
     check = _spawn("check", LOCAL, address)
     try:
         _await_address(check, _CHECK_S)
-        return int(check.address)
+        return check.address.split()[1:]
     finally:
         check.process.kill()
         check.process.wait(_END_S)

@@ -5,9 +5,9 @@
     python -m tfwatch.tfdata.feed.service_program PARENT check HOST DISPATCHER
 
 A server prints its address once it listens, and ends when its parent process has ended, also by SIGKILL. The check
-prints the number of workers. Where one cannot start, the last line on stderr is the reason. A PORT after DISPATCHER is
-that of a worker which ended: trainings wait until one listens there again. A dispatcher keeps its journal in DIRECTORY:
-another with the same port and directory goes on where it ended.
+prints the number of workers and their addresses. Where one cannot start, the last line on stderr is the reason. A PORT
+after DISPATCHER is that of a worker which ended: trainings wait until one listens there again. A dispatcher keeps its
+journal in DIRECTORY: another with the same port and directory goes on where it ended.
 TensorFlow's servers listen on every interface. With HOST `localhost` the listening socket is bound to the loopback
 device, so that no other machine reaches it; where the system cannot do that, the program ends with the reason.
 """
@@ -38,9 +38,9 @@ def main(words: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which ends its children
     more = words[4] if words[4:] else ""
     if role != "dispatcher":
-        workers = _count_workers(where)
+        workers = _find_workers(where)
     if role == "check":
-        sys.stdout.write(f"{workers}\n")
+        sys.stdout.write(" ".join([str(len(workers)), *workers]) + "\n")
         return
     server, address = _start(role, host, where, more)
     _serve(parent, address)
@@ -69,10 +69,10 @@ def _serve(parent: int, address: str) -> None:
         time.sleep(_LOOK_S)
 
 
-def _count_workers(address: str) -> int:
-    """Ask a dispatcher for its workers, and end with the reason where none responds.
+def _find_workers(address: str) -> list[str]:
+    """Ask a dispatcher for the addresses of its workers, and end with the reason where none responds.
 
-    TensorFlow itself would ask for an hour. The response holds each worker as a field of its own.
+    TensorFlow itself would ask for an hour. The response holds a message for each worker, its address first.
     """
     import grpc
     from google.protobuf.empty_pb2 import Empty
@@ -82,7 +82,8 @@ def _count_workers(address: str) -> int:
         try:
             ask = channel.unary_unary("/tensorflow.data.DispatcherService/GetWorkers")
             response = Empty.FromString(ask(b"", timeout=_RESPONSE_S))
-            return len(UnknownFieldSet(response))
+            workers = (Empty.FromString(worker.data) for worker in UnknownFieldSet(response))
+            return [UnknownFieldSet(worker)[0].data.decode() for worker in workers]
         except grpc.RpcError as error:
             is_other = error.code() == grpc.StatusCode.UNIMPLEMENTED
             why = "it is another service" if is_other else error.details().rpartition(": ")[2]

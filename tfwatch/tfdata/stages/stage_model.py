@@ -8,7 +8,8 @@ import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.stages.stage_names import READERS, code_kinds, inputs_of
+from tfwatch.core.stage_kinds import code_kinds
+from tfwatch.tfdata.stages.stage_names import READERS, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

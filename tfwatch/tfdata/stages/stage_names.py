@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.stage_kinds import code_kinds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -15,10 +17,6 @@ _PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"}
 _FILES = {"ReadFile", "WholeFileReaderV2", "SleepDataset"}
 #: Stages that read files themselves.
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "LMDB", "Load", "Snapshot")
-#: TensorFlow's variants of one stage of the code: they compute the same.
-_VARIANT = re.compile(r"^(?:Parallel|Legacy|Private|Finite|Forever|Memory|File|Experimental)+(?=[A-Z])|(?:Impl)?V?\d*$")
-_FUSED = {"MapAndBatch": ("Map", "Batch"), "ShuffleAndRepeat": ("Shuffle", "Repeat")}
-_ALIKE = {"FromTensor": "Tensor", "InterleaveMany": "Interleave", "ExperimentalScan": "Scan"}
 #: Data sets in Python that are no stages.
 _NO_STAGES = {"Options", "Restructured", "Variant", "DenseToRagged"}
 #: Stages left out of a label for all stages together.
@@ -60,12 +58,6 @@ class CodeStage:
     files: bool = False
     given: str = ""
     hidden: bool = False
-
-
-def code_kinds(kind: str) -> tuple[str, ...]:
-    """Return the kinds of the stages that a node of tf.data's model stands for: one, or two if they were fused."""
-    name = _VARIANT.sub("", kind) or kind
-    return _FUSED.get(name, (_ALIKE.get(name, name),))
 
 
 def label_of_kind(kind: str) -> str:

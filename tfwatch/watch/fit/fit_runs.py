@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tfwatch.runs.writer import RunWriter
     from tfwatch.watch.session import ErrorText
 
 #: A `fit` of less time is short.
@@ -137,8 +138,6 @@ def _follows_a_short_fit(runs_dir: Path | None) -> bool:
     return any(where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit)
 
 
-def note_in_newest_run(text: str) -> None:
-    """Append a note to the run of the last `fit` of this process, where it still runs."""
-    for script in _newest:
-        if not script.is_over:
-            script.writer.note(text)
+def newest_writer() -> RunWriter | None:
+    """Return the writer of the last `fit` of this process, where its run goes on."""
+    return next((script.writer for script in _newest if not script.is_over), None)

@@ -1,4 +1,4 @@
-"""The tf.data service under each `fit` of `tfwatch run --feed-workers` and `--feed`.
+"""The tf.data service under each `fit` of a training with `--feed-workers` or `--feed`.
 
 The service begins with the first `fit` whose data set can move; a data set that cannot move stays as it is, and the
 reason is printed before anything is started.
@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import os
 import threading
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.errors import warn_user
 from tfwatch.tfdata.feed import ADDRESS_VARIABLE, WORKERS_VARIABLE
 from tfwatch.watch.session import call_at_exit
 
 if TYPE_CHECKING:
-    from tfwatch.tfdata.feed.processes import LocalFeed
+    from collections.abc import Callable
 
-_LOOK_S = 0.5
+    from tfwatch.runs.writer import RunWriter
 
 
 class Feed:
-    """The service of this process, and the data sets that it feeds."""
+    """The service of this process, and the data sets that it feeds.
 
-    def __init__(self) -> None:
-        self._local: LocalFeed | None = None
+    find_writer: returns the writer of the run that trains; None while none does. why_not: the reason of the last
+    refusal.
+    """
+
+    def __init__(self, find_writer: Callable[[], RunWriter | None]) -> None:
+        self._find_writer = find_writer
+        self.why_not = ""
+        self._address = ""
         self._said: set[str] = set()
         self._lock = threading.Lock()
 
@@ -43,39 +48,47 @@ class Feed:
         from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of
 
         if not hasattr(data, "element_spec"):
-            self._say("no feed for this fit: its data is not a tf.data.Dataset")
+            self._refuse("its data is not a tf.data.Dataset")
             return data
         try:
             part = find_moved_part(data)
-            fed = part.through(self._address(), is_local=not os.environ.get(ADDRESS_VARIABLE))
+            fed = part.through(self._begun(), is_local=not os.environ.get(ADDRESS_VARIABLE))
         except (CannotRebuildError, FeedError) as error:
-            self._say(f"no feed for this fit: {error}")
+            self._refuse(str(error))
             return data
         self._say(f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}")
         return fed
 
-    def _address(self) -> str:
-        if given := os.environ.get(ADDRESS_VARIABLE):
-            _check(given)
-            return given
+    def _begun(self) -> str:
+        """Return the dispatcher's address; the first call starts the service, or looks for it."""
         with self._lock:
-            if self._local is None:
-                from tfwatch.tfdata.feed.processes import start_local
+            self._address = self._address or (self._join() if os.environ.get(ADDRESS_VARIABLE) else self._start())
+            return self._address
 
-                self._local = start_local(int(os.environ[WORKERS_VARIABLE]))
-                call_at_exit(self._local.stop)
-                threading.Thread(target=self._watch, args=(self._local,), name="tfwatch-feed", daemon=True).start()
-        return self._local.address
+    def _start(self) -> str:
+        from tfwatch.tfdata.feed.processes import start_local
+        from tfwatch.watch.script.feed_watcher import FeedWatcher
 
-    def _watch(self, local: LocalFeed) -> None:
-        with fails_open(lambda why: warn_user(f"the feed is no longer watched: {why}")):
-            can_serve = True
-            while can_serve:
-                threading.Event().wait(_LOOK_S)
-                for sentence in chain(local.newly_lost(), local.restart_lost()):
-                    warn_user(sentence)
-                    self._note(sentence)
-                can_serve = local.can_serve
+        local = start_local(int(os.environ[WORKERS_VARIABLE]))
+        call_at_exit(local.stop)
+        FeedWatcher(local, self._find_writer).start()
+        return local.address
+
+    def _join(self) -> str:
+        from tfwatch.tfdata.feed.processes import FeedError, find_workers
+        from tfwatch.tfdata.feed.remote import RemoteFeed
+        from tfwatch.watch.script.feed_watcher import FeedWatcher
+
+        address = os.environ[ADDRESS_VARIABLE]
+        workers = find_workers(address)
+        if not workers:
+            raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")
+        FeedWatcher(RemoteFeed(address, workers), self._find_writer).start()
+        return address
+
+    def _refuse(self, reason: str) -> None:
+        self.why_not = reason
+        self._say(f"no feed for this fit: {reason}")
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said:
@@ -83,19 +96,7 @@ class Feed:
             warn_user(sentence)
 
     def note_all(self) -> None:
-        """Record what was printed about the feed in the run that began last."""
-        for sentence in sorted(self._said):
-            self._note(sentence)
-
-    @staticmethod
-    def _note(sentence: str) -> None:
-        from tfwatch.watch.fit.fit_runs import note_in_newest_run
-
-        note_in_newest_run(sentence)
-
-
-def _check(address: str) -> None:
-    from tfwatch.tfdata.feed.processes import FeedError, check_dispatcher
-
-    if not check_dispatcher(address):
-        raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")
+        """Record what was printed about the feed in the run that trains."""
+        if writer := self._find_writer():
+            for sentence in sorted(self._said):
+                writer.note(sentence)

@@ -17,6 +17,7 @@ from tfwatch.watch.script.user_code import find_users_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.runs.writer import RunWriter
     from tfwatch.watch.loops.batch_calls import BatchCalls
     from tfwatch.watch.loops.training_signs import TrainingSigns
 
@@ -87,6 +88,12 @@ def _noticed(original: Callable[..., Any], signs: TrainingSigns) -> Callable[...
     return apply
 
 
+def _newest_writer() -> RunWriter | None:
+    from tfwatch.watch.fit.fit_runs import newest_writer
+
+    return newest_writer()
+
+
 class _Fits:
     """Every `fit` of this process."""
 
@@ -96,7 +103,7 @@ class _Fits:
         self._signs = signs
         self._pid = os.getpid()
         self._said: set[str] = set()
-        self._feed = Feed()
+        self._feed = Feed(_newest_writer)
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a `fit` that appends `Watch` to the callbacks."""

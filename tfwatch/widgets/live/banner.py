@@ -41,8 +41,7 @@ class BannerPane(Pane):
     watch_note = Pane.repaint_rows
 
     def watch_banner(self, banner: Banner) -> None:
-        for tone in Tone:
-            self.set_class(tone is banner.tone, f"-{tone.value}")
+        self.update_classes({f"-{tone.value}": tone is banner.tone for tone in Tone})
         self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:

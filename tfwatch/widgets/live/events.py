@@ -333,7 +333,7 @@ def describe_event(event: facts.Event) -> RowText | None:
             skipped = f", {event.skipped} unreadable files skipped" if event.skipped else ""
             names = f": {', '.join(event.examples[:3])}" if event.examples else ""
             took = units.seconds(event.took_ms / 1e3)
-            what = "data set" if event.images is None else f"{units.count(event.images)} examples"
+            what = "data set" if event.images is None else units.counted(event.images, "example")
             return ".", f"{what} ready in {took}{skipped}{names}", ""
         case ExperimentBegan():
             return _EXPERIMENT, f"A/B test: {tuner_text.subject_text(event.knob, event.values)}", "$text-accent"
@@ -356,6 +356,8 @@ def describe_event(event: facts.Event) -> RowText | None:
             return ".", f"{event.name}{first}: figures from {event.source}", ""
         case facts.GpusFound():
             return ".", f"{len(event.names)} GPUs of the strategy: {', '.join(event.names)}", ""
+        case facts.FeedFound():
+            return ".", f"fed by {units.counted(len(event.workers), 'worker')} of the tf.data service", ""
         case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in ("CPU contention", *LIMITS):
             took = units.seconds(event.took_ms / 1e3)
             if event.cause == STOPPED:

@@ -19,6 +19,7 @@ from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, STALL_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, plain, row, wrap_text
+from tfwatch.widgets.feed_rows import feed_rows
 from tfwatch.widgets.live.timeline.picture import clock
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.live.view import RunView
 
@@ -71,7 +73,7 @@ class PipelineView:
     all_ms: a batch in all stages, and its fetch, one after another. comparison: compares that with the step, longest
     text first.
     sentence: the bottleneck, the silent stage of a stall, or the reason why there is no reading.
-    starves: the device waits for this pipeline. age: of the reading, as text.
+    starves: the device waits for this pipeline. age: of the reading, as text. feed: the tf.data service below it.
     """
 
     stages: tuple[StageRow, ...] = ()
@@ -80,6 +82,7 @@ class PipelineView:
     sentence: str = ""
     starves: bool = False
     age: str = ""
+    feed: Feed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class PipelinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the stages of a view, once a second: faster figures are unreadable."""
         now = view.situation
-        key = second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located
+        key = second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located, now.feed
         if key != self._shown:
             self._shown, self.view = key, pipeline_view(view)
 
@@ -117,13 +120,19 @@ class PipelinePane(FramedPane, can_focus=True):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
         if not view.stages:
-            return [row((line, _FAINT)) for line in wrap_text(view.sentence, width)]
+            lines = [row((line, _FAINT)) for line in wrap_text(view.sentence, width)]
+            return [*lines, *self._feed_rows(width, height - len(lines))]
         sentence = self._sentence_rows(width, height)
         heads = height >= _LOW
-        stages = _folded(view.stages, height - heads - 1 - len(sentence))
+        feed = self._feed_rows(width, max(height - heads - 1 - len(sentence) - len(view.stages), 1))
+        stages = _folded(view.stages, height - heads - 1 - len(sentence) - len(feed))
         columns = _columns(stages, width)
         lines = [_heads(columns)] if heads else []
-        return [*lines, *(self._row(stage, columns) for stage in stages), _sum(view, columns, width), *sentence]
+        rows = [self._row(stage, columns) for stage in stages]
+        return [*lines, *rows, _sum(view, columns, width), *feed, *sentence]
+
+    def _feed_rows(self, width: int, room: int) -> list[Content]:
+        return feed_rows(self.view.feed, width, room, "…" if self.glyphs.unicode else ".") if self.view.feed else []
 
     def _sentence_rows(self, width: int, height: int) -> list[Content]:
         view = self.view
@@ -220,7 +229,7 @@ def pipeline_view(view: RunView) -> PipelineView:
     """Make the content of the pane from the newest reading, or from the reason why there is none."""
     table = view.situation.stages
     if table is None:
-        return PipelineView(sentence=_explain_unread(view))
+        return PipelineView(sentence=_explain_unread(view), feed=view.situation.feed)
     stages = tuple(_row(view, table, n, stage) for n, stage in enumerate(table.stages))
     part = view.situation.judgement.breakdown
     fetch_ms = table.fetch_ms(part.wait.mean) if part else math.nan
@@ -233,6 +242,7 @@ def pipeline_view(view: RunView) -> PipelineView:
         _describe(view, table),
         not view.snapshot.life.is_stale and (_stalled(view) or _starves(view)),
         _age(view, table),
+        view.situation.feed,
     )
 
 

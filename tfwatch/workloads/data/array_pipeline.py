@@ -46,6 +46,7 @@ def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.M
         images=examples.count,
         metric=metric,
         shuffle=shuffle,
+        movable_source=functools.partial(numbered_examples.movable_source, examples.count, settings.batch_size),
     )
 
 

@@ -285,7 +285,7 @@ def _find_broken(images: ImageFolder, report: Callable[[str], None]) -> list[int
 
     decoded = tf.data.Dataset.range(count).map(pixels_of, num_parallel_calls=tf.data.AUTOTUNE)
     good = np.zeros(count, dtype=np.bool_)
-    report(f"checking {units.count(count)} images (once)")
+    report(f"checking {units.counted(count, 'image')} (once)")
     for numbers, _ in decoded.ignore_errors().batch(_BATCH):
         good[numbers.numpy()] = True
         report(f"checking the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")

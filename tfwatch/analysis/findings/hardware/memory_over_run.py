@@ -31,11 +31,11 @@ class MemoryOverRun:
 
     @property
     def text(self) -> str:
-        """The figures, e.g. `8.0 GB at the begin, 28.0 at the end, peak 28.5`."""
+        """The figures, e.g. `8.0 GB at the start, 28.0 at the end, peak 28.5`."""
         begin, end, peak = (size / 2**30 for size in (self.begin_bytes, self.end_bytes, self.peak_bytes))
         if not self.grew:
             return units.gigabytes(self.peak_bytes)
-        return f"{begin:.1f} GB at the begin, {end:.1f} at the end, peak {peak:.1f}"
+        return f"{begin:.1f} GB at the start, {end:.1f} at the end, peak {peak:.1f}"
 
 
 def memory_over_run(samples: Rows) -> MemoryOverRun | None:

@@ -36,6 +36,11 @@ class GraphClock:
     read: Callable[[], tf.Tensor]
     now_ns: Callable[[], int]
 
+    def read_after(self, operations: list[Any]) -> tf.Tensor:
+        """Add a reading, seconds, once all operations are done."""
+        with tf.control_dependencies(operations), tf.device("/CPU:0"):
+            return self.read()
+
 
 def find_clock(clock: Clock) -> GraphClock:
     """Return TensorFlow's wall clock, exact to the microsecond; under op determinism the monotonic one, through Python.
@@ -65,7 +70,7 @@ class FusedSteps:
         self._device = "/GPU:0" if tf.config.list_logical_devices("GPU") else "/CPU:0"
         self._landed, self._reached = (
             tf.function(read, autograph=False).get_concrete_function(tf.zeros(()))
-            for read in (self._when_landed, lambda last: self._now([last]))
+            for read in (self._when_landed, lambda last: self.clock.read_after([last]))
         )
         signature = [iterator._type_spec, tf.TensorSpec((), tf.int32)]
         self._run = tf.function(
@@ -91,16 +96,11 @@ class FusedSteps:
         traced = tf.function(self._step, input_signature=[batch], autograph=False).get_concrete_function()
         return tf.nest.map_structure(_fixed, traced.structured_outputs)
 
-    def _now(self, after: list[Any]) -> tf.Tensor:
-        """Return the clock, seconds, once all of `after` is done."""
-        with tf.control_dependencies(after), tf.device("/CPU:0"):
-            return self.clock.read()
-
     def _when_landed(self, last: tf.Tensor) -> tf.Tensor:
         with tf.device("/CPU:0"):
             # Not an identity: the optimizer would remove it, and the clock would not wait.
             here = tf.raw_ops.DeepCopy(x=last)
-        return self._now([here])
+        return self.clock.read_after([here])
 
     def _last_of(self, operations: list[Any], device: str) -> tf.Tensor:
         """Return a tensor on a device that is ready once all operations are done."""
@@ -117,7 +117,7 @@ class FusedSteps:
             def run() -> Any:
                 parts = batch.get_value()
                 made, operations = _with_operations(lambda: self._step(parts))
-                return _optional(made), self._last_of(operations, self._device), _examples_in(parts)
+                return _optional(made), self._last_of(operations, self._device), examples_in(parts)
 
             # Keras has this condition too, although the loop has checked it: on a GPU, loops without it overlapped no
             # fetch. With distributed batches Keras' own fails at a ragged batch; without the condition they train.
@@ -128,12 +128,12 @@ class FusedSteps:
             stamps = _note(stamps, step + 1, _aside(self._landed, last), _aside(self._reached, there))
             return step + 1, following, made, stamps, examples + seen
 
-        begun = self._now([])
+        begun = self.clock.read_after([])
         with tf.control_dependencies([begun]):
             first = iterator.get_next_as_optional()
         with tf.device("/CPU:0"):
             stamps = tf.TensorArray(tf.float64, size=limit + 1, element_shape=(2,))
-        stamps = _note(stamps, 0, begun, self._now(tf.nest.flatten(first, expand_composites=True)))
+        stamps = _note(stamps, 0, begun, self.clock.read_after(tf.nest.flatten(first, expand_composites=True)))
         none = _optional(tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), self._outputs))
         step, _, outputs, stamps, examples = tf.while_loop(goes_on, body, [0, first, none, stamps, 0])
         return tf.stack([step, examples]), stamps.stack(), outputs.get_value()
@@ -167,7 +167,7 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
         return stamps.write(at, tf.stack([done, fetched]))
 
 
-def _examples_in(batch: Any) -> tf.Tensor:
+def examples_in(batch: Any) -> tf.Tensor:
     """Return the number of examples in a batch, as `count_examples` does; -1 if unknown."""
     first = next(iter(tf.nest.flatten(batch)), None)
     parts: tuple[Any, ...] = first.values if isinstance(first, tf.distribute.DistributedValues) else (first,)

@@ -17,6 +17,7 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stages.stage_model import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
+from tfwatch.watch.fit.stepping.single_step import SingleStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,7 +289,7 @@ class InGraphRunner:
     def __init__(
         self,
         original: Original,
-        traced: FusedSteps | None,
+        traced: FusedSteps | SingleStep | None,
         iterator: Any,
         fetch: Fetch,
         step_log: StepLog,
@@ -305,9 +306,10 @@ class InGraphRunner:
         self._traced_from_ns = 0 if traced else writer.now_ns()
         self.steps = traced or self._trace(original, iterator)
 
-    def _trace(self, original: Original, iterator: Any) -> FusedSteps:
+    def _trace(self, original: Original, iterator: Any) -> FusedSteps | SingleStep:
         self._step_log.begin_phase(Phase.COMPILE, self._traced_from_ns)
-        traced = FusedSteps(original, iterator, find_clock(self._writer.clock))
+        make = FusedSteps if self._count > 1 else SingleStep
+        traced = make(original, iterator, find_clock(self._writer.clock))
         self._step_log.flags |= _COMPILE
         return traced
 
@@ -353,6 +355,9 @@ class InGraphRunner:
         begun_ns, offset_ns = now_ns(), clock_offset_ns(now_ns, clock_ns)
         try:
             stamps_s, examples, outputs = self.steps(iterator, limit)
+        except tf.errors.OutOfRangeError:  # the end of the data, as Keras' function raises it for single steps
+            self._step_log.set_phase(Phase.EPOCH_END)
+            raise
         except tf.errors.OpError as error:
             self._fetch.as_written(error)
             raise

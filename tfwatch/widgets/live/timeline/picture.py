@@ -285,7 +285,7 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
 def _frozen(scene: Scene, live: Snapshot) -> list[tuple[str, ...]]:
     held, steps = scene.snapshot, live.steps_total - scene.snapshot.steps_total
     at = f"FROZEN at {clock(held, held.now_s)}"
-    since, back = f"{units.count(steps)} steps since", "space: live"
+    since, back = f"{units.counted(steps, 'step')} since", "space: live"
     if live.life.is_over:
         since, back = "the run is over", "space: end"
     return [(at, since, back), (at, back), ("FROZEN", back)]

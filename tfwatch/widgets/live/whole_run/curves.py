@@ -72,6 +72,9 @@ class CurvesPane(FramedPane, can_focus=True):
     def on_mount(self) -> None:
         self._set_title()
 
+    def on_resize(self) -> None:
+        self._set_title()  # it counts the charts that fit
+
     def show(self, view: RunView) -> None:
         """Show the curves of a view, every few seconds and after each epoch."""
         due = second_of(view.snapshot.now_s, Slot.HEADER) // _EVERY_S

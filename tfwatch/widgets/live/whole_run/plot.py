@@ -134,9 +134,10 @@ def _spans(x: Floats, y: Floats, width: int) -> tuple[Floats, Floats]:
     edges = (np.arange(width) + 0.5) / width
     inside = (edges >= x[0]) & (edges <= x[-1])
     low[inside] = high[inside] = np.interp(edges[inside], x, y)
-    at = np.clip((x * width).astype(np.int64), 0, width - 1)
-    np.fmin.at(low, at, y)
-    np.fmax.at(high, at, y)
+    shown = (x >= 0) & (x <= 1)  # the run before may be longer than this one
+    at = np.minimum((x[shown] * width).astype(np.int64), width - 1)
+    np.fmin.at(low, at, y[shown])
+    np.fmax.at(high, at, y[shown])
     return low, high
 
 

@@ -1,4 +1,4 @@
-"""Training under MirroredStrategy, in another process: logical devices are set before TensorFlow starts."""
+"""One process for all that needs its own: MirroredStrategy, a probe before TensorFlow starts, and a process' end."""
 
 from __future__ import annotations
 
@@ -6,38 +6,71 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from tests.watch.tracked import ROOT
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SensorMissing, StagesFound, SwitchFailed
 from tfwatch.core.refusals import PER_REPLICA, NotTimed
 from tfwatch.core.rows import PROGRESS
 from tfwatch.runs.format import PROGRESSES
+from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.streams import FolderSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 
 STEPS, EXAMPLES = 24, 180
 
 
-def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.watch.spread", str(tmp_path)]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+@dataclass(frozen=True)
+class Ended:
+    """The process after its end. seen: what it printed."""
+
+    folder: Path
+    seen: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    folder = tmp_path_factory.mktemp("own_process")
     done = subprocess.run(
-        command,
-        cwd=Path(__file__).parents[2],
-        env=environment,
+        [sys.executable, "-m", "tests.watch.own_process", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout.splitlines()[-1])
+    return Ended(folder, json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_devices_are_not_initialized_by_a_probe(ended: Ended) -> None:
+    assert ended.seen["can_probe"] == [False, True]
+
+
+def test_a_completion_is_on_the_runs_clock(ended: Ended) -> None:
+    """In the tests' own processes, under op determinism, another clock is read."""
+    assert ended.seen["completions"] == [True] * 100
+
+
+def test_a_process_that_ends_completes_the_run(ended: Ended) -> None:
+    runs = [open_run(run) for run in reversed(list_runs(ended.folder / "short"))]
+    assert [len(run.fits) for run in runs] == [1, 2]
+    assert [run.ended and run.ended.cause for run in runs] == ["finished", "finished"]
+
+
+def test_distributed_batches_are_split_and_not_switched(ended: Ended) -> None:
+    results = ended.seen
     assert results["again"] == results["stock"]
     assert results["watched"] == results["exact"] == results["stock"]
     # Keras 3.15 itself fails with several steps per execution under this strategy: the test compares with single steps,
@@ -54,6 +87,18 @@ def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
     assert [run.manifest.replicas for run in (watched, exact, fused, tracked)] == [["CPU:0", "CPU:1"]] * 4
     assert [_examples(run) for run in (watched, exact, fused, tracked)] == [*[EXAMPLES] * 3, EXAMPLES / 2]
     assert _describes_the_data_set(watched)
+    _check_unknown_length(results["unknown"], [open_run(path) for path in results["unknown_runs"]])
+
+
+def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
+    """Compare with stock, which runs a step without a batch at each epoch's end: the optimizer counts it."""
+    stock, watched, refused = results
+    assert stock[2] == STEPS + 2
+    assert watched == refused == stock
+    splits = ["in-graph timestamps", "exact, as the clock cannot be read in the graph: no clock here"]
+    assert [run.manifest.split for run in runs] == splits
+    assert [len(run.steps) for run in runs] == [STEPS] * 2
+    assert [run.ended and run.ended.cause for run in runs] == ["finished"] * 2
 
 
 def _examples(run: Run) -> int:

@@ -153,7 +153,7 @@ def _group(n: int, frame: Frame, names: dict[str, str]) -> str:
 
 
 def _rule(n: int, begin: float, end: float) -> str:
-    """When a frame is visible, as shares of the loop."""
+    """Return the rule that shows a frame between two shares of the loop."""
     before = "" if n == 0 else "0%{visibility:hidden}"
     visible = f"{begin:.2%}{{visibility:visible}}{end:.2%},to{{visibility:hidden}}"
     return f"#f{n}{{animation-name:k{n}}}@keyframes k{n}{{{before}{visible}}}\n"

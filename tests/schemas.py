@@ -18,7 +18,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def errors(name: str, document: Any) -> list[str]:
-    """Where a document breaks its schema, as `path: message`; the document as a program reads it."""
+    """Return the places where a document breaks its schema, as `path: message`; the document as a program reads it."""
     read = json.loads(json.dumps(document, allow_nan=False))
     found = Draft202012Validator(schema(name)).iter_errors(read)
     return [f"{error.json_path}: {error.message}" for error in found]

@@ -123,7 +123,8 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--optimizer", "adma"],
-            "--optimizer: 'adma' is no optimizer: there are adam, adamw, sgd, rmsprop, adagrad, adamax, nadam, lion",
+            "--optimizer: 'adma' is not an optimizer: "
+            "there are adam, adamw, sgd, rmsprop, adagrad, adamax, nadam, lion",
             id="optimizer",
         ),
         pytest.param(

@@ -87,7 +87,7 @@ def test_help_works_with_a_bad_config_file(config: Path) -> None:
         pytest.param(["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"),
         pytest.param(["--notify-after", "0"], "--notify-after: '0' is not a whole number from 1 to 86400", id="after"),
         pytest.param(["--keep-runs", "0"], "--keep-runs: '0' is not a whole number from 1 to 1000000", id="runs"),
-        pytest.param(["--keep-age", "soon"], "--keep-age: 'soon' is no age: give 90m, 12h, 30d or 8w", id="age"),
+        pytest.param(["--keep-age", "soon"], "--keep-age: 'soon' is not an age: give 90m, 12h, 30d or 8w", id="age"),
     ],
 )
 def test_a_bad_value_of_an_option_is_one_sentence(

@@ -50,7 +50,7 @@ def trains(runs_dir: Path) -> bool:
 
 
 def trains_a_step(runs_dir: Path) -> bool:
-    """Whether the first step, after which a training that hangs does, is on disk."""
+    """Return whether the first step, after which a training that hangs does, is on disk."""
     return bool(len(the_run(runs_dir).steps))
 
 

@@ -97,6 +97,17 @@ def find_words(source: str) -> list[tuple[int, str]]:
     return names + [(line, found[0]) for line, text in _texts(source) if (found := TEXTS.search(text))]
 
 
+#: A docstring is a noun or begins with a verb.
+_QUESTIONS = re.compile(r"(What|How|Which|Who|Whose|Whether|Why|Where|When|If)\b")
+
+
+def find_questions(source: str) -> list[str]:
+    """The docstrings of a module that begin with a question's word."""
+    kinds = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return [text.split("\n")[0] for text in texts if _QUESTIONS.match(text)]
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [
@@ -114,6 +125,12 @@ def test_names_and_texts_are_found(source: str, found: list[tuple[int, str]]) ->
     assert find_words(source) == found
 
 
+def test_a_docstring_that_begins_as_a_question_is_found() -> None:
+    source = 'def one() -> None:\n    """Which one."""\n\n\ndef two() -> None:\n    """Whichever is first."""\n'
+
+    assert find_questions(source) == ["Which one."]
+
+
 def test_names_and_texts_use_the_words_of_the_field() -> None:
     paths = sorted(PACKAGE.rglob("*.py"))
     found = [
@@ -124,3 +141,4 @@ def test_names_and_texts_use_the_words_of_the_field() -> None:
 
     assert len(paths) > 100
     assert found == []
+    assert [question for path in paths for question in find_questions(path.read_text(encoding="utf-8"))] == []

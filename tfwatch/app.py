@@ -72,7 +72,7 @@ class TfwatchApp(ThemedApp):
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         restart: the start knobs that `r` offers; None where the run cannot restart here.
         earlier: the run before a restart.
-        script: the script whose runs are shown; None where the run is no script's.
+        script: the script whose runs are shown; None where the run is not a script's.
         runs: the runs of the process that trains, of which the newest is shown; None: this one alone.
         notifier: passes the run's notices on; None where there are none, and the bell rings at the end only.
         options: passed to `ThemedApp`.

@@ -145,6 +145,17 @@ def test_what_cannot_be_set_is_a_sentence(
     assert error.count("\n") == 1
 
 
+def test_a_setting_that_the_script_fixes_is_refused_with_the_scripts_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        one.writer.describe(fixed={"workers": "its map keeps a state"})
+        one.writer.flush()
+        assert main(["set", "workers=4", "--runs-dir", str(tmp_path)]) == 2
+
+    assert "does not switch workers: as the script has it: its map keeps a state\n" in capsys.readouterr().err
+
+
 # -- the training that is meant -----------------------------------------------------------------------
 
 

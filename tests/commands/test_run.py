@@ -215,7 +215,7 @@ def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["gone.py"], "tfwatch: gone.py cannot be run: No such file or directory\n"),
-        (["."], "tfwatch: . cannot be run: it is no file, and no folder with a __main__.py\n"),
+        (["."], "tfwatch: . cannot be run: it is neither a file nor a folder with a __main__.py\n"),
         ([], "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n"),
         (["-m"], "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n"),
         (["--"], "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n"),

@@ -196,9 +196,12 @@ def test_what_lies_beyond_the_limits(limits: Limits, gone: list[str], tmp_path: 
     ("words", "sentence"),
     [
         (["prune", "--yes"], "give a limit: --older-than, --keep or --max-size"),
-        (["prune", "--older-than", "soon"], "--older-than: 'soon' is no age: give 90m, 12h, 30d or 8w"),
-        (["tag", OLD, "two words"], "TAG: 'two words' is no tag: give a word of up to 40 letters, digits, and . + - _"),
-        (["rename", OLD, ""], "NAME: '' is no name: give 1 to 80 printable characters"),
+        (["prune", "--older-than", "soon"], "--older-than: 'soon' is not an age: give 90m, 12h, 30d or 8w"),
+        (
+            ["tag", OLD, "two words"],
+            "TAG: 'two words' is not a tag: give a word of up to 40 letters, digits, and . + - _",
+        ),
+        (["rename", OLD, ""], "NAME: '' is not a name: give 1 to 80 printable characters"),
         (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}: tfwatch runs lists them"),
     ],
 )

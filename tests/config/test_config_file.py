@@ -57,13 +57,13 @@ def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values:
         pytest.param(
             "prefetch = 4096", "prefetch: 4096 is not a setting: give off, default, auto or a", id="too large"
         ),
-        pytest.param('theme = "blue"', "theme: 'blue' is no theme: there are dark, light", id="theme"),
+        pytest.param('theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"),
         pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
         pytest.param("notify-after = 0", "notify-after: '0' is not a whole number from 1 to 86400", id="after"),
         pytest.param('notify-command = "/no/such"', "notify-command: there is no program /no/such", id="program"),
-        pytest.param('notify-command = "a \'b"', 'notify-command: "a \'b" is no command: No closing', id="quote"),
-        pytest.param('theme = "dark"\nnotify true', "is no TOML: Expected '=' after a key", id="no TOML"),
-        pytest.param("keep-runs = " + "1" * 5000, "is no TOML: Exceeds the limit", id="number"),
+        pytest.param('notify-command = "a \'b"', 'notify-command: "a \'b" is not a command: No closing', id="quote"),
+        pytest.param('theme = "dark"\nnotify true', "is not TOML: Expected '=' after a key", id="no TOML"),
+        pytest.param("keep-runs = " + "1" * 5000, "is not TOML: Exceeds the limit", id="number"),
         pytest.param('"\\u001b[2J" = 1', "no key ' [2J'", id="control characters"),
     ],
 )
@@ -96,7 +96,7 @@ def test_files_that_are_no_text_are_refused(config: Path) -> None:
 def test_a_pipe_is_no_config_file(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.unlink()
     os.mkfifo(config)
-    with pytest.raises(ConfigError, match=r"config\.toml is no file"):
+    with pytest.raises(ConfigError, match=r"config\.toml is not a file"):
         read_config()
     monkeypatch.setenv(VARIABLE, os.devnull)
     assert read_config().values == {}

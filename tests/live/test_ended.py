@@ -1,4 +1,4 @@
-"""What a run that is over was bound by at last, and the lines to paste: what `--json` has stands on the screen."""
+"""The limit of a run that is over, and the lines to paste: the screen and `--json` agree."""
 
 from __future__ import annotations
 

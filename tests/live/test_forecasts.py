@@ -1,4 +1,4 @@
-"""What the screen says of switches that nobody has made yet."""
+"""Forecasts on the screen, of switches that were not made yet."""
 
 from __future__ import annotations
 

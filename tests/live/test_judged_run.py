@@ -1,4 +1,4 @@
-"""What binds a run, and what is to be tried next."""
+"""The limit of a run, and the setting to try next."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def builders(name: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
-        ("Situation", {"live/view.py"}),
+        ("Situation", {"live/run_situation.py"}),
         ("EvidenceTables", {"live/forecasts.py"}),
         (
             "JudgedRun",

@@ -13,7 +13,8 @@ from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.analysis.tuning.knob_state import KnobRequest
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.live.view import Follower, steps_in_all
+from tfwatch.live.run_situation import steps_in_all
+from tfwatch.live.view import Follower
 from tfwatch.widgets.live.events import EventCollector
 from tfwatch.widgets.live.header import header_view
 from tfwatch.widgets.live.knob_rows import knob_rows

@@ -42,12 +42,12 @@ def test_the_run_to_continue_from_must_exist(tmp_path: Path) -> None:
     ("name", "content", "sentence"),
     [
         pytest.param("none.weights.h5", None, "there is no file {}", id="no file"),
-        pytest.param("empty.weights.h5", b"", "{} is no file of weights: give a .weights.h5 of Keras", id="empty"),
-        pytest.param("a.weights.h5", b"PK\3\4", "{} is no file of weights: give a .weights.h5 of Keras", id="a zip"),
+        pytest.param("empty.weights.h5", b"", "{} is not a file of weights: give a .weights.h5 of Keras", id="empty"),
+        pytest.param("a.weights.h5", b"PK\3\4", "{} is not a file of weights: give a .weights.h5 of Keras", id="a zip"),
         pytest.param(
             "model.h5",
             b"\x89HDF\r\n\x1a\n\0",
-            "{} is no file of weights: give a .weights.h5 of Keras",
+            "{} is not a file of weights: give a .weights.h5 of Keras",
             id="one that Keras does not load by its name",
         ),
     ],

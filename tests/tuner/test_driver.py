@@ -1,4 +1,4 @@
-"""What a pilot sees of a run, and how often it looks."""
+"""The tuner's view of a run, and how often it reads it."""
 
 from __future__ import annotations
 

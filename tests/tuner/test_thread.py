@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def told(
     order: TunerRequest, monkeypatch: pytest.MonkeyPatch, after: Callable[[Control], None] = lambda _: None
 ) -> list[str]:
-    """What a pilot notes of an order. after: what else is asked of the training that waits for its first step."""
+    """Return the notes of a tuner on a request. after: asks more before the first step."""
     run, noted = Simulated(lambda knobs, step: 20.0), threading.Event()
     append = run.writer.event
 

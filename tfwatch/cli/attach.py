@@ -15,8 +15,7 @@ RUN_HELP = "a run folder, part of a run's name, or a process id; default: the ne
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "the live screen, with its keys, on a training that runs in another terminal; d leaves it again"
-    attach = commands.add_parser("attach", help=text, description=options.sentence(text), allow_abbrev=False)
-    attach.set_defaults(run=_run)
+    attach = options.add_command(commands, "attach", text, _run)
     attach.add_argument("which", metavar="RUN|PID", nargs="?", help=RUN_HELP)
     options.add_runs_dir(attach)
     options.add_theme(attach)

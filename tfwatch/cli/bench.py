@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
-    own = commands.add_parser("bench", help=text, description=options.sentence(text), allow_abbrev=False)
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "bench", text, _run)
     own.add_argument(
         "workloads",
         metavar="WORKLOAD",

@@ -17,9 +17,7 @@ def add(commands: Any) -> None:
         "Trainings use it with tfwatch run --feed HOST:PORT. The service has no authentication: who reaches its port "
         "runs graphs of TensorFlow here. Without --host no other machine reaches it."
     )
-    own = commands.add_parser("feed", help=text, description=f"{options.sentence(text)} {more}", allow_abbrev=False)
-    own.set_defaults(run=_run)
-    _add_arguments(own)
+    _add_arguments(options.add_command(commands, "feed", text, _run, more=more))
 
 
 def _add_arguments(own: argparse.ArgumentParser) -> None:

@@ -29,6 +29,34 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")
 
 
+def add_command(
+    commands: Any,
+    name: str,
+    text: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    more: str = "",
+    epilog: str = "",
+    **parser: Any,
+) -> Any:
+    """Add a command's parser and return it.
+
+    text: its help, in lower case; more: what the description adds. epilog: printed as it is where it has several lines.
+    """
+    has_lines = "\n" in epilog
+    own = commands.add_parser(
+        name,
+        help=text,
+        description=f"{sentence(text)} {more}".rstrip(),
+        epilog=epilog,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter if has_lines else argparse.HelpFormatter,
+        **parser,
+    )
+    own.set_defaults(run=run)
+    return own
+
+
 class WorkloadAction(argparse.Action):
     """Takes the names of workloads; for a script it names the command that runs it."""
 
@@ -49,7 +77,7 @@ class WorkloadAction(argparse.Action):
 
 
 def is_script(name: str) -> bool:
-    """Return True for a file, or a Python file's name, that is no workload."""
+    """Return True for a file, or a Python file's name, that is not a workload."""
     from tfwatch.workloads.registry import WORKLOADS
 
     return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
@@ -138,12 +166,12 @@ def address(text: str) -> str:
 
 def use_feed(args: argparse.Namespace) -> None:
     """Set the variables by which the script's process finds its feed."""
-    from tfwatch.core.feed_variables import ADDRESS, WORKERS
+    from tfwatch.tfdata.feed import ADDRESS_VARIABLE, WORKERS_VARIABLE
 
     if args.feed_workers:
-        os.environ[WORKERS] = str(args.feed_workers)
+        os.environ[WORKERS_VARIABLE] = str(args.feed_workers)
     if args.feed:
-        os.environ[ADDRESS] = args.feed
+        os.environ[ADDRESS_VARIABLE] = args.feed
 
 
 def add_verbosity(group: Any, quiet: str) -> None:
@@ -284,7 +312,7 @@ def optimizer(text: str) -> str:
     from tfwatch.workloads.workload import OPTIMIZERS
 
     if text.lower() not in OPTIMIZERS:
-        raise ValueError(f"{text!r} is no optimizer: there are {', '.join(OPTIMIZERS)}")
+        raise ValueError(f"{text!r} is not an optimizer: there are {', '.join(OPTIMIZERS)}")
     return text.lower()
 
 

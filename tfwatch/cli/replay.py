@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "open a recorded run in the same screen; a run that still trains is followed, read only"
-    replay = commands.add_parser("replay", help=text, description=options.sentence(text), allow_abbrev=False)
-    replay.set_defaults(run=_run)
+    replay = options.add_command(commands, "replay", text, _run)
     replay.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
     replay.add_argument("--json", action="store_true", help="print the run as one JSON object, as train does")
     options.add_runs_dir(replay)

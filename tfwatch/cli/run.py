@@ -29,14 +29,9 @@ _WITH_VALUE = (
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "run a training script of yours, unmodified, on the live screen: every fit of Keras is watched"
-    own = commands.add_parser(
-        "run",
-        help=text,
-        description=f"{options.sentence(text)} What follows SCRIPT is the script's, as is the exit code.",
-        usage="tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
-        allow_abbrev=False,
-    )
-    own.set_defaults(run=_run)
+    more = "What follows SCRIPT is the script's, as is the exit code."
+    usage = "tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]"
+    own = options.add_command(commands, "run", text, _run, more=more, usage=usage)
     own.count_own_words = _count_own_words
     own.add_argument(
         "--headless", action="store_true", help="the script's output, not the live screen, and a summary on stderr"

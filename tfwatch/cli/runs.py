@@ -17,8 +17,7 @@ _MOST = 1_000_000
 def add(commands: Any) -> None:
     """Add the command's parser and those of its actions."""
     text = "list the recorded runs; name, tag and remove them"
-    runs = commands.add_parser("runs", help=text, description=options.sentence(text), allow_abbrev=False)
-    runs.set_defaults(run=_list)
+    runs = options.add_command(commands, "runs", text, _list)
     runs.add_argument("--filter", metavar="TEXT", default="", help="those with the text in name, state or tags")
     runs.add_argument("--last", metavar="N", type=options.whole(1, _MOST), help="the newest N")
     runs.add_argument("--json", action="store_true", help="one JSON object instead of the table")
@@ -31,8 +30,7 @@ def add(commands: Any) -> None:
 
 
 def _action(actions: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Any:
-    action = actions.add_parser(name, help=text, description=options.sentence(text), allow_abbrev=False)
-    action.set_defaults(run=run)
+    action = options.add_command(actions, name, text, run)
     options.add_runs_dir(action, default=argparse.SUPPRESS)  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
     return action
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the numbers on this machine: train with known delays and compare; about three minutes"
-    own = commands.add_parser("selftest", help=text, description=options.sentence(text), allow_abbrev=False)
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "selftest", text, _run)
     own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
 

@@ -9,6 +9,10 @@ from tfwatch.cli import attach, options
 if TYPE_CHECKING:
     import argparse
 
+_EPILOG = (
+    "exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in effect in time; "
+    "2 bad input"
+)
 _WAIT_S = 30
 _LONGEST_S = 86_400
 
@@ -16,15 +20,7 @@ _LONGEST_S = 86_400
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn prefetch=4"
-    own = commands.add_parser(
-        "set",
-        help=text,
-        description=options.sentence(text),
-        epilog="exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in effect in "
-        "time; 2 bad input",
-        allow_abbrev=False,
-    )
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "set", text, _run, epilog=_EPILOG)
     own.add_argument("words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=f"{attach.RUN_HELP}. The knobs: --switch")
     waiting = own.add_mutually_exclusive_group()
     waiting.add_argument("--no-wait", action="store_true", help="do not wait until the switch is in effect")

@@ -71,7 +71,7 @@ def _attach(
 
 
 def _find_group(options: ReplayOptions) -> Path | None:
-    """Return the group that the user names; None where it is no group."""
+    """Return the group that the user names; None where it is not a group."""
     with suppress(FileNotFoundError, OSError):
         folder = find_run(options.run, options.runs_dir) if options.run else None
         return folder if folder and is_group(folder) else None

@@ -30,7 +30,7 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
     ends it.
 
     Raises:
-        BadInputError: the folder is no group that can be read.
+        BadInputError: the folder is not a group that can be read.
     """
     try:
         if not as_json and not why_no_screen(os.environ):

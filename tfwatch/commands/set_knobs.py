@@ -14,7 +14,6 @@ from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import option_name, show
 from tfwatch.runs.control.client import NoAnswerError
 from tfwatch.runs.control.messages import AskSwitch
-from tfwatch.runs.control.server import why_not_switchable
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.output import write
@@ -50,9 +49,9 @@ def set_knobs(options: SetOptions, clock: Clock = SYSTEM) -> int:
     """
     folder, control = find_training(options.run, options.runs_dir)
     manifest = FolderSource(folder).manifest()
-    reasons = (why_not_switchable(manifest, knob) for knob, _ in options.changes)
-    if refused := next(filter(None, reasons), ""):
-        raise BadInputError(f"{folder.name} does not switch {refused}")
+    for knob, _ in options.changes:
+        if refused := manifest.why_not_switchable(knob):
+            raise BadInputError(f"{folder.name} does not switch {option_name(knob)}: {refused.words}")
     switches = [Switch(folder, knob, value, clock) for knob, value in options.changes]
     for switch in switches:
         switch.request(control)

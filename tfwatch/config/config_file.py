@@ -65,7 +65,7 @@ def read_config() -> Config:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     if not (stat.S_ISREG(found.st_mode) or str(path) == os.devnull):
-        raise ConfigError(f"{path} is no file")  # to open a pipe would wait for its writer
+        raise ConfigError(f"{path} is not a file")  # to open a pipe would wait for its writer
     return _load(path, (found.st_mtime_ns, found.st_size, found.st_ino))
 
 
@@ -82,7 +82,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(data) > _LARGEST_BYTES:
-        raise ConfigError(f"{path} is no config file: it has more than {_LARGEST_BYTES // 1024} KB")
+        raise ConfigError(f"{path} is not a config file: it has more than {_LARGEST_BYTES // 1024} KB")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -98,7 +98,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a ValueError: a number of thousands of digits
-        raise ConfigError(f"{path} is no TOML: {printable(str(error))}") from error
+        raise ConfigError(f"{path} is not TOML: {printable(str(error))}") from error
 
 
 def _values(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def command(text: str) -> tuple[str, ...]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no command: {error}") from error
+        raise ValueError(f"{text!r} is not a command: {error}") from error
     if not words:
         raise ValueError("give a command")
     program = os.path.expanduser(words[0])
@@ -69,7 +69,7 @@ def command(text: str) -> tuple[str, ...]:
 
 def _theme(text: str) -> str:
     if text not in THEMES:
-        raise ValueError(f"{text!r} is no theme: there are {', '.join(THEMES)}")
+        raise ValueError(f"{text!r} is not a theme: there are {', '.join(THEMES)}")
     return text
 
 

@@ -38,7 +38,7 @@ def age(text: str) -> float:
     """
     unit = _UNITS_S.get(text[-1:])
     if unit is None or not (text.isascii() and text[:-1].isdigit() and len(text) < _LONGEST_AGE):
-        raise ValueError(f"{text!r} is no age: give 90m, 12h, 30d or 8w")
+        raise ValueError(f"{text!r} is not an age: give 90m, 12h, 30d or 8w")
     return float(text[:-1]) * unit
 
 

@@ -43,7 +43,7 @@ class FollowedRuns:
         self._unknown: list[Path] = []
 
     def look(self) -> list[FollowedRun]:
-        """Return the runs that have metrics now, the newest first; those of which nothing is known are last.
+        """Return the runs that have metrics now, the newest first; those in an unknown state are last.
 
         Raises:
             OSError: the folder cannot be read.
@@ -75,7 +75,7 @@ class FollowedRuns:
                 self._readers[folder] = reader, Follower(reader.steps_between, live=False)
 
     def _has_room(self, life: Life) -> bool:
-        """Return whether another run can be followed: one of which nothing is known gives its place to any other."""
+        """Return whether another run can be followed: one in an unknown state gives its place to any other."""
         if len(self._readers) >= 2 * MOST and self._unknown and life is not Life.UNKNOWN:
             self._readers.pop(self._unknown.pop(), None)
         return len(self._readers) < 2 * MOST

@@ -93,7 +93,7 @@ class MetricsServer(WSGIServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Pass a connection to a thread, or close it where there are too many."""
         with self._lock:
-            is_full = len(self._open) >= MOST_CONNECTIONS
+            is_full = self.open_connections >= MOST_CONNECTIONS
             if not is_full:
                 self._open[request] = self._clock.now_ns()
         if is_full:

@@ -24,7 +24,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
 from tfwatch.live.restart import restart_of
-from tfwatch.live.view import MeasuredSetting, build_situation
+from tfwatch.live.run_situation import MeasuredSetting, build_situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.findings.hardware.machine import Machine, check_gpu, growth, recent, summarise_machine
-from tfwatch.analysis.findings.hardware.memory_course import MemoryCourse, memory_course
+from tfwatch.analysis.findings.hardware.memory_over_run import MemoryOverRun, memory_over_run
 from tfwatch.analysis.findings.hardware.strategy_gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.core.events import (
@@ -34,10 +34,10 @@ _GROWTH_EVERY_S = 10.0
 _LAG_S = 1.0
 
 
-def _process_memory(snapshot: Snapshot) -> MemoryCourse | None:
+def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
     """Return the memory of the training process from the first step on: an import takes less."""
     begin_ns = snapshot.steps["start_ns"][0] if len(snapshot.steps) else 0
-    return memory_course(snapshot.samples[snapshot.samples["at_ns"] >= begin_ns])
+    return memory_over_run(snapshot.samples[snapshot.samples["at_ns"] >= begin_ns])
 
 
 class MachineFollower:

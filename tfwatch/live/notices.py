@@ -15,7 +15,7 @@ from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
 from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched
 from tfwatch.core.rows import step_ms
-from tfwatch.live.view import MeasuredSetting, at_this_moment, build_situation, judge_now
+from tfwatch.live.run_situation import MeasuredSetting, at_this_moment, build_situation, judge_now
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation

@@ -57,8 +57,8 @@ class Notifier:
         """True where notices ring the terminal's bell."""
         return self.is_on and self._in_terminal
 
-    def _stop(self, why: str) -> None:
-        """Stop for good: a defect would be reported with every frame."""
+    def stop(self, why: str) -> None:
+        """Stop for good, for this reason: a defect would be reported with every frame."""
         self._is_broken, self.is_on = True, False
         self._failures.append(f"no more notices: {why}")
 
@@ -80,7 +80,7 @@ class Notifier:
         """Pass on what is due. ends: the end of the run is noticed, unless the user of this screen stopped it."""
         if self._is_broken:
             return
-        with fails_open(self._stop):
+        with fails_open(self.stop):
             for notice in self._decider.take(situation, finding, self._clock.now_ns() / 1e9):
                 is_expected = not ends or situation.stopping_s is not None
                 if notice.cause is not Cause.END or not is_expected:
@@ -88,12 +88,12 @@ class Notifier:
 
     def follow(self, snapshot: Snapshot, *, ends: bool = True) -> None:
         """Judge a snapshot where no screen does, and pass on what is due."""
-        with fails_open(self._stop):
+        with fails_open(self.stop):
             self.look(snapshot, *self._light.follow(snapshot), ends=ends)
 
     def script_ended(self, state: str) -> None:
         """Pass on that a script ended. state: in words, e.g. `script ended, exit code 0`."""
-        with fails_open(self._stop):
+        with fails_open(self.stop):
             self._pass_on(Notice(Cause.END, state), "", None)
 
     def take_failures(self) -> list[str]:

@@ -67,7 +67,7 @@ def past_entry(folder: Path, words: str, clock: Clock) -> PastRun | None:
 def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
     """Return a group in a line: the steps that all ranks have made, and the means over them.
 
-    The state is that of the ranks that are least well.
+    The state is the worst of its ranks.
     """
     newest = newest_round(rank_folders(folder))
     ranks = [past_run(open_run(one.folder, clock), words, clock) for one in newest]
@@ -95,7 +95,7 @@ def state_of(run: Run) -> str:
 
 
 def worst_state(states: Sequence[str]) -> str:
-    """Return the state of a group, from those of its ranks: that of the ranks that are least well."""
+    """Return the worst state of a group's ranks."""
     return next((state for state in _WORST_FIRST if state in states), states[0])
 
 

@@ -17,7 +17,7 @@ from tfwatch.core.events import (
     LossRecovered,
 )
 from tfwatch.core.rows import Phase
-from tfwatch.live.view import judge_now
+from tfwatch.live.run_situation import judge_now
 
 if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot

@@ -249,8 +249,8 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
 
 def _memory(machine: Hardware) -> list[str]:
     """Return the memory of the process where it grew."""
-    course = machine.process_memory
-    return [f"memory of the process: {course.text}"] if course and course.grew else []
+    memory = machine.process_memory
+    return [f"memory of the process: {memory.text}"] if memory and memory.grew else []
 
 
 def _energy(machine: Hardware) -> list[str]:

@@ -36,6 +36,7 @@ from tfwatch.core.decoding.older_formats import translate_manifest
 from tfwatch.core.decoding.validation import known_entries, known_fields
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, as_value, epochs_until
+from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
@@ -190,6 +191,21 @@ class Manifest:
     def fast_pipeline(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
         return self.settings.get("fast_pipeline") or ""
+
+    def has_knob(self, knob: str) -> bool:
+        """Return whether the run has a knob; simulated latency only where the run started with it."""
+        has_latency = self.settings.get("storage_latency_ms") or self.knobs.get("latency_ms", "off") != "off"
+        return knob in self.knobs and (knob != "latency_ms" or bool(has_latency))
+
+    def why_not_switchable(self, knob: str) -> Refusal | Fixed | None:
+        """Return the reason why the run never switches a knob; None where it does."""
+        if knob not in self.knobs:
+            return LACKING.get(knob, Refusal.NO_SUCH_KNOB)
+        if not self.has_knob(knob):
+            return Refusal.NO_LATENCY
+        if knob in self.switchable:
+            return None
+        return Fixed(self.fixed[knob]) if self.fixed.get(knob) else Refusal.FIXED
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""

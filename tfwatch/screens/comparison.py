@@ -13,7 +13,7 @@ from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import apply_glyphs
-from tfwatch.widgets.comparison import AnswerPane, ComparisonHeader, CoursePane, DifferencesPane, FactsPane
+from tfwatch.widgets.comparison import AnswerPane, ComparisonHeader, DifferencesPane, FactsPane, StepTimesPane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class ComparisonScreen(Screen[None]):
     ]
 
     header = getters.query_one(ComparisonHeader)
-    course = getters.query_one(CoursePane)
+    step_times = getters.query_one(StepTimesPane)
     keys = getters.query_one(KeyLine)
 
     def __init__(self, found: Sequence[ComparedRuns], *, colour: bool, unicode: bool) -> None:
@@ -51,7 +51,7 @@ class ComparisonScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield ComparisonHeader()
         yield AnswerPane()
-        yield CoursePane()
+        yield StepTimesPane()
         yield DifferencesPane()
         yield FactsPane()
         yield KeyLine()
@@ -73,12 +73,12 @@ class ComparisonScreen(Screen[None]):
     def _show(self) -> None:
         one = self._found[self._at]
         letter = SIDES[self._at + 1]
-        for pane in (self.query_one(AnswerPane), self.course, self.query_one(DifferencesPane)):
+        for pane in (self.query_one(AnswerPane), self.step_times, self.query_one(DifferencesPane)):
             pane.found = (one, letter)
         self.query_one(FactsPane).found = (one, letter)
         first, second = sides_text([one.before, one.after])
         self.header.names = (first, f"{letter}{second[1:]}")
-        self.course.set_titles(self.course.legend(), f"the same {one.steps} steady steps")
+        self.step_times.set_titles(self.step_times.legend(), f"the same {one.steps} steady steps")
         self.query_one(DifferencesPane).set_titles("difference", "95 % interval, coloured where clear")
         self.query_one(FactsPane).set_titles("what differs, and the spread of equal runs", "")
 

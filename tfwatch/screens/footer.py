@@ -12,7 +12,7 @@ from tfwatch.core.knobs import knob_name
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
 from tfwatch.widgets.live.header import header_view
-from tfwatch.widgets.live.knob_rows import KNOB_KEYS, PREFETCH, has_knob, refusal
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS, PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +68,9 @@ def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
 
 def _knob_keys(view: RunView, can_switch: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
-        if not one.in_footer or not has_knob(view.snapshot, one.knob):
+        if not one.in_footer or not view.snapshot.manifest.has_knob(one.knob):
             continue
-        is_enabled = not refusal(view.snapshot, one.knob, can_switch)
+        is_enabled = not view.refusal(one.knob, can_switch)
         yield Key(one.key, one.key, one.name, is_enabled, rank=one.rank, brief=one.brief)
         if one is PREFETCH:
             yield Key("minus", "-", "", is_enabled, rank=8)

@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from tfwatch.analysis.findings.situation import reading_text
+from tfwatch.analysis.tuning import knob_state
 from tfwatch.runs.library.finding import save_copy
 from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
 from tfwatch.screens.keys import (
@@ -37,7 +38,7 @@ from tfwatch.widgets.live.banner import BannerPane
 from tfwatch.widgets.live.card import CardPane
 from tfwatch.widgets.live.events import EventsPane
 from tfwatch.widgets.live.header import RunHeader
-from tfwatch.widgets.live.knob_rows import find_open_switch, knob_of, undo_key
+from tfwatch.widgets.live.knob_rows import find_open_switch, knob_of
 from tfwatch.widgets.live.knobs import KnobsPane
 from tfwatch.widgets.live.log import LogPane
 from tfwatch.widgets.live.machine import MachinePane, missing
@@ -297,7 +298,7 @@ class LiveScreen(Screen[None], CachedLines):
     def action_switch(self, knob: str) -> None:
         """Switch a knob off, or back on."""
         if self.view and not self._switch_requests.is_held(knob):
-            self._notify_result(self._switch_requests.toggle(self.view, knob), undo_key(knob))
+            self._notify_result(self._switch_requests.toggle(self.view, knob), knob_state.undo_key(knob))
 
     def action_deepen(self, direction: int) -> None:
         """Double the prefetch depth, or halve it where `direction` is negative."""

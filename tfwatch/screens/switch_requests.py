@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
-from tfwatch.core.refusals import Fixed, Refusal
+from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
-from tfwatch.widgets.live.knob_rows import lacking, refusal, test_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +82,7 @@ class SwitchRequests:
         other = against or (knob_state.deeper(state.coming) if deeper else knob_state.toggled(state))
         if other == state.coming:
             return _DEEPEST
-        values = test_order(state.coming, other)
+        values = knob_state.test_order(state.coming, other)
         first, second = (as_value(knob, value) for value in values)
         self.control.ask_tuner(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
         return f"A/B test: {subject_text(knob, values)}; a ends it"
@@ -93,8 +92,8 @@ class SwitchRequests:
         if self.control is not None and view.situation.autopilot_run is not None:
             self.control.ask_tuner(None)
             return "autopilot ended; the settings that helped stay"
-        first = next(iter(view.snapshot.manifest.switchable), "")
-        refused = self._refused(view, first)
+        fixed = None if view.snapshot.manifest.switchable else Refusal.FIXED
+        refused = view.run_refusal(self.control is not None, self._is_ending(view)) or fixed
         if refused or self.control is None:
             return f"autopilot: {(refused or Refusal.READ_ONLY).words}"
         self.control.ask_tuner(Autopilot(view.snapshot.manifest.memory_limit))
@@ -113,14 +112,13 @@ class SwitchRequests:
         return knob_state.knob_states(view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks)
 
     def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
-        refused = lacking(view.snapshot, knob) or self._refused(view, knob)
+        """The reason why a knob cannot be switched, and its state where it can."""
+        refused = view.refusal(knob, self.control is not None, self._is_ending(view))
         state = None if refused else self._states(view).get(knob)
         return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", state
 
-    def _refused(self, view: RunView, knob: str) -> Refusal | Fixed | None:
-        """The reason why a knob cannot be switched; None where it can."""
-        ending = self.control is not None and self.control.is_stopping and not view.is_over
-        return refusal(view.snapshot, knob, self.control is not None, ending)
+    def _is_ending(self, view: RunView) -> bool:
+        return self.control is not None and self.control.is_stopping and not view.is_over
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
         assert self.control is not None

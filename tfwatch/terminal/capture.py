@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.runs.format import FILE_MODE
-from tfwatch.terminal.guard import LEAVE_SCREEN, short_path, start_guard
+from tfwatch.terminal.guard import LEAVE_SCREEN, short_path, start_guard, terminal_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class Capture:
         _open_missing()
         self._guard = start_guard(self._screen, self._if_killed)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-        self._state = _terminal_state() if self._screen else None
+        self._state = terminal_state(0) if self._screen else None
         _flush(sys.stdout, sys.stderr)
         self._ends = tuple(_SafeWriter(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
         self.out, self.err = map(_text, self._ends)
@@ -82,6 +82,12 @@ class Capture:
     def write_error(self) -> str:
         """The reason why text written to `out` is lost; empty where it is not, or where the reader closed the pipe."""
         return self._ends[0].write_error
+
+    def ring(self, bell: str) -> None:
+        """Write what rings the bell, where descriptor 2 is a terminal."""
+        if self.err.isatty():
+            self.err.write(bell)
+            self.err.flush()
 
     def record_to(self, log: Path | None) -> Path:
         """Point descriptors 1 and 2 to the log, a temporary file where `log` cannot be created; return its path."""
@@ -340,10 +346,3 @@ def _reopen(fds: Sequence[int]) -> int | None:
         with contextlib.suppress(OSError):
             return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return None
-
-
-def _terminal_state() -> list[Any] | None:
-    try:
-        return termios.tcgetattr(0)
-    except termios.error:
-        return None

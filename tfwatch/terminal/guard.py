@@ -59,7 +59,7 @@ def start_guard(screen: bool, if_killed: str) -> Guard | None:
 
     screen: restore the terminal on descriptor 1 too. if_killed: the sentence that it prints.
     """
-    parent, before = os.getpid(), _terminal_state() if screen else None
+    parent, before = os.getpid(), terminal_state(1) if screen else None
     reader, pipe = os.pipe()
     # Blocked, not ignored: a signal that kills the parent must not kill the child, not even right after the fork.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
@@ -105,9 +105,10 @@ def _receive(reader: int, parent: int) -> bytes:
     return received
 
 
-def _terminal_state() -> list[Any] | None:
+def terminal_state(fd: int) -> list[Any] | None:
+    """Return the attributes of the terminal that a descriptor has open; None where it has none."""
     try:
-        return termios.tcgetattr(1)
+        return termios.tcgetattr(fd)
     except termios.error:
         return None
 
@@ -115,7 +116,7 @@ def _terminal_state() -> list[Any] | None:
 def _restore(before: list[Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(1, LEAVE_SCREEN)
-    now = _terminal_state()
+    now = terminal_state(1)
     # Without ISIG the app's raw mode is still on; with it a shell has already set its own mode, which is kept.
     if now and not now[3] & termios.ISIG:
         with contextlib.suppress(termios.error):

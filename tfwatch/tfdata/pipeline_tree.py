@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import reason
-from tfwatch.tfdata.stages.stage_names import find_code_stages, inputs_of
+from tfwatch.tfdata.stages.stage_names import find_code_stages, inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +78,9 @@ def read_tree(dataset: Any) -> Tree:
     if not chain:
         raise CannotRebuildError(_why_no_map(dataset, left_out))
     base = inputs_of(chain[0])[0]
-    if any(_repeats_shuffle(node) for node in _nodes_of(dataset)):
+    if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
         raise CannotRebuildError("it repeats a shuffle, whose next order cannot be known")
-    shuffles = tuple(node for node in _nodes_of(dataset) if reshuffles(node))
+    shuffles = tuple(node for node in nodes_of(dataset) if reshuffles(node))
     return Tree(tuple(chain), base, shuffles, _why_not_now(base, chain), tuple(left_out))
 
 
@@ -94,7 +94,7 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
         why = why_not_parallel(node) if kind in MAPS else ""
         if why or kind not in (*MAPS, *BATCHES, *ORDERS, *_NEUTRAL):
             blocked = why or f"they come before {label_of(node)}, which decides by each element what follows"
-            left_out += [why] if why else [blocked for below in _nodes_of(node) if kind_of(below) in MAPS][:1]
+            left_out += [why] if why else [blocked for below in nodes_of(node) if kind_of(below) in MAPS][:1]
             return _without_order(chain[:lowest][::-1], left_out), left_out
         chain.append(node)
         if kind in MAPS:
@@ -132,14 +132,7 @@ def is_true(flag: Any) -> bool:
 def _why_no_map(dataset: Any, left_out: list[str]) -> str:
     if left_out:
         return left_out[-1]
-    return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in _nodes_of(dataset)) else "no map"
-
-
-def _nodes_of(dataset: Any) -> Iterator[Any]:
-    """Yield all stages, the last one first."""
-    yield dataset
-    for source in inputs_of(dataset):
-        yield from _nodes_of(source)
+    return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in nodes_of(dataset)) else "no map"
 
 
 def label_of(node: Any) -> str:
@@ -154,7 +147,7 @@ def reshuffles(node: Any) -> bool:
 
 
 def _repeats_shuffle(node: Any) -> bool:
-    return kind_of(node) == "Repeat" and any(reshuffles(below) for below in _nodes_of(node))
+    return kind_of(node) == "Repeat" and any(reshuffles(below) for below in nodes_of(node))
 
 
 # -- functions ------------------------------------------------------------------------------------
@@ -206,10 +199,10 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
 
 def _why_not_now(base: Any, chain: list[Any]) -> str:
     """Return the reason why a second iterator does not give the rest of an epoch at once; empty if it does."""
-    replayed = [*reversed(chain), *_nodes_of(base)]
+    replayed = [*reversed(chain), *nodes_of(base)]
     if any(getattr(node, "_deterministic", "default") == "false" for node in replayed):
         return "its elements come in any order (deterministic=False)"
     if chain[-1].options().deterministic is False:
         return "its elements come in any order (options.deterministic)"
-    slow = next((node for node in _nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
+    slow = next((node for node in nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
     return f"{label_of(slow)} would have to begin again" if slow is not None else ""

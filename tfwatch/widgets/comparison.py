@@ -61,7 +61,7 @@ class AnswerPane(Pane):
         return [row((shorten_clauses(words, width), _STYLES[found.answer]))]
 
 
-class CoursePane(FramedPane):
+class StepTimesPane(FramedPane):
     """The step times of both sides over their steps in common."""
 
     found: reactive[tuple[ComparedRuns, str] | None] = reactive(None)
@@ -70,9 +70,9 @@ class CoursePane(FramedPane):
         if self.found is None or width <= _LABEL_CELLS + 2 or height < 2:
             return []
         columns = width - _LABEL_CELLS
-        courses = self.found[0].courses(min(columns, max(self.found[0].steps // _COLUMN_STEPS, 1)))
-        low, high = axis([*courses[0], *courses[1]])
-        wide = tuple(course[np.arange(columns) * len(course) // columns] for course in courses)
+        curves = self.found[0].step_curves(min(columns, max(self.found[0].steps // _COLUMN_STEPS, 1)))
+        low, high = axis([*curves[0], *curves[1]])
+        wide = tuple(curve[np.arange(columns) * len(curve) // columns] for curve in curves)
         marks = plot(wide, low, high, height, _MARKS if self.glyphs.unicode else _PLAIN_MARKS)
         labels = {0: small_ms(high), height - 1: small_ms(low)}
         return [self._row(labels.get(at, ""), line) for at, line in enumerate(marks)]
@@ -99,13 +99,13 @@ def axis(values: Sequence[float]) -> tuple[float, float]:
 
 
 def plot(
-    courses: Sequence[NDArray[np.float64]], low: float, high: float, height: int, marks: Sequence[str]
+    curves: Sequence[NDArray[np.float64]], low: float, high: float, height: int, marks: Sequence[str]
 ) -> list[str]:
-    """Return the rows of a chart, from the top. marks: of the first course, the second, and both in one cell."""
-    columns = max(map(len, courses))
+    """Return the rows of a chart, from the top. marks: of the first curve, the second, and both in one cell."""
+    columns = max(map(len, curves))
     cells = [[" "] * columns for _ in range(height)]
-    for course, mark in zip(courses, marks, strict=False):
-        places = np.clip((course - low) / (high - low), 0, 1) * (height - 1)
+    for curve, mark in zip(curves, marks, strict=False):
+        places = np.clip((curve - low) / (high - low), 0, 1) * (height - 1)
         for at, place in enumerate(places):
             line = cells[height - 1 - round(float(place))]
             line[at] = mark if line[at] == " " else marks[2]

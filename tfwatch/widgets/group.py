@@ -8,11 +8,11 @@ import numpy as np
 from textual.reactive import reactive
 
 from tfwatch.analysis.groups.group_text import (
+    banner_word,
     hold_up_lines,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
-    word,
 )
 from tfwatch.analysis.groups.straggler import Cause, Level
 from tfwatch.core import units
@@ -105,8 +105,8 @@ def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
     found = judged.straggler
     if found is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
-        return word(None), "$text-success bold", [sentence]
-    return word(found), _LEVEL_STYLES[found.level], [straggler_sentence(found), without_sentence(found)]
+        return banner_word(None), "$text-success bold", [sentence]
+    return banner_word(found), _LEVEL_STYLES[found.level], [straggler_sentence(found), without_sentence(found)]
 
 
 class GroupStepsPane(FramedPane):
@@ -206,7 +206,7 @@ class RankList(ChoiceList):
         run = self._judged.group.ranks[state.rank]
         if state.life is Life.NOT_RESPONDING:
             return f"not responding {units.seconds(run.silent_s)}"
-        return f"{state.behind} steps behind" if state.lags else fate(run)
+        return f"{state.behind} steps behind" if state.is_lagging else fate(run)
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:
         """Return the parts of the rank's step as a bar; all ranks have one scale."""
@@ -241,7 +241,7 @@ def _gpu(state: RankState) -> str:
 def _state_style(state: RankState) -> str:
     if state.life in (Life.KILLED, Life.NOT_RESPONDING):
         return STALL_COLOUR
-    return WAIT_COLOUR if state.lags else QUIET_COLOUR
+    return WAIT_COLOUR if state.is_lagging else QUIET_COLOUR
 
 
 def legend(judged: JudgedGroup) -> Content:

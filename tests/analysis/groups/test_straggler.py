@@ -22,7 +22,7 @@ from tfwatch.analysis.groups.straggler import (
     Straggler,
     find_hold_ups,
     find_straggler,
-    knows_compute,
+    is_compute_known,
     waiting_share,
 )
 from tfwatch.core.rows import Flag
@@ -87,12 +87,12 @@ def test_a_longer_call_shows_in_the_processor_time_alone() -> None:
     assert named.gain_ms == pytest.approx(0.7 * 10)
     assert find_straggler(align(with_machines(ranks, busy, busy, busy))) is None
     assert find_straggler(align(with_machines(ranks, Machine(cores=0.3), Machine(cores=0.1), idle))) is None
-    assert knows_compute(align(with_machines(ranks, idle, busy, idle)))
-    assert not knows_compute(align(with_machines(ranks, Machine(), busy, idle)))
+    assert is_compute_known(align(with_machines(ranks, idle, busy, idle)))
+    assert not is_compute_known(align(with_machines(ranks, Machine(), busy, idle)))
     assert (
         no_straggler_sentence(0.02, True) == "no rank holds the others up: they wait 2 % of their time for one another"
     )
-    assert without_sentence(named) == "without it a step takes at most about 3.0 of 10.0 ms: 70 % less or more"
+    assert without_sentence(named) == "without it a step takes at most about 3.0 of 10.0 ms: at least 70 % less"
     assert find_straggler(align(with_machines(ranks, Machine(), busy, idle))) is None
 
 

@@ -46,7 +46,7 @@ TIGHT = Measurement(60, 20.0, 0.1, 10.0)
 
 @dataclass(frozen=True)
 class Walked:
-    """How a walk over a plant went."""
+    """The result of a search over a plant."""
 
     stop: Stop
     knobs: dict[str, str]
@@ -60,7 +60,7 @@ def nothing(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -
 
 
 def right(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
-    """What the switch would give, exactly."""
+    """The exact forecast of a switch."""
     return forecast(turned, plant.step_ms({**knobs, **turned}))
 
 

@@ -1,4 +1,4 @@
-"""What a forecast stands on."""
+"""The evidence for a forecast."""
 
 from __future__ import annotations
 

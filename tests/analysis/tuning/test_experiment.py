@@ -126,7 +126,7 @@ def test_the_interval_holds_at_every_look_at_once() -> None:
 
 
 def test_the_interval_is_of_all_rounds_also_where_a_difference_fades() -> None:
-    """Which the part that all looks have in common is not: it stays where the difference was."""
+    """The part that all looks have in common is not: it stays where the difference was."""
     rng = np.random.default_rng(14)
     truths = np.where(np.arange(30) < 6, 0.1, 0.0)
     held = 0
@@ -137,7 +137,7 @@ def test_the_interval_is_of_all_rounds_also_where_a_difference_fades() -> None:
 
 
 def test_the_half_width_is_that_of_the_published_sequence() -> None:
-    """Where the mixture's ratio of likelihoods is exactly 1 / alpha."""
+    """The mixture's ratio of likelihoods is exactly 1 / alpha there."""
     seen = np.random.default_rng(13).normal(0, 1, 9)
     n, c = len(seen), 0.1
     supposed = seen - (seen.mean() - half_width(seen, 0.05))

@@ -1,4 +1,4 @@
-"""What each knob stands at and what a key asks next."""
+"""The current value of each knob, and the value that its key requests next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings of a run have shown."""
+"""The measurements of a run's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured under a setting, from few steps."""
+"""The measurement of a setting, from few steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restart gave: the end of one run against the beginning of the next."""
+"""The gain of a restart: the end of one run against the beginning of the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which switches make sense from where a walk stands."""
+"""The candidates of a search from a setting."""
 
 from __future__ import annotations
 

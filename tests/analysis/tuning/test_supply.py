@@ -1,4 +1,4 @@
-"""What a pipeline is guessed to take in a form, or with a cache, that a run has not shown."""
+"""The predicted time of a batch in a pipeline's other form, or with a cache, before a run has measured it."""
 
 from __future__ import annotations
 

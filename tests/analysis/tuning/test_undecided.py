@@ -1,4 +1,4 @@
-"""What was only being tried as a run ended."""
+"""The settings that a run left undecided at its end."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ def test_half_a_table_is_not_left(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--to", "csv", "--steps", "9"], "--steps: '9' is no range of steps: give FIRST:LAST, e.g. 1000:2000"),
-        (["--to", "csv", "--steps", "9:8"], "--steps: '9:8' is no range of steps: give FIRST:LAST, e.g. 1000:2000"),
+        (["--to", "csv", "--steps", "9"], "--steps: '9' is not a range of steps: give FIRST:LAST, e.g. 1000:2000"),
+        (["--to", "csv", "--steps", "9:8"], "--steps: '9:8' is not a range of steps: give FIRST:LAST, e.g. 1000:2000"),
         (["--to", "csv", "--steps", "452:999"], "the run has 451 steps, none from 452 on"),
         (["nothing", "--to", "csv"], "no run 'nothing' in {runs}: tfwatch runs lists them"),
         (["--to", "perfetto", "-o", "none/x.json"], "none/x.json cannot be written: No such file or directory"),

@@ -76,7 +76,7 @@ def test_missing_unreadable_and_lagging_ranks_are_named(tmp_path: Path) -> None:
     text = group_text(judged(folder))
 
     assert "cnn: 2 ranks of 5, one" in text
-    assert "rank 0 has no run\nrank 4 has no run\nrank 1: " in text
+    assert "rank 0 has no run\nrank 4 has no run\nrank 1 cannot be read: " in text
     assert f"rank 2 is {STEPS // 2} steps behind" in text
     assert errors("group", group_json(judged(folder))) == []
 

@@ -22,7 +22,7 @@ class NotComparableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One run, as far as it decides on a comparison.
+    """The facts of a run that decide whether it can be compared.
 
     settings: start knobs and the last live knobs, in words. hardware: cores, allowed cores and memory in bytes, None
     where unknown. start_s: since 1970. path: of its folder.

@@ -84,7 +84,7 @@ def measure_runs(runs: Sequence[Rows], images: Sequence[int] | None = None) -> l
     ]
 
 
-def course(runs: Sequence[Rows], columns: int) -> Times:
+def step_curve(runs: Sequence[Rows], columns: int) -> Times:
     """Return the median step time of runs over the steps that they have in common, in columns from first to last."""
     count = min(len(rows) for rows in runs)
     columns = max(min(columns, count), 1)

@@ -46,7 +46,7 @@ NOT_KNOWN = Machine()
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """What a rank recorded. rows: of `core.rows.STEP`.
+    """The record of a rank. rows: of `core.rows.STEP`.
 
     silences: begin and end of each time in which its sensors did not run though they were due, nanoseconds on the
     clock of the rows: the process was stopped, or got no CPU.

@@ -25,10 +25,10 @@ ADVICE = {
 def straggler_sentence(found: Straggler) -> str:
     """Return who is late, by how much, and why."""
     waited, step = units.in_one_unit(found.gain_ms, found.group_ms)
-    return f"the other ranks wait {waited} of {step}/step for rank {found.rank}: {reason(found)}"
+    return f"the other ranks wait {waited} of {step}/step for rank {found.rank}: {cause_text(found)}"
 
 
-def reason(found: Straggler) -> str:
+def cause_text(found: Straggler) -> str:
     """Return the part of the late rank's time that is longer, beside that of the others."""
     own, others = units.in_one_unit(found.own, found.others)
     return {
@@ -44,11 +44,11 @@ def without_sentence(found: Straggler) -> str:
     """Return what the group would take without the late rank."""
     without, step = units.in_one_unit(found.group_ms - found.gain_ms, found.group_ms)
     if found.cause is Cause.COMPUTE:  # ranks that wait use processor time too, so the gain is the least one
-        return f"without it a step takes at most about {without} of {step}: {units.percent(found.share)} less or more"
+        return f"without it a step takes at most about {without} of {step}: at least {units.percent(found.share)} less"
     return f"without it a step takes about {without} of {step}: {units.percent(found.share)} less"
 
 
-def word(found: Straggler | None) -> str:
+def banner_word(found: Straggler | None) -> str:
     """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
     if found is None:
         return "NO STRAGGLER"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WARNING_FROM, CRITICAL_FROM = 0.10, 0.20
 #: Aligned steps for a finding.
 NEEDED = 20
-#: A cycle that takes so many times the median one is an event, and says nothing of the usual step.
+#: A cycle that takes so many times the median one is an event, and no part of the usual step.
 _EVENT = 3.0
 #: CPU of a rank over that of the others, from which it computes more than they; a process has a tenth for itself.
 _MORE_CPU = 1.5
@@ -134,7 +134,7 @@ def share_in_parts(aligned: Aligned, found: Straggler, count: int) -> tuple[floa
     return tuple(float(gain.sum() / whole.sum()) for gain, whole in parts)
 
 
-def knows_compute(aligned: Aligned) -> bool:
+def is_compute_known(aligned: Aligned) -> bool:
     """Return whether a rank that computes longer would show: clocks or processor time of all ranks are known."""
     machines = [rank.machine for rank in aligned.ranks]
     return any(_known(values) for values in ([one.clock_mhz for one in machines], [one.cores for one in machines]))

@@ -28,8 +28,8 @@ class TrainedRun:
     """One run of the training.
 
     began_s: since 1970. first_epoch: the number of its first epoch, counted from 0; None where it began none.
-    goes_on: it continues the run before without a loss, also where it counts its epochs from 0 again.
-    starts_over: it is known to have begun with new weights.
+    is_continuation: it continues the run before without a loss, also where it counts its epochs from 0 again.
+    has_new_weights: it is known to have begun with new weights.
     """
 
     name: str
@@ -39,13 +39,13 @@ class TrainedRun:
     steps: int
     spent: TimeBreakdown
     first_epoch: int | None
-    goes_on: bool = False
-    starts_over: bool = False
+    is_continuation: bool = False
+    has_new_weights: bool = False
 
     @property
-    def is_open(self) -> bool:
-        """Whether it is not known if it lost what was trained before it."""
-        return self.first_epoch == 0 and not (self.goes_on or self.starts_over)
+    def may_have_lost_progress(self) -> bool:
+        """True where the record does not show whether it lost what was trained before it."""
+        return self.first_epoch == 0 and not (self.is_continuation or self.has_new_weights)
 
     @property
     def ended_s(self) -> float:
@@ -54,7 +54,7 @@ class TrainedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostProgress:
     """The progress that one run lost: steps that a later run trained again, and their wall clock time."""
 
     steps: int
@@ -69,8 +69,8 @@ class RunLoss:
     """
 
     run: TrainedRun
-    known: Lost | None
-    most: Lost
+    known: LostProgress | None
+    most: LostProgress
     why_not: str
     down_s: float | None
 
@@ -128,7 +128,7 @@ class Goodput:
 
     @property
     def why_not(self) -> str:
-        """The reason for which lost progress is not known; empty where it is."""
+        """The reason why lost progress is not known; empty where it is."""
         return next((one.why_not for one in self.runs if one.why_not), "")
 
 
@@ -161,7 +161,7 @@ def _kept_until(runs: Sequence[TrainedRun], may_be_lost: bool) -> list[float]:
         run = runs[at]
         if run.first_epoch is None:
             continue  # it trained nothing, and an earlier run may go on after it
-        if run.goes_on or (run.is_open and not may_be_lost):
+        if run.is_continuation or (run.may_have_lost_progress and not may_be_lost):
             until = 0 if until == 0 else math.inf  # of a later start with new weights, or of other epochs' numbers
         else:
             until = min(until, run.first_epoch)
@@ -173,15 +173,15 @@ def _run_loss(runs: Sequence[TrainedRun], at: int, none: float, every: float) ->
     most, least = _lost(run, every), _lost(run, none)
     why_not = ""
     if most != least:
-        next_run = next(one for one in runs[at + 1 :] if one.is_open)
+        next_run = next(one for one in runs[at + 1 :] if one.may_have_lost_progress)
         why_not = f"{next_run.name} {NOT_KNOWN}"
     down_s = max(runs[at + 1].began_s - run.ended_s, 0.0) if at + 1 < len(runs) else None
     return RunLoss(run, None if why_not else least, most, why_not, down_s)
 
 
-def _lost(run: TrainedRun, until: float) -> Lost:
+def _lost(run: TrainedRun, until: float) -> LostProgress:
     lost = [one for one in run.spent.epochs if one.epoch is not None and one.epoch >= until]
-    return Lost(sum(one.steps for one in lost), sum(one.wall_s for one in lost))
+    return LostProgress(sum(one.steps for one in lost), sum(one.wall_s for one in lost))
 
 
 def _kept(run: TrainedRun, until: float) -> TimeSpent:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import LARGEST, KnobChange
+from tfwatch.core.knobs import KEYS, LARGEST, KnobChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -137,6 +137,16 @@ def toggled(state: KnobState) -> str:
     if state.knob == "workers" and state.coming == "default":
         return first_on(state.knob)
     return state.last_on if state.coming == "off" else "off"
+
+
+def undo_key(knob: str) -> str:
+    """Return the key that undoes a knob's switch: its own, where it turns the knob off and on."""
+    return "u" if knob == "queue_size" else KEYS[knob]
+
+
+def test_order(*values: str) -> list[str]:
+    """Return the values of an A/B test, off first: the result describes the second one."""
+    return sorted(values, key=lambda value: value != "off")
 
 
 def deeper(value: str) -> str:

@@ -16,10 +16,7 @@ _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check a run against limits, for CI: each figure is decided by the end of its interval"
-    check = commands.add_parser(
-        "check", help=text, description=options.sentence(text), epilog=_EPILOG, allow_abbrev=False
-    )
-    check.set_defaults(run=_run)
+    check = options.add_command(commands, "check", text, _run, epilog=_EPILOG)
     check.add_argument("which", metavar="RUN[,RUN2,...]", help=f"{options.RUN}; commas join several equal runs")
     for option, name, words in (
         ("--max-wait-share", "PERCENT", "largest data wait, of step time"),

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "compare runs: every figure with the interval of its difference, and the settings that differ"
-    compare = commands.add_parser(
-        "compare", help=text, description=options.sentence(text), epilog=_EPILOG, allow_abbrev=False
-    )
-    compare.set_defaults(run=_run)
+    compare = options.add_command(commands, "compare", text, _run, epilog=_EPILOG)
     compare.add_argument(
         "sides", metavar="RUN[,RUN2,...]", nargs="+", help=f"{options.RUN}; commas join several runs of one side"
     )

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "explain a run: finding, evidence, code suggestion and confidence; with --json for an assistant or a script"
-    explain = commands.add_parser("explain", help=text, description=options.sentence(text), allow_abbrev=False)
-    explain.set_defaults(run=_run)
+    explain = options.add_command(commands, "explain", text, _run)
     explain.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
     explain.add_argument("--json", action="store_true", help="one JSON object instead of the text")
     options.add_runs_dir(explain)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
 
 #: As in `tfwatch.commands.evidence.export`, which loads numpy.
 FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
@@ -21,15 +23,7 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "a recorded run for other tools: Perfetto, CSV, Parquet, TensorBoard"
-    own = commands.add_parser(
-        "export",
-        help=text,
-        description=options.sentence(text),
-        epilog=_EPILOG,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "export", text, _run, epilog=_EPILOG)
     own.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
     own.add_argument("--to", choices=FORMATS, required=True, help="the format")
     text = "the file (perfetto) or the new folder (others); default: named after the run, here"
@@ -47,7 +41,7 @@ def _steps(text: str) -> tuple[int, int]:
     """
     first, colon, last = text.partition(":")
     if not (colon and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
-        raise ValueError(f"{text!r} is no range of steps: give FIRST:LAST, e.g. 1000:2000")
+        raise ValueError(f"{text!r} is not a range of steps: give FIRST:LAST, e.g. 1000:2000")
     return int(first), int(last)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
 
 _EPILOG = """\
 The page needs no network and no script, follows the reader's light or dark theme, and prints.
@@ -16,15 +18,7 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "a recorded run as one HTML page, or as markdown for a pull request"
-    own = commands.add_parser(
-        "report",
-        help=text,
-        description=options.sentence(text),
-        epilog=_EPILOG,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "report", text, _run, epilog=_EPILOG)
     own.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
     text = "where to write it; - is standard output; default: tfwatch-RUN.html here, markdown to standard output"
     own.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)

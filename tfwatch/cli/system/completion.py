@@ -26,18 +26,9 @@ _MOST = 200
 
 def add(commands: Any) -> None:
     """Add the command's parser."""
-    import argparse
 
     text = "print the code that makes a shell complete commands, options and the names of runs"
-    own = commands.add_parser(
-        "completion",
-        help=text,
-        description=options.sentence(text),
-        epilog=_EPILOG,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "completion", text, _run, epilog=_EPILOG)
     own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
 
 

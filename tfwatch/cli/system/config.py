@@ -15,10 +15,7 @@ _EPILOG = "Each key is the name of an option, which overrides it for one command
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "show the config file, and each of its keys with the value in force"
-    own = commands.add_parser(
-        "config", help=text, description=options.sentence(text), epilog=_EPILOG, allow_abbrev=False
-    )
-    own.set_defaults(run=_run)
+    options.add_command(commands, "config", text, _run, epilog=_EPILOG)
 
 
 def _run(_args: argparse.Namespace) -> int:

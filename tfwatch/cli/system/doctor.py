@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the installation and the machine: is TensorFlow slow because of them?"
-    about = f"{options.sentence(text)} Exit code 1 where a check fails."
-    own = commands.add_parser("doctor", help=text, description=about, allow_abbrev=False)
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "doctor", text, _run, more="Exit code 1 where a check fails.")
     form = own.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     form.add_argument("--screen", action="store_true", help="show the result on a screen")

@@ -16,8 +16,7 @@ _PORT = 9464
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "metrics of the runs for Prometheus, from a process beside the training"
-    own = commands.add_parser("serve", help=text, description=options.sentence(text), allow_abbrev=False)
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "serve", text, _run)
     own.add_argument("--prometheus", action="store_true", required=True, help="in the format of Prometheus")
     own.add_argument("--port", metavar="N", type=options.whole(0, 65_535), default=_PORT, help=f"port ({_PORT})")
     text = "address to listen on (127.0.0.1: this machine alone)"

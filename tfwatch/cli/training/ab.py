@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
 from tfwatch.cli.training import train
+
+if TYPE_CHECKING:
+    import argparse
 
 _EPILOG = """\
 The run alternates between the settings in short blocks of random order and ends when it is clear which one is faster,
@@ -19,15 +21,7 @@ so far.
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "A/B test: alternate between settings of a knob while a workload trains; which is faster?"
-    own = commands.add_parser(
-        "ab",
-        help=text,
-        description=options.sentence(text),
-        epilog=_EPILOG,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    own.set_defaults(run=_run)
+    own = options.add_command(commands, "ab", text, _run, epilog=_EPILOG)
     own.hidden = train.options_of_others
     own.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help="what to train, as for train")
     text = "two or more settings of one knob (prefetch=off,4): the others are compared with the first"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from tfwatch.core import parsing
 from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from tfwatch.core.knobs import Knobs
@@ -26,15 +26,7 @@ keeps the run whole, the second leaves at once. Losing the terminal (SIGHUP) nev
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "train a workload and watch it live"
-    train = commands.add_parser(
-        "train",
-        help=text,
-        description=options.sentence(text),
-        epilog=_EXIT_CODES,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    train.set_defaults(run=_run)
+    train = options.add_command(commands, "train", text, _run, epilog=_EXIT_CODES)
     train.hidden = options_of_others
     text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
     train.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help=text)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "list the workloads"
-    listing = commands.add_parser("workloads", help=text, description=options.sentence(text), allow_abbrev=False)
-    listing.set_defaults(run=_run)
+    listing = options.add_command(commands, "workloads", text, _run)
     listing.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
 

@@ -50,7 +50,7 @@ def check(options: CheckOptions, environment: Mapping[str, str] = os.environ, cl
     runs = find_side(options.run, options.runs_dir, clock)
     single = next((run for run in runs if run.rank_count is None), None)
     if single and options.limits.straggler_share is not None:
-        raise BadInputError(f"{single.name} is no group of ranks: --max-straggler-share needs one")
+        raise BadInputError(f"{single.name} is not a group of ranks: --max-straggler-share needs one")
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:

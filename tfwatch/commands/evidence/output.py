@@ -1,4 +1,4 @@
-"""Where a command of this room writes: a file that is complete or absent, or standard output."""
+"""The output of a command of this room: a file that is complete or absent, or standard output."""
 
 from __future__ import annotations
 

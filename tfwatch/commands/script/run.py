@@ -157,7 +157,7 @@ def check_script(script: str) -> None:
     except ValueError as error:
         raise BadInputError(f"{script} cannot be run: {error}") from error
     if not stat.S_ISREG(mode) and not os.path.isfile(os.path.join(script, "__main__.py")):
-        raise BadInputError(f"{script} cannot be run: it is no file, and no folder with a __main__.py")
+        raise BadInputError(f"{script} cannot be run: it is neither a file nor a folder with a __main__.py")
 
 
 def _flags() -> list[str]:

@@ -247,20 +247,14 @@ class ScriptSession:
     def _look_for_notices(self) -> None:
         """Pass on the notices of the runs after the screen is left."""
         if self._notifier.is_on:
-            with fails_open(self._stop_notices):
+            with fails_open(self._notifier.stop):
                 self._followed.look()
         for why in self._notifier.take_failures():
             self._notify(why)
 
-    def _stop_notices(self, why: str) -> None:
-        self._notifier.is_on = False
-        self._notify(f"no more notices: {why}")
-
     def _show_notice(self, sentence: str, bell: str) -> None:
         self._notify(sentence)
-        if self._terminal.err.isatty():
-            self._terminal.err.write(bell)
-            self._terminal.err.flush()
+        self._terminal.ring(bell)
 
     # -- afterwards -------------------------------------------------------------------------------
 

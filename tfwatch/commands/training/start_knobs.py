@@ -35,7 +35,7 @@ def start_knobs(name: str, settings: Settings, here: GpuPresence) -> tuple[Start
     """Return the knobs of a workload at `settings`. A value that cannot apply on the machine `here` has its reason.
 
     Raises:
-        BadInputError: there is no workload of this name.
+        BadInputError: there is not a workload of this name.
     """
     return tuple(_knobs(name, settings, here))
 

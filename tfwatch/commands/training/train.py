@@ -139,7 +139,7 @@ def _check_weights(path: Path) -> None:
     except OSError as error:
         raise BadInputError(f"--begin-with: {path} cannot be read: {error.strerror or error}") from error
     if begins != _HDF5 or not path.name.endswith(".weights.h5"):
-        raise BadInputError(f"--begin-with: {path} is no file of weights: give a .weights.h5 of Keras")
+        raise BadInputError(f"--begin-with: {path} is not a file of weights: give a .weights.h5 of Keras")
 
 
 def _check_knobs(request: TrainRequest) -> None:

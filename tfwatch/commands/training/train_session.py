@@ -208,7 +208,7 @@ class TrainSession:
         if not self._notifier.is_on or now_ns < self._next_look_ns:
             return
         self._next_look_ns = now_ns + int(_NOTICES_S * 1e9)
-        with fails_open(self._stop_notices):
+        with fails_open(self._notifier.stop):
             self._notifier.follow(self._reader.tail())
         for why in self._notifier.take_failures():
             self.notify(why)
@@ -221,15 +221,9 @@ class TrainSession:
         self._look_for_notices()
         self._notifier.close()
 
-    def _stop_notices(self, why: str) -> None:
-        self._notifier.is_on = False
-        self.notify(f"no more notices: {why}")
-
     def _show_notice(self, sentence: str, bell: str) -> None:
         self.notify(sentence)
-        if self._terminal.err.isatty():
-            self._terminal.err.write(bell)
-            self._terminal.err.flush()
+        self._terminal.ring(bell)
 
     def _keep_weights(self) -> None:
         """Save the weights for a restart. There is no restart where that fails, nor after a signal."""

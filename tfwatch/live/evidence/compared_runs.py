@@ -24,9 +24,9 @@ from tfwatch.analysis.comparing.run_steps import (
     STEP,
     Measured,
     RunSteps,
-    course,
     measure_runs,
     rows_to_compare,
+    step_curve,
 )
 from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
 from tfwatch.analysis.tuning.experiment import Estimate
@@ -90,7 +90,7 @@ class RunToCompare:
 
     @property
     def state(self) -> str:
-        """How it ended, else the state of its process."""
+        """The cause of its end; while it has none, the state of its process."""
         return state_of(self.run)
 
     @property
@@ -109,7 +109,7 @@ class RunToCompare:
 
     @property
     def why_no_rows(self) -> str:
-        """The reason for which it cannot have steps that count; empty where it can."""
+        """The reason why it cannot have steps that count; empty where it can."""
         return ""
 
     @property
@@ -141,7 +141,7 @@ class RunToCompare:
 
     @property
     def energy_missing(self) -> str:
-        """The reason for which its energy is not known; empty where it is."""
+        """The reason why its energy is not known; empty where it is."""
         return "" if self.judged.hardware.energy else self.judged.hardware.energy_missing
 
     @cached_property
@@ -240,11 +240,11 @@ class ComparedRuns:
         is_small = abs(math.log(self.estimate.ratio)) < LEAST_CLAIM
         return "unclear" if is_small and answer in ("faster", "slower") else answer
 
-    def courses(self, columns: int) -> tuple[Times, Times]:
+    def step_curves(self, columns: int) -> tuple[Times, Times]:
         """Return the median step time of both sides over their steps in common, in as many columns, milliseconds."""
         count = min(len(one.rows) for one in (*self.before, *self.after))
         before, after = ([one.rows[:count] for one in side] for side in (self.before, self.after))
-        return course(before, columns), course(after, columns)
+        return step_curve(before, columns), step_curve(after, columns)
 
     @property
     def clear_parts(self) -> tuple[ComparedFigure, ...]:

@@ -43,7 +43,7 @@ def find_training(folder: Path, clock: Clock = SYSTEM) -> list[Run]:
     folder: of a run, of a rank, or of a group, whose first rank stands for all.
 
     Raises:
-        NotARunError: it is no run that this tfwatch reads.
+        NotARunError: it is not a run that this tfwatch reads.
         OSError: its folder cannot be read.
     """
     chosen = open_run(first_rank(folder), clock)
@@ -151,8 +151,8 @@ def _trained(run: Run, before: Run | None) -> TrainedRun:
         steps=len(run.steps),
         spent=spent,
         first_epoch=_first_epoch(run),
-        goes_on=same or bool(begins_with),
-        starts_over="begin_with" in manifest.settings and not begins_with and not same,
+        is_continuation=same or bool(begins_with),
+        has_new_weights="begin_with" in manifest.settings and not begins_with and not same,
     )
 
 

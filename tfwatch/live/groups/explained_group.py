@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.groups.group_text import (
     ADVICE,
+    banner_word,
     hold_up_line,
     no_straggler_sentence,
     straggler_sentence,
-    word,
 )
 from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler
 from tfwatch.core import units
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfwatch.live.evidence.explained_run import Confidence
     from tfwatch.live.groups.group_to_compare import GroupToCompare
 
-#: Steps from which the share of a straggler is more than a guess.
+#: Steps from which the share of a straggler is reliable.
 _ENOUGH_STEPS = 200
 #: The figure that shows a cause, and its unit.
 _SHOWN_BY = {
@@ -51,7 +51,7 @@ def _states(one: GroupToCompare) -> Iterator[Finding]:
         facts = (Fact("ranks", f"{len(group.ranks)} of {group.file.size or units.MISSING}"),)
         yield Finding("rank-missing", "RANKS", one.not_recorded, facts, "high", "the group's folder shows it")
     gone = stopped_ranks(one.group)
-    for state in [*gone, *(state for state in one.group.ranks if state.lags and state not in gone)]:
+    for state in [*gone, *(state for state in one.group.ranks if state.is_lagging and state not in gone)]:
         place = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
         words = state_words(one.group, state)
         yield Finding("rank-state", "RANK", words, place, "high", "its folder says so", rank=state.rank)
@@ -60,18 +60,18 @@ def _states(one: GroupToCompare) -> Iterator[Finding]:
 def _straggler(one: GroupToCompare) -> Iterator[Finding]:
     judged, share = one.group, one.straggler_share
     if judged.why_not:
-        yield Finding("no-straggler", "STRAGGLER n/a", judged.why_not, (), "low", "nothing is known of one")
+        yield Finding("no-straggler", "STRAGGLER n/a", judged.why_not, (), "low", "too little is recorded to name one")
         return
     found, steps = judged.named_straggler, len(judged.aligned.steps)
     facts = (Fact("common_steps", steps, "step"), Fact("waiting_share", judged.waiting_share or 0.0, "share"))
     confidence, reason = _confidence(share, steps)
     if found is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
-        yield Finding("no-straggler", word(None), sentence, facts, confidence, reason)
+        yield Finding("no-straggler", banner_word(None), sentence, facts, confidence, reason)
         return
     evidence = (*facts, *_group_facts(found), *_cause_facts(found))
     advice = f"{ADVICE[found.cause]}{_own_screen(one, found.rank)}"
-    yield Finding("straggler", word(found), straggler_sentence(found), evidence, confidence, reason, advice)
+    yield Finding("straggler", banner_word(found), straggler_sentence(found), evidence, confidence, reason, advice)
 
 
 def _group_facts(found: Straggler) -> tuple[Fact, ...]:

@@ -45,7 +45,7 @@ class RankToCompare(RunToCompare):
 
 
 class GroupToCompare(RunToCompare):
-    """A group that was read once. `run` is that of its last rank, whose time decides on the step of all."""
+    """A group that was read once. `run` is that of its last rank, which sets the step time of all."""
 
     def __init__(self, judged: JudgedGroup, name: str, clock: Clock) -> None:
         self.group = judged
@@ -114,7 +114,7 @@ class GroupToCompare(RunToCompare):
 
     @cached_property
     def straggler_share(self) -> Measured | None:
-        """The time that the others wait for one rank, over the group's step; None where nothing is said of it."""
+        """The time that the others wait for one rank, over the group's step; None where no straggler can be named."""
         found = self.group.costliest
         if self.group.why_not or found is None:
             return None

@@ -16,7 +16,7 @@ from tfwatch.analysis.groups.straggler import (
     find_costliest,
     find_hold_ups,
     find_straggler,
-    knows_compute,
+    is_compute_known,
     lateness_ms,
     waiting_share,
 )
@@ -55,8 +55,8 @@ class RankState:
     late_ms: float | None
 
     @property
-    def lags(self) -> bool:
-        """Whether it is behind by more than a collective lets it be."""
+    def is_lagging(self) -> bool:
+        """True where it is further behind than the steps of one collective can be."""
         return self.behind >= _LAGS_FROM
 
 
@@ -93,7 +93,7 @@ class JudgedGroup:
 
     @cached_property
     def named_straggler(self) -> Straggler | None:
-        """The rank that the others wait for, where something is said of one."""
+        """The rank that the others wait for; None without one, and where none can be named."""
         return None if self.why_not else self.straggler
 
     @cached_property
@@ -105,17 +105,17 @@ class JudgedGroup:
 
     @cached_property
     def state(self) -> str:
-        """The state of the ranks that are least well."""
+        """The worst state of its ranks."""
         return worst_state([state_of(run) for run in self.group.ranks.values()])
 
     @property
     def is_compute_known(self) -> bool:
-        """Whether a rank that computes longer would show."""
-        return knows_compute(self.aligned)
+        """True where a rank that computes longer would show."""
+        return is_compute_known(self.aligned)
 
     @property
     def why_not(self) -> str:
-        """The reason for which nothing is said of a straggler; empty where it is."""
+        """The reason why no straggler can be named; empty where one can be."""
         if len(self.group.ranks) < 2:
             return "only one rank has a run"
         not_split = {rank: why for rank, run in self.group.ranks.items() if (why := run.manifest.not_split)}

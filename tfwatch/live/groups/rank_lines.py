@@ -25,8 +25,8 @@ def state_lines(judged: JudgedGroup) -> list[str]:
     lines = [f"rank {one.rank}: {state_words(judged, one)}" for one in gone[:_NAMED]]
     more = [f"{units.counted(len(gone) - _NAMED, 'more rank')} no longer trains"] if len(gone) > _NAMED else []
     missing = [f"rank {rank} has no run" for rank in group.missing]
-    unreadable = [f"rank {rank}: {why}" for rank, why in group.unreadable.items()]
-    behind = [f"rank {one.rank} is {_behind(one)}" for one in judged.ranks if one.lags and one not in gone]
+    unreadable = [f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items()]
+    behind = [f"rank {one.rank} is {_behind(one)}" for one in judged.ranks if one.is_lagging and one not in gone]
     return [*lines, *more, *missing, *unreadable, *behind]
 
 
@@ -50,7 +50,7 @@ def stopped_word(judged: JudgedGroup) -> str:
 def state_words(judged: JudgedGroup, state: RankState) -> str:
     """Return the state of a rank and its step: `not responding for 41.0 s, since step 210`."""
     run, step = judged.group.ranks[state.rank], units.count(state.step)
-    behind = f", {_behind(state)}" if state.lags else ""
+    behind = f", {_behind(state)}" if state.is_lagging else ""
     if run.life.is_stale:
         silence = "not responding" if run.life is Life.NOT_RESPONDING else "unknown, no new data"
         return f"{silence} for {units.seconds(run.silent_s)}, since step {step}{behind}"

@@ -44,7 +44,7 @@ class Text:
 
 
 class Recording:
-    """What was recorded of a run, or of its steps from the first to the last of `steps` and meanwhile."""
+    """The record of a run, or of the time from the first to the last of `steps`."""
 
     def __init__(self, source: Source, run: Run, steps: tuple[int, int] | None = None) -> None:
         self.manifest: Manifest = run.manifest

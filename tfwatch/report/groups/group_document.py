@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
-    """Return the group: its ranks, the straggler or why nothing is said of one, and single hold-ups."""
+    """Return the group: its ranks, the straggler or why none can be named, and single hold-ups."""
     group = judged.group
     found: dict[str, Any] = finite(
         {

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.analysis.groups.group_text import (
     ADVICE,
+    banner_word,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
-    word,
 )
 from tfwatch.analysis.groups.straggler import Level
 from tfwatch.core import units
@@ -97,11 +97,10 @@ def make_group_verdict(judged: JudgedGroup) -> GroupVerdict:
     if judged.why_not:
         return GroupVerdict(Tone.CALM.value, "STRAGGLER n/a", [judged.why_not], "")
     if found is None:
-        return GroupVerdict(
-            Tone.GOOD.value, word(None), [no_straggler_sentence(judged.waiting_share, judged.is_compute_known)], ""
-        )
+        no_straggler = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
+        return GroupVerdict(Tone.GOOD.value, banner_word(None), [no_straggler], "")
     sentences = [straggler_sentence(found), without_sentence(found)]
-    return GroupVerdict(_TONES[found.level].value, word(found), sentences, ADVICE[found.cause])
+    return GroupVerdict(_TONES[found.level].value, banner_word(found), sentences, ADVICE[found.cause])
 
 
 def make_group_figures(judged: JudgedGroup) -> list[Figure]:
@@ -145,7 +144,7 @@ def _row(judged: JudgedGroup, state: RankState, longest: float, is_late: bool) -
     if split and longest > 0:
         parts = (("compute", split.compute.mean), ("host", split.host.mean), ("wait", split.wait.mean))
         bars = [Bar(kind, round(value / longest * 100, 2)) for kind, value in parts]
-    behind = f", {units.counted(state.behind, 'step')} behind" if state.lags else ""
+    behind = f", {units.counted(state.behind, 'step')} behind" if state.is_lagging else ""
     text = fate(judged.group.ranks[state.rank]) + behind
     return RankRow(str(state.rank), figures, _machine(state), text, bars, is_late)
 

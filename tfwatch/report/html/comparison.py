@@ -117,7 +117,7 @@ def _compared(found: ComparedRuns, letter: str) -> Compared:
 
 def _chart(found: ComparedRuns) -> Chart:
     points = min(_MOST_POINTS, max(found.steps // _POINT_STEPS, 1))
-    before, after = found.courses(points)
+    before, after = found.step_curves(points)
     up = Scale(0.0, _top(np.concatenate([before, after])))
     across = Scale(0.0, float(found.steps))
     xs = (np.arange(points) + 0.5) / points

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import option_name
-from tfwatch.core.refusals import LACKING, Refusal
+from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.folders import SOCKET_NAME, make_private_folder, remove_folder, remove_stale_folders
 from tfwatch.runs.control.messages import (
     LONGEST,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.control.messages import Message
     from tfwatch.runs.control.requests import Control, TunerRequest
-    from tfwatch.runs.format import Manifest
     from tfwatch.runs.writer import RunWriter
 
 #: Requests that a training has not taken yet: more are refused.
@@ -341,21 +340,14 @@ class ControlServer:
         return Answer()
 
     def refusal(self, knob: str) -> str:
-        """Return the reason why the run does not switch a knob; empty where it does."""
-        return why_not_switchable(self._writer.manifest(), knob)
+        """Return `workers: fixed in this run's own pipeline`, or another reason; empty where it is switchable."""
+        refused = self._writer.manifest().why_not_switchable(knob)
+        return f"{option_name(knob)}: {refused.words}" if refused else ""
 
     def _ask_tuner(self, control: Control, request: TunerRequest) -> None:
         control.ask_tuner(request)
         if self._start_tuner:
             self._start_tuner(control)
-
-
-def why_not_switchable(manifest: Manifest, knob: str) -> str:
-    """Return `workers: fixed in this run's own pipeline`, or another reason; empty where the knob can be switched."""
-    if knob in manifest.switchable:
-        return ""
-    reason = Refusal.FIXED if knob in manifest.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
-    return f"{option_name(knob)}: {reason.words}"
 
 
 def _has_left(connection: socket.socket) -> bool:

@@ -27,7 +27,7 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
     """Record that a signal ended the process of a run. Of SIGKILL, which a full memory sends too, nothing is known.
 
     Raises:
-        NotARunError: the folder is no run.
+        NotARunError: the folder is not a run.
         OSError: it cannot be written.
     """
     run = open_run(folder, clock)

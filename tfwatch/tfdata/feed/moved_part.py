@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
 from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
 from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
-from tfwatch.tfdata.stages.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def find_moved_part(dataset: Any) -> MovedPart:
         top = next(node for node in reversed(chain) if kind_of(node) not in ("Prefetch", "Options"))
         raise CannotRebuildError(f"{label_of(top)} comes after the last batch, and only what is below it moves")
     node, above = chain[moving - 1], chain[moving:]
-    nodes = list(_nodes(node))
+    nodes = list(nodes_of(node))
     if not any(kind_of(one) in MAPS for one in nodes):
         raise CannotRebuildError("no map is below the last batch")
     if why := next(filter(None, map(_why_not, nodes)), ""):
@@ -105,12 +105,6 @@ def _chain(dataset: Any) -> list[Any]:
 
 def _kinds(node: Any) -> tuple[str, ...]:
     return code_kinds(kind_of(node))
-
-
-def _nodes(dataset: Any) -> Iterator[Any]:
-    yield dataset
-    for source in inputs_of(dataset):
-        yield from _nodes(source)
 
 
 def _why_not(node: Any) -> str:

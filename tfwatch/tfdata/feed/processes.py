@@ -1,4 +1,4 @@
-"""The dispatcher and the workers of the tf.data service as child processes, and a look at how they are."""
+"""The dispatcher and the workers of the tf.data service as child processes: start, check, restart and end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ServiceProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """True while the process runs."""
         return self.process.poll() is None
 
 
@@ -81,7 +81,7 @@ class LocalFeed:
 
     @property
     def can_serve(self) -> bool:
-        """Whether a worker runs, and the dispatcher where it is here."""
+        """True while a worker runs, and the dispatcher where it is on this machine."""
         return any(one.is_alive for one in self.workers) and (self.dispatcher is None or self.dispatcher.is_alive)
 
     @property

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.code_edits import VALUE, CodeEdit
 from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
 from tfwatch.tfdata.script_code.call_sites import CallSite, call_of
-from tfwatch.tfdata.stages.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 _AUTOTUNE = "data.AUTOTUNE"
 #: The value of `tf.data.AUTOTUNE`, for a script that has no name for it.
@@ -38,11 +38,11 @@ def find_edits(dataset: Any, maps: Sequence[Any]) -> tuple[CodeEdit, ...]:
     `workers` has none unless each of these maps is made by a call that makes no other map, `prefetch` none unless
     the call at the end makes the last stage alone.
     """
-    others = {call_of(node) for node in _nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, maps)}
+    others = {call_of(node) for node in nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, maps)}
     calls = [call_of(node) for node in maps]
     workers = [None if call in others else _edit("workers", call) for call in dict.fromkeys(calls)]
     last = _top(dataset)
-    is_shared = any(call_of(node) == call_of(last) for node in _nodes_of(dataset) if node is not last and call_of(node))
+    is_shared = any(call_of(node) == call_of(last) for node in nodes_of(dataset) if node is not last and call_of(node))
     ahead = None if is_shared else _edit(_PREFETCH, call_of(last))
     known = [edit for edit in workers if edit]
     return (*(known if len(known) == len(workers) else ()), *([ahead] if ahead else ()))
@@ -50,12 +50,6 @@ def find_edits(dataset: Any, maps: Sequence[Any]) -> tuple[CodeEdit, ...]:
 
 def _is_in(node: Any, nodes: Sequence[Any]) -> bool:
     return any(node is one for one in nodes)
-
-
-def _nodes_of(dataset: Any) -> Iterator[Any]:
-    yield dataset
-    for source in inputs_of(dataset):
-        yield from _nodes_of(source)
 
 
 def _top(dataset: Any) -> Any:

@@ -113,6 +113,13 @@ def inputs_of(dataset: Any) -> list[Any]:
         return []
 
 
+def nodes_of(dataset: Any) -> Iterator[Any]:
+    """Yield a data set and all its inputs, the last stage first."""
+    yield dataset
+    for source in inputs_of(dataset):
+        yield from nodes_of(source)
+
+
 def _stages_of(dataset: Any) -> Iterator[CodeStage]:
     if getattr(dataset, GATE, False):
         return

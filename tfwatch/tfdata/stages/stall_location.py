@@ -110,7 +110,7 @@ class WaitCpu:
         self._wall_ns = 0
 
     def sample(self) -> None:
-        """If the training waits, measure the CPU that the process uses in a few milliseconds."""
+        """Measure the CPU that the process uses in a few milliseconds, if the training waits."""
         clock, status = self._writer.clock, self._writer.status
         if status[0] is not Phase.WAIT:
             return

@@ -103,7 +103,7 @@ class FoundLoop:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether its epoch is being recorded."""
+        """True while its epoch is being recorded."""
         return self._run is not None and self._run.epoch == self._epoch
 
     # -- a fetch ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import warn_user
-from tfwatch.core.feed_variables import ADDRESS, WORKERS
+from tfwatch.tfdata.feed import ADDRESS_VARIABLE, WORKERS_VARIABLE
 from tfwatch.watch.session import call_at_exit
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Feed:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the user asked for the service."""
-        return bool(os.environ.get(WORKERS) or os.environ.get(ADDRESS))
+        """True where the user asked for the service."""
+        return bool(os.environ.get(WORKERS_VARIABLE) or os.environ.get(ADDRESS_VARIABLE))
 
     def feed(self, data: Any) -> Any:
         """Return the data set with its lower part in the workers; itself where that is refused."""
@@ -48,11 +48,11 @@ class Feed:
         from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of
 
         if not hasattr(data, "element_spec"):
-            self._refuse("its data is no tf.data data set")
+            self._refuse("its data is not a tf.data.Dataset")
             return data
         try:
             part = find_moved_part(data)
-            fed = part.through(self._begun(), is_local=not os.environ.get(ADDRESS))
+            fed = part.through(self._begun(), is_local=not os.environ.get(ADDRESS_VARIABLE))
         except (CannotRebuildError, FeedError) as error:
             self._refuse(str(error))
             return data
@@ -62,14 +62,14 @@ class Feed:
     def _begun(self) -> str:
         """Return the dispatcher's address; the first call starts the service, or looks for it."""
         with self._lock:
-            self._address = self._address or (self._join() if os.environ.get(ADDRESS) else self._start())
+            self._address = self._address or (self._join() if os.environ.get(ADDRESS_VARIABLE) else self._start())
             return self._address
 
     def _start(self) -> str:
         from tfwatch.tfdata.feed.processes import start_local
         from tfwatch.watch.script.feed_watcher import FeedWatcher
 
-        local = start_local(int(os.environ[WORKERS]))
+        local = start_local(int(os.environ[WORKERS_VARIABLE]))
         call_at_exit(local.stop)
         FeedWatcher(local, self._find_writer).start()
         return local.address
@@ -79,7 +79,7 @@ class Feed:
         from tfwatch.tfdata.feed.remote import RemoteFeed
         from tfwatch.watch.script.feed_watcher import FeedWatcher
 
-        address = os.environ[ADDRESS]
+        address = os.environ[ADDRESS_VARIABLE]
         workers = find_workers(address)
         if not workers:
             raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")

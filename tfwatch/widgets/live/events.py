@@ -41,7 +41,7 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.knobs import KEYS, epochs_until, knob_name
-from tfwatch.live.view import metric_name
+from tfwatch.live.run_situation import metric_name
 from tfwatch.widgets.basics.row_list import RowList
 from tfwatch.widgets.basics.text import plain, row
 from tfwatch.widgets.live.timeline.picture import clock

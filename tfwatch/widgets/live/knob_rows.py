@@ -14,8 +14,8 @@ from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, th
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KEYS, PY_DATASET_ONLY
-from tfwatch.core.refusals import LACKING, Fixed, NoRoom, Refusal, no_room
+from tfwatch.core.knobs import KEYS
+from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.live.timeline.picture import clock
@@ -113,50 +113,6 @@ KNOB_KEYS = (
 )
 
 
-def undo_key(knob: str) -> str:
-    """Return the key that undoes a knob's switch: its own, where it turns the knob off and on."""
-    return "u" if knob == "queue_size" else next(one.key for one in KNOB_KEYS if one.knob == knob)
-
-
-def has_latency(snapshot: Snapshot) -> bool:
-    """Return True where the run started with simulated storage latency."""
-    asked = snapshot.manifest.settings.get("storage_latency_ms")
-    return bool(asked) or snapshot.manifest.knobs.get("latency_ms", "off") != "off"
-
-
-def has_knob(snapshot: Snapshot, knob: str) -> bool:
-    """Return True where a run has a knob; simulated latency only where the run started with it."""
-    return knob in snapshot.manifest.knobs and (knob != "latency_ms" or has_latency(snapshot))
-
-
-#: The knobs that a run may lack, with a reason.
-_OPTIONAL = ("fast_pipeline", "cache", "device_prefetch", *PY_DATASET_ONLY)
-
-
-def lacking(snapshot: Snapshot, knob: str) -> Refusal | None:
-    """Return the reason why a run's workload has no such knob; None where it has one, or no reason is known."""
-    if knob == "latency_ms" and not has_latency(snapshot):
-        return Refusal.NO_LATENCY
-    return LACKING.get(knob) if knob in _OPTIONAL and not has_knob(snapshot, knob) else None
-
-
-def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> Refusal | Fixed | None:
-    """Return the reason why a knob cannot be switched; None where it can.
-
-    live: keys reach the training. ending: the user asked to stop.
-    """
-    if snapshot.ended or snapshot.life is Life.KILLED:
-        return Refusal.RUN_IS_OVER
-    if ending:
-        return Refusal.RUN_IS_ENDING
-    if not live:
-        return Refusal.READ_ONLY
-    if knob in snapshot.manifest.switchable:
-        return None
-    why = snapshot.manifest.fixed.get(knob, "")
-    return Fixed(why) if why else Refusal.FIXED
-
-
 def find_open_switch(view: RunView, live: bool) -> Comparison | None:
     """Return the newest switch where its steps prove no difference and an A/B test can; live: keys reach the training.
 
@@ -167,7 +123,7 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
         return None
     situation, state = view.situation, view.knobs.get(newest.knob)
     is_busy = bool(situation.experiment or situation.autopilot_run) or state is None or state.coming != newest.new
-    refused = refusal(view.snapshot, newest.knob, live) or knob_state.why_no_experiment(newest.knob)
+    refused = view.refusal(newest.knob, live) or knob_state.why_no_experiment(newest.knob)
     return None if is_busy or refused else newest
 
 
@@ -176,12 +132,7 @@ def experiment_offer(view: RunView, live: bool) -> str:
     switch = find_open_switch(view, live)
     if switch is None:
         return ""
-    return f"a runs an A/B test of {subject_text(switch.knob, test_order(switch.old, switch.new))}"
-
-
-def test_order(*values: str) -> list[str]:
-    """Return the values of an A/B test, off first: the result describes the second one."""
-    return sorted(values, key=lambda value: value != "off")
+    return f"a runs an A/B test of {subject_text(switch.knob, knob_state.test_order(switch.old, switch.new))}"
 
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
@@ -249,7 +200,7 @@ _OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
 
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for one in KNOB_KEYS:
-        if has_knob(view.snapshot, one.knob):
+        if view.snapshot.manifest.has_knob(one.knob):
             yield _knob_row(view, live, one, one.key)
             if one is PREFETCH:
                 yield _knob_row(view, live, _OF_DEPTH, "+-")
@@ -257,9 +208,7 @@ def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
 
 def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
     state = view.knobs[one.knob]
-    refused = refusal(view.snapshot, one.knob, live) or (
-        cache_refusal(view.snapshot, state) if one.knob == "cache" else None
-    )
+    refused = view.refusal(one.knob, live) or (cache_refusal(view.snapshot, state) if one.knob == "cache" else None)
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
     following = knob_state.deeper(state.coming) if one is _OF_DEPTH else knob_state.toggled(state)
     text = _forecast_text(view, state, following) if can_switch else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.findings.hardware.gpu_others import others_share
-from tfwatch.analysis.findings.hardware.memory_course import MemoryCourse, memory_course
+from tfwatch.analysis.findings.hardware.memory_over_run import MemoryOverRun, memory_over_run
 from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane, find_gpus, gpu_lanes
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
@@ -232,7 +232,7 @@ class Machine:
     growth: Growth | None = None
     gpu_check: GpuCheck | None = None
     row: Mapping[str, float | None] = field(default_factory=dict)
-    process_memory: MemoryCourse | None = None
+    process_memory: MemoryOverRun | None = None
     gpus: tuple[GpuLane, ...] = ()
 
 
@@ -347,7 +347,7 @@ class Hardware:
     heat_s: float
     swap_s: float
     others: float | None = None
-    process_memory: MemoryCourse | None = None
+    process_memory: MemoryOverRun | None = None
     gpus: tuple[GpuLane, ...] = ()
 
 
@@ -369,7 +369,7 @@ def summarise_hardware(
         heat_s=limit_time_s(events, "thermal limit"),
         swap_s=limit_time_s(events, "swap"),
         others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
-        process_memory=memory_course(training),
+        process_memory=memory_over_run(training),
         gpus=() if gpus is None else gpu_lanes(_while_training(gpus, steps), find_gpus(events), np.median),
     )
 

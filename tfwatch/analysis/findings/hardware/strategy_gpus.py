@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _NOW_S = 5.0
 _MOST_ROWS = 512
 _COLUMNS = ("busy", "process_busy", "power_w", "temperature_c", "freq_mhz", "memory_bytes")
-_GIBI = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,6 @@ class GpuLane:
     temperature_c: float | None = None
     freq_mhz: float | None = None
     memory_bytes: float | None = None
-
-    @property
-    def memory_text(self) -> str:
-        """`38.2 of 80 GB`; n/a where it is unknown."""
-        if self.memory_bytes is None:
-            return units.MISSING
-        total = "" if self.total_bytes is None else f" of {self.total_bytes / _GIBI:.0f}"
-        return f"{self.memory_bytes / _GIBI:.1f}{total} GB"
 
 
 def find_gpus(events: Sequence[object]) -> GpusFound | None:

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
-from tfwatch.live.view import metric_name
+from tfwatch.live.run_situation import metric_name
 from tfwatch.live.whole_run.curves import NO_CURVE, STEP_TIME, Chart, LearningCurves
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane

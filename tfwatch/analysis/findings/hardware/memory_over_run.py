@@ -17,7 +17,7 @@ _GREW_BYTES, _GREW = 0.2 * 2**30, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryCourse:
+class MemoryOverRun:
     """Bytes of the training process in the first and the last sample, and the largest."""
 
     begin_bytes: float
@@ -38,7 +38,7 @@ class MemoryCourse:
         return f"{begin:.1f} GB at the start, {end:.1f} at the end, peak {peak:.1f}"
 
 
-def memory_course(samples: Rows) -> MemoryCourse | None:
-    """Return the course over these rows of `core.rows.SAMPLE`; None where no row has the process' memory."""
+def memory_over_run(samples: Rows) -> MemoryOverRun | None:
+    """Return the memory over these rows of `core.rows.SAMPLE`; None where no row has the process' memory."""
     known = samples["process_bytes"][np.isfinite(samples["process_bytes"])]
-    return MemoryCourse(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None
+    return MemoryOverRun(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None

@@ -71,7 +71,6 @@ def test_a_process_that_ends_completes_the_run(ended: Ended) -> None:
 
 def test_distributed_batches_are_split_and_not_switched(ended: Ended) -> None:
     results = ended.seen
-    assert results["again"] == results["stock"]
     assert results["watched"] == results["exact"] == results["stock"]
     # Keras 3.15 itself fails with several steps per execution under this strategy: the test compares with single steps,
     # without their validation.

@@ -76,8 +76,8 @@ class Pseudo:
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it never ended: {self.words[-1000:]!r}"
-            self._read(0.1)
-        while self._read(0.3):
+            self._read(0.02)
+        while self._read(0.3):  # the guard may still write
             pass
         return self.process.returncode
 

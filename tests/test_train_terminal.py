@@ -159,7 +159,7 @@ def test_a_hangup_takes_the_screen_and_not_the_training(tmp_path: Path) -> None:
 def test_a_hangup_leaves_a_terminal_that_lives_on_as_it_was(tmp_path: Path) -> None:
     with session(tmp_path, steps=300) as terminal:
         terminal.wait_for(PAINTED)
-        wait_until(lambda: trains(tmp_path))
+        terminal.read_until(lambda: trains(tmp_path))
         terminal.process.send_signal(signal.SIGHUP)
         assert terminal.wait() == 0
         assert terminal.state == terminal.before

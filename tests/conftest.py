@@ -21,8 +21,8 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 #: An empty config file: the user's own one is not that of the tests.
 os.environ["TFWATCH_CONFIG"] = os.devnull
 
-#: Programs that tests start keep their bytecode: to compile tfwatch takes each of them 0.2 s. So do tests: to rewrite
-#: their assertions takes each worker 4 s.
+#: Programs that tests start keep their bytecode: to compile tfwatch takes each of them 0.2 s. So do the tests: their
+#: assertions are rewritten, which takes each worker 4 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -15,7 +15,10 @@ import sys
 import termios
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?<>]*[a-zA-Z]")
 ROOT = Path(__file__).parent.parent
@@ -71,13 +74,26 @@ class Pseudo:
             self._read(0.1)
         return self.output.decode(errors="replace")
 
+    def read_until(self, condition: Callable[[], object], timeout_s: float = 20) -> None:
+        """Read until a condition holds and the terminal is quiet: a full one takes no more output.
+
+        Raises:
+            AssertionError: it did not come to hold in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"it never came to hold: {self.words[-1000:]!r}"
+            self._read(0.01)
+        while self._read(0.05):
+            pass
+
     def wait(self, timeout_s: float = 20) -> int:
         """Read until the program ends and its terminal is quiet; return its exit code."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it never ended: {self.words[-1000:]!r}"
-            self._read(0.1)
-        while self._read(0.3):
+            self._read(0.02)
+        while self._read(0.3):  # the guard may still write
             pass
         return self.process.returncode
 

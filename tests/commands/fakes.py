@@ -37,7 +37,9 @@ STEP_S = 0.01
 
 
 class FakeTrainer:
-    """Steps of 10 ms until `steps` are done or a stop is asked; what else it does is its `behaviour`.
+    """Steps of 10 ms until `steps` are done, a file `enough` beside the run appears, or a stop is asked.
+
+    What else it does is its `behaviour`.
 
     hang: never ends after the first step. weightless: its weights cannot be saved. fail: raises. bad-input: refuses.
     abort: dies after 50 steps as C++ does.
@@ -78,6 +80,8 @@ class FakeTrainer:
                 os.abort()
             if self._behaviour == "bad-input":
                 return self._end(Outcome("bad-input", "every file is broken"))
+            if self._writer.folder and (self._writer.folder.parent / "enough").exists():
+                break
         return self._end(Outcome("finished"))
 
     def _step(self, step: int) -> None:

@@ -136,7 +136,7 @@ def test_without_its_weights_it_is_not_restarted(tmp_path: Path, capfd: pytest.C
 
 
 def test_a_signal_ends_it_and_restarts_nothing(tmp_path: Path) -> None:
-    code, became = trained(tmp_path, "never", steps=10**6, choose=LARGER, after_step=kill_at({200: signal.SIGTERM}))
+    code, became = trained(tmp_path, "never", steps=10**6, choose=LARGER, after_step=kill_at({20: signal.SIGTERM}))
     assert (code, became) == (143, [])
 
 

@@ -51,16 +51,19 @@ def trains(folder: Path) -> bool:
     return any(len(run.steps) > 5 for run in runs(folder))
 
 
-def test_a_script_without_a_fit_shows_its_state_and_then_its_output(tmp_path: Path) -> None:
+def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then_its_output(tmp_path: Path) -> None:
     script = (
-        "import os, sys, time\nprint('a line', os.get_terminal_size(1).columns)\n"
-        f"while not os.path.exists({str(tmp_path / 'seen')!r}):\n    time.sleep(0.05)\ninput()\n"
+        "import os, signal\n"
+        "def resized(*_):\n    print(os.get_terminal_size(1), flush=True)\n    input()\n"
+        "signal.signal(signal.SIGWINCH, resized)\nprint('a line', os.get_terminal_size(1).columns, flush=True)\n"
+        "while True:\n    signal.pause()\n"
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("script runs, no fit yet")
         terminal.wait_for("the settings appear with the first fit")
         terminal.wait_for("a line 120")
-        (tmp_path / "seen").touch()
+        terminal.resize(132, 43)
+        terminal.wait_for("os.terminal_size(columns=132, lines=43)")
         assert terminal.wait() == 1
         assert terminal.state == terminal.before
         reported = terminal.output.decode()
@@ -71,24 +74,30 @@ def test_a_script_without_a_fit_shows_its_state_and_then_its_output(tmp_path: Pa
     assert "no step of this script is recorded" in after
 
 
-def test_the_screen_goes_on_with_each_fit_and_the_summary_has_a_row_for_each(tmp_path: Path) -> None:
+def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_error_of_the_script(
+    tmp_path: Path,
+) -> None:
     script = (
         f"{FIT}print('before')\nfit(60, loss=0.25)\n"
         "for n in range(400):\n    print(f'\\rbar {n}', end='')\nprint()\nfit(60, loss=0.125)\nprint('after')\n"
+        "open('/no/such/file')\n"
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("fit 2")
         terminal.wait_for("fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 60 steps")
-        terminal.wait_for("script ended, exit code 0")
+        terminal.wait_for("script ended, exit code 1")
         terminal.press("q")
-        assert terminal.wait() == 0
+        assert terminal.wait() == 1
         reported = terminal.output.decode()
     after = reported[reported.rindex(LEFT_SCREEN) :]
     assert "fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 60 steps" in after
     assert "fit 2: 10.0 ms/step, data wait 40 %, loss 0.125, 60 steps" in after
+    assert "Traceback (most recent call last)" in after
+    assert "No such file or directory: '/no/such/file'" in after
     first, second = runs(tmp_path)
     assert first.log == ("before", "bar 399")
-    assert second.log == ("after",)
+    assert second.log[0] == "after"
+    assert second.log[-1].startswith("FileNotFoundError")
     assert not list(tmp_path.glob("tfwatch-*"))
 
 
@@ -236,20 +245,6 @@ def test_a_killed_relay_leaves_the_script_and_its_output_alone(first_gone: str, 
     wait_until(lambda: not list(tmp_path.glob("tfwatch-*/runs")))
 
 
-def test_the_size_of_the_terminal_reaches_the_script_as_a_signal(tmp_path: Path) -> None:
-    script = (
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGWINCH, lambda *_: (print(os.get_terminal_size(1), flush=True), sys.exit(3)))\n"
-        "print('ready', flush=True)\n"
-        "while True:\n    signal.pause()\n"
-    )
-    with session(tmp_path, script) as terminal:
-        terminal.wait_for("ready")
-        terminal.resize(132, 43)
-        terminal.wait_for("os.terminal_size(columns=132, lines=43)")
-        assert terminal.wait() == 3
-
-
 def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_path: Path) -> None:
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:
@@ -271,15 +266,3 @@ def test_sigterm_reaches_the_script_and_its_run_says_so(tmp_path: Path) -> None:
     (run,) = runs(tmp_path)
     assert run.ended
     assert (run.ended.cause, run.ended.detail) == ("stopped", "the process was ended by SIGTERM")
-
-
-def test_an_error_of_the_script_is_printed_after_the_screen(tmp_path: Path) -> None:
-    script = f"{FIT}fit(20)\nopen('/no/such/file')\n"
-    with session(tmp_path, script) as terminal:
-        terminal.wait_for("script ended, exit code 1")
-        terminal.press("q")
-        assert terminal.wait() == 1
-        reported = terminal.output.decode()
-    after = reported[reported.rindex(LEFT_SCREEN) :]
-    assert "Traceback (most recent call last)" in after
-    assert "No such file or directory: '/no/such/file'" in after

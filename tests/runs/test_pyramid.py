@@ -58,19 +58,24 @@ def as_rows(columns: Columns) -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("chunk", [1, 97, 10**9])
+@pytest.fixture(scope="module")
+def pyramids() -> list[Pyramid]:
+    """A pyramid that was built step by step, in chunks, and at once."""
+    return [built(mixed(3000), chunk) for chunk in (1, 97, 10**9)]
+
+
 @pytest.mark.parametrize(
     ("width_s", "count"),
     [(0.25, 120), (0.5, 60), (1.0, 400), (4.0, 120), (60.0, 30), (64.0, 30), (300.0, 4), (1024.0, 2)],
 )
-def test_columns_are_means_over_their_steps(chunk: int, width_s: float, count: int) -> None:
-    rows = mixed(3000)
-    pyramid = built(rows, chunk)
-
-    for end_s in (pyramid.end_s, pyramid.end_s / 2, 0.0, pyramid.end_s + 5):
-        columns = pyramid.columns(end_s, width_s, count)
-        np.testing.assert_allclose(as_rows(columns), loop_over_columns(rows, end_s, width_s, count), rtol=1e-6)
-        assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
+def test_columns_are_means_over_their_steps(pyramids: list[Pyramid], width_s: float, count: int) -> None:
+    rows, run_s = mixed(3000), pyramids[0].end_s
+    for end_s in (run_s, run_s / 2, 0.0, run_s + 5):
+        expected = loop_over_columns(rows, end_s, width_s, count)
+        for pyramid in pyramids:
+            columns = pyramid.columns(end_s, width_s, count)
+            np.testing.assert_allclose(as_rows(columns), expected, rtol=1e-6)
+            assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
 
 
 def test_the_copy_of_a_column_is_the_mean_of_its_steps_and_missing_where_none_is_timed() -> None:

@@ -22,25 +22,27 @@ if TYPE_CHECKING:
     from tfwatch.live.past_run import PastRun
 
 
-@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40), (200, 60)], ids=str)
 @pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_it_shows_workloads_knobs_and_runs(size: tuple[int, int], theme: str) -> None:
-    async with launcher(size=size, theme=theme) as (app, _):
-        rows = rows_of(app.screen)
-        assert "Apple M2 Pro, 16 GB" in rows[0]
-        assert "cnn           decode and augment starve it" in rows[2]
-        assert "generator     fed by" in rows[3]
-        assert "cnn starts with" in text(app)
-        assert "prefetch      < off >" in text(app)
-        assert "12 min  cnn" in text(app)
-        assert ("made ahead" in rows[-3]) is (size[0] < 120)
-        assert ("prefetch      < off >            made ahead" in text(app)) is (size[0] >= 120)
-        assert ("%: starving" in rows[-3]) is (size[0] < 200)
-        assert "41 %" in text(app)
-        assert ("finished" in text(app)) is (size[0] >= 80)
-        assert ("starving 41 %" in text(app)) is (size[0] >= 200)
-        assert "tfwatch train cnn" in rows[-2]
-        assert {len(row) for row in rows} == {size[0]}
+async def test_it_shows_workloads_knobs_and_runs(theme: str) -> None:
+    async with launcher(theme=theme) as (app, pilot):
+        for size in ((60, 18), (80, 24), (120, 40), (200, 60)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            rows = rows_of(app.screen)
+            assert "Apple M2 Pro, 16 GB" in rows[0]
+            assert "cnn           decode and augment starve it" in rows[2]
+            assert "generator     fed by" in rows[3]
+            assert "cnn starts with" in text(app)
+            assert "prefetch      < off >" in text(app)
+            assert "12 min  cnn" in text(app)
+            assert ("made ahead" in rows[-3]) is (size[0] < 120)
+            assert ("prefetch      < off >            made ahead" in text(app)) is (size[0] >= 120)
+            assert ("%: starving" in rows[-3]) is (size[0] < 200)
+            assert "41 %" in text(app)
+            assert ("finished" in text(app)) is (size[0] >= 80)
+            assert ("starving 41 %" in text(app)) is (size[0] >= 200)
+            assert "tfwatch train cnn" in rows[-2]
+            assert {len(row) for row in rows} == {size[0]}
 
 
 @pytest.mark.parametrize(
@@ -191,13 +193,14 @@ async def test_a_row_that_is_cut_ends_in_an_ellipsis_beside_a_scrollbar_too() ->
         assert all("…" in row for row in rows)
 
 
-@pytest.mark.parametrize("size", [(52, 14), (20, 5), (3, 1)], ids=str)
-async def test_a_window_too_small_shows_the_needed_size(size: tuple[int, int]) -> None:
-    async with launcher(size=size) as (app, pilot):
-        await pilot.press("down", "tab")
-        assert app.is_running
-        if size[0] > 3:
-            assert f"{size[0]}x{size[1]}, needs 60x18" in " ".join(text(app).split())
+async def test_a_window_too_small_shows_the_needed_size() -> None:
+    async with launcher(size=(52, 14)) as (app, pilot):
+        for size in ((52, 14), (20, 5), (3, 1)):
+            await pilot.resize_terminal(*size)
+            await pilot.press("down", "tab")
+            assert app.is_running
+            if size[0] > 3:
+                assert f"{size[0]}x{size[1]}, needs 60x18" in " ".join(text(app).split())
 
 
 async def test_without_unicode_and_colour_it_is_ascii() -> None:

@@ -25,7 +25,7 @@ async def test_quitting_asks_and_n_keeps_the_screen(tmp_path: Path) -> None:
             assert isinstance(show.app.screen, LeaveScreen)
             assert show.asked() == []
             await show.press(back)
-            assert show.app.screen is show.live
+            assert show.app.screen_stack[-1] is show.live
             assert not show.control.stop.is_set()
 
 

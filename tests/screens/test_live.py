@@ -24,6 +24,7 @@ from tests.screens.states import (
     starving,
     validating,
 )
+from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
@@ -61,6 +62,8 @@ async def test_a_state_shows_its_text(tmp_path: Path) -> None:
         for make, words in WORDS.items():
             await show.look_at(look(make(tmp_path / make.__name__)))
             assert not [word for word in words if word not in show.text], make.__name__
+            banner = show.live.banner
+            assert [tone for tone in Tone if banner.has_class(f"-{tone.value}")] == [banner.banner.tone], make.__name__
 
 
 async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> None:
@@ -176,6 +179,9 @@ async def test_a_small_screen_shows_one_pane_at_a_time(tmp_path: Path) -> None:
         for key in texts:
             await show.press(key)
             assert [shown for shown, text in texts.items() if text in show.words] == [key]
+        for size, rows in (((60, 18), 5), ((80, 24), 9), ((80, 34), 14)):
+            await show.resize(size)
+            assert show.live.query_one("#panes").region.height == rows
 
 
 async def test_a_window_too_small_shows_the_needed_size_and_recovers(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ async def test_escape_cancels_the_restart(tmp_path: Path) -> None:
             await show.press("r")
             assert isinstance(show.app.screen, RestartScreen)
             await show.press(*keys)
-            assert show.app.screen is show.live
+            assert show.app.screen_stack[-1] is show.live
             assert show.control
             assert not show.control.stop.is_set()
             assert taken.words == []

@@ -33,7 +33,10 @@ class Hanging(FakeSource):
         return super().read()
 
 
-def test_a_hung_source_is_reported_within_two_seconds_and_blocks_no_other(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_hung_source_is_reported_within_two_seconds_and_blocks_no_other(
+    writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfwatch.sensors.gpu.sensor._SECONDARY_S", 0.02)
     hanging = Hanging(name="powermetrics", reading=GpuReading(busy=0.9))
     sensor = GpuSensor(writer, clock.clock, [hanging, FakeSource("ioreg")])
     assert sensor.available() == Available()

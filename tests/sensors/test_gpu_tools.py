@@ -13,6 +13,7 @@ from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import EVENTS, SAMPLES
 from tfwatch.runs.writer import RunWriter
+from tfwatch.sensors import runner
 from tfwatch.sensors.gpu import ioreg, powermetrics, sensor
 from tfwatch.sensors.runner import Sensors
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from tests.sensors.conftest import Tools
 
 GPU = '+-o GPU\n      "PerformanceStatistics" = {"Device Utilization %"=40,"In use system memory"=1024}\n'
+
+
+@pytest.fixture(autouse=True)
+def _samples_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take ten times as many samples, so that a test waits for none."""
+    monkeypatch.setattr(runner, "PERIOD_NS", 50_000_000)
 
 
 class Sampled:

@@ -22,38 +22,37 @@ def labelled(*depths: int) -> list[tuple[float, int]]:
     ]
 
 
-@pytest.mark.parametrize(("ratio", "depth"), labelled(0, 1, 2, 4, 16))
-def test_the_verdict_of_steady_times(ratio: float, depth: int) -> None:
-    label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
-    rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=300, seed=0)
+def test_the_verdict_of_steady_times() -> None:
+    for ratio, depth in labelled(0, 1, 2, 4, 16):
+        label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
+        rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=300, seed=0)
 
-    assert judge(rows).verdict is label
-    assert summarise(rows, ()).verdict is label
+        assert judge(rows).verdict is label, (ratio, depth)
+        assert summarise(rows, ()).verdict is label, (ratio, depth)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("jitter", [0.05, 0.1])
-@pytest.mark.parametrize(("ratio", "depth"), labelled(0, 4))
-def test_the_verdict_of_times_that_vary(ratio: float, depth: int, jitter: float, seed: int) -> None:
+def test_the_verdict_of_times_that_vary(jitter: float, seed: int) -> None:
     """Variations show as data wait where data and work take the same time; a buffer of four evens out a tenth."""
-    label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
-    rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed)
+    for ratio, depth in labelled(0, 4):
+        label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
+        rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed)
 
-    assert summarise(rows, ()).verdict is label
+        assert summarise(rows, ()).verdict is label, (ratio, depth)
 
 
-@pytest.mark.parametrize(("ratio", "after"), labelled(0, 4))
-def test_after_a_switch_the_new_setting_is_judged(ratio: float, after: int) -> None:
-    before = 4 - after
-    label = verdict_of(starving(ratio, 1.0, prefetch=after > 0))
-    old, new = (
-        simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=200, seed=0)
-        for depth in (before, after)
-    )
-    new["flags"][0] = Flag.SWITCH
-    rows = restart(np.concatenate([old, new]))
+def test_after_a_switch_the_new_setting_is_judged() -> None:
+    for ratio, after in labelled(0, 4):
+        label = verdict_of(starving(ratio, 1.0, prefetch=after > 0))
+        old, new = (
+            simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=200, seed=0)
+            for depth in (4 - after, after)
+        )
+        new["flags"][0] = Flag.SWITCH
+        rows = restart(np.concatenate([old, new]))
 
-    assert judge(rows).verdict is label
+        assert judge(rows).verdict is label, (ratio, after)
 
 
 def test_the_grid_has_cells_of_every_kind_on_both_sides() -> None:

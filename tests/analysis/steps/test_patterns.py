@@ -45,13 +45,13 @@ def test_a_period_may_miss_a_beat_and_take_two_steps() -> None:
     assert found.period == 50
 
 
-@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
-def test_waits_at_random_have_no_period(seed: int, share: float) -> None:
-    rows = noisy(2000)
-    rows["wait_ms"][np.random.default_rng(seed).random(2000) < share] += 80
+def test_waits_at_random_have_no_period(share: float) -> None:
+    for seed in range(20):
+        rows = noisy(2000)
+        rows["wait_ms"][np.random.default_rng(seed).random(2000) < share] += 80
 
-    assert find_patterns(rows) == []
+        assert find_patterns(rows) == [], seed
 
 
 def test_a_single_hiccup_is_a_stall_and_no_pattern() -> None:

@@ -162,22 +162,23 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
     where every tenth batch comes late, it is the plain mean. A hidden difference of slow steps, at most `SAME`, is in
     neither the ratio nor its interval.
     """
-    plain = np.array([[block.mean() for block in blocks] for blocks in times], dtype=np.float64).T
-    if not len(plain):
-        return plain.reshape(0, len(times))
-    cut = _cut_means([block for blocks in times for block in blocks]).reshape(len(times), -1).T
+    blocks = [block for of_setting in times for block in of_setting]
+    if not blocks:
+        return np.empty((0, len(times)))
+    plain, cut = (means.reshape(len(times), -1).T for means in _means(blocks))
     return cut if _alike((plain - cut) / cut.mean(axis=0)) else plain
 
 
-def _cut_means(blocks: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the mean of each block with its slowest quarter cut; all blocks of one length in one call of numpy."""
+def _means(blocks: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of each block, and that with its slowest quarter cut; blocks of one length in one call."""
     lengths = np.array([len(block) for block in blocks])
-    means = np.empty(len(blocks))
+    plain, cut = np.empty(len(blocks)), np.empty(len(blocks))
     for length in np.unique(lengths):
         which = np.flatnonzero(lengths == length).tolist()
         stacked = np.stack([blocks[at] for at in which])
-        means[which] = np.minimum(stacked, np.quantile(stacked, TOP, axis=1, keepdims=True)).mean(axis=1)
-    return means
+        plain[which] = stacked.mean(axis=1)
+        cut[which] = np.minimum(stacked, np.quantile(stacked, TOP, axis=1, keepdims=True)).mean(axis=1)
+    return plain, cut
 
 
 def _alike(tails: NDArray[np.float64]) -> bool:

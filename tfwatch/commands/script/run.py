@@ -11,11 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.factories import Factories
 from tfwatch.commands.script.interpreter import check_interpreter
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.child import describe_end, end_as, run_child
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.workloads.workload import BadInputError
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.analysis.steps.fits import FitFigures
+    from tfwatch.commands.factories import Factories
     from tfwatch.runs.library.removal import Limits
     from tfwatch.terminal.notification import NotifyOptions
 
@@ -64,9 +63,7 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
     began_ns = clock.wall_ns()
     try:
         start_pruning(options.runs_dir, options.limits, lambda why: _print(f"tfwatch: {why}\n"), in_training=False)
-        pid, code = (
-            _run_on_screen(options, factories or Factories(), clock) if has_screen else _run_bare(options, clock)
-        )
+        pid, code = _run_on_screen(options, factories, clock) if has_screen else _run_bare(options, clock)
     except OSError as error:
         raise BadInputError(f"{_interpreter(options)} cannot be started: {error.strerror or error}") from error
     from tfwatch.runs.library.finding import runs_since
@@ -108,13 +105,14 @@ def _report_no_notices(why: str) -> None:
     _print(f"tfwatch: no more notices: {why}\n")
 
 
-def _run_on_screen(options: RunOptions, factories: Factories, clock: Clock) -> tuple[int, int]:
+def _run_on_screen(options: RunOptions, factories: Factories | None, clock: Clock) -> tuple[int, int]:
     """Run the script under the live screen; return its process id and exit code."""
+    from tfwatch.commands.factories import Factories
     from tfwatch.commands.script.script_session import ScriptShown, run_on_screen
 
     name = options.script[1] if options.script[0] == "-m" else Path(options.script[0]).stem
     shown = ScriptShown(name, options.runs_dir, options.theme, options.notify)
-    return run_on_screen(partial(_command, options), shown, factories, clock)
+    return run_on_screen(partial(_command, options), shown, factories or Factories(), clock)
 
 
 def _record_signal(runs: Sequence[Path], code: int) -> None:
@@ -136,12 +134,19 @@ def _interpreter(options: RunOptions) -> str:
 
 
 def _check(options: RunOptions, has_screen: bool) -> None:
-    if has_screen and (obstacle := why_no_screen(os.environ)):
-        raise BadInputError(obstacle)
+    if has_screen:
+        _check_terminal()
     if options.python:
         check_interpreter(str(options.python))
     if options.script[0] != "-m":
         check_script(options.script[0])
+
+
+def _check_terminal() -> None:
+    from tfwatch.terminal.capture import why_no_screen
+
+    if obstacle := why_no_screen(os.environ):
+        raise BadInputError(obstacle)
 
 
 def check_script(script: str) -> None:
@@ -168,11 +173,11 @@ def _flags() -> list[str]:
 
 def _summary(runs: Sequence[Path], runs_dir: Path) -> str:
     """Return a line for each fit where there were several, and the whole summary of the last run."""
+    if not runs:
+        return f"tfwatch: no step of this script is recorded in {runs_dir}\n"
     from tfwatch.report.text import as_text
     from tfwatch.runs.opened import open_run
 
-    if not runs:
-        return f"tfwatch: no step of this script is recorded in {runs_dir}\n"
     lines = _fit_lines(runs) if len(runs) > 1 else []
     return "".join(f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n")))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,7 @@ import pytest
 
 from tests.pseudo import ROOT, Pseudo
 from tfwatch import cli
+from tfwatch.commands.script import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,6 +193,16 @@ def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(t
     assert second == "fit 2: stopped, no whole epoch"
     assert last.startswith("train on CPU: stopped, ")
     assert reason == "the process was ended by SIGTERM"
+
+
+def test_the_summary_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))  # termios.tcsetwinsize: Python 3.11
+    with open(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        run._print("mean steady step: 0.7 of 10.3 ms\n")
+        assert os.read(reader, 100) == b"mean steady step:\r\n  0.7 of 10.3 ms\r\n"
+    os.close(reader)
 
 
 @pytest.mark.terminal

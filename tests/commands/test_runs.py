@@ -67,6 +67,25 @@ def test_a_filter_finds_names_tags_and_states(folder: Path, capsys: pytest.Captu
     assert capsys.readouterr().out == "no run matches 'nothing'\n"
 
 
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        pytest.param(120, "run age state steps step wait size", id="wide"),
+        pytest.param(60, "run state steps step wait", id="narrow"),
+        pytest.param(10, "run", id="no room"),
+    ],
+)
+def test_a_narrow_table_keeps_the_names(
+    columns: int, shown: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    assert runs(folder) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == shown.split()
+    assert columns == 10 or [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
+
+
 def test_the_table_has_a_row_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs(folder, "rename", OLD, "[b]baseline")
     runs(folder, "tag", NEW, "paper", "first")

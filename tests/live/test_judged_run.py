@@ -98,12 +98,13 @@ def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path, flag: int, say
     ended = RunEnded(int(rows["start_ns"][-1]) + 10**8, "finished", 200)
     epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
 
-    fit = {"knobs": {"prefetch": "default"}}
+    fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100}
     lines = text_of(open_written(tmp_path / "fit", rows, *epochs, ended, **fit))
     of_loop = text_of(open_written(tmp_path / "loop", rows, *epochs, ended))
 
     assert any("between steps; next: one iterator for all epochs" in line for line in of_loop)
     assert any("of the epoch time is between steps; next: longer epochs" in line and says in line for line in lines)
+    assert "code: model.fit(dataset.repeat(), steps_per_epoch=100)  # one iterator for all epochs" in lines
 
 
 def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(tmp_path: Path) -> None:

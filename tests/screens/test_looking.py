@@ -133,6 +133,15 @@ async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
         assert show.live.events_pane.cursor == 0
 
 
+@pytest.mark.parametrize("pane", ["1", "4"])
+async def test_enter_is_the_chosen_events_whichever_pane_was_focused(pane: str, tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), (80, 24)) as show:
+        await show.press(pane, "left_square_bracket", "left_square_bracket", "enter")
+        assert show.asked() == [], "no setting is switched"
+        assert len(show.app.screen_stack) == 2, "and no sensors are listed"
+        assert show.live.timeline.frozen
+
+
 async def test_the_selected_event_stays_selected_when_others_arrive(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("left_square_bracket", "left_square_bracket")

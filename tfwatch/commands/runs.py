@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -33,6 +34,10 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("wait", "right"),
     ("size", "right"),
 )
+#: The columns that a narrow terminal goes without, the first one first.
+_LESS_NEEDED = ("size", "age", "steps", "step", "wait", "state")
+#: Cells in which a name is folded at the narrowest: that of a run without a name of its own has one row.
+_LEAST_NAME = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,34 @@ def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
 def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
     from rich.table import Table
 
+    rows = [_row(folder, run) for folder, run in found]
+    shown = _columns_that_fit(rows, shutil.get_terminal_size().columns)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name, justify in _COLUMNS:
-        table.add_column(name, justify=justify, no_wrap=name != "run", overflow="fold")
-    for folder, run in found:
-        figures = (units.milliseconds(run.step_ms), units.percent(run.wait_share), units.memory(folder_bytes(folder)))
-        table.add_row(_label(folder, run), units.age(run.age_s), printable(run.state), units.count(run.steps), *figures)
+        if name in shown:
+            table.add_column(name, justify=justify, no_wrap=name != "run", overflow="fold")
+    for row in rows:
+        table.add_row(*(row[name] for name in shown))
     return render(sys.stdout, table)
+
+
+def _row(folder: Path, run: PastRun) -> dict[str, str]:
+    """Return the cells of a run, by the columns in their order."""
+    figures = (units.milliseconds(run.step_ms), units.percent(run.wait_share), units.memory(folder_bytes(folder)))
+    cells = (_label(folder, run), units.age(run.age_s), printable(run.state), units.count(run.steps), *figures)
+    return {name: cell for (name, _), cell in zip(_COLUMNS, cells, strict=True)}
+
+
+def _columns_that_fit(rows: Sequence[dict[str, str]], width: int) -> list[str]:
+    """Return the columns for a terminal's width: the name of a run is the last to go."""
+    shown = [name for name, _ in _COLUMNS]
+    cells = {name: max(len(name), *(len(row[name]) for row in rows)) for name in shown}
+    cells["run"] = min(cells["run"], _LEAST_NAME)
+    for name in _LESS_NEEDED:
+        if sum(cells[one] + 1 for one in shown) <= width + 1:
+            break
+        shown.remove(name)
+    return shown
 
 
 def _label(folder: Path, run: PastRun) -> str:

@@ -72,6 +72,7 @@ def build_situation(
         judgement=setting.judgement,
         knobs=setting.knobs,
         epoch_spent=setting.epoch_spent,
+        steps_per_epoch=manifest.steps_per_epoch,
         callback=setting.callback,
         has_shuffle_fill=setting.has_shuffle_fill,
         slow_epoch_end=setting.slow_epoch_end,

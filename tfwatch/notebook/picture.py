@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.live.judged_run import JudgedRun
 
-_WIDTH, _HEIGHT, _LEGEND = 640, 22, 18
+_WIDTH, _HEIGHT, _LEGEND = 640, 22, 22
 _COLORS = {"data wait": "#d9534f", "copy": "#3c9a5f", "compute": "#3a76c4", "host": "#8a8f98"}
 _STYLE = "font-family:sans-serif;font-size:13px;max-width:44em"
 

@@ -45,14 +45,13 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool, is_atta
 
 
 def cost_note(cost: OwnCost | None, width: int) -> str:
-    """The CPU cost of tfwatch itself in as many words as `width` has room for; empty before it is measured."""
-    if cost is None:
+    """The CPU cost of tfwatch itself in as many words as `width` has room for.
+
+    Empty before it is measured, and in a narrow window: a share without its words says nothing, and the keys need room.
+    """
+    if cost is None or width < _USUAL:
         return ""
-    if width >= _WIDE:
-        return cost.words
-    if width >= _USUAL:
-        return cost.brief
-    return cost.share if cost.is_whole else f"screen {cost.share}"
+    return cost.words if width >= _WIDE else cost.brief
 
 
 def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
@@ -144,8 +143,8 @@ class OwnCost:
 
     @property
     def words(self) -> str:
-        """`tfwatch 3.1 % of a core, 51 skipped`."""
-        return self.brief + (f", {units.count(self.skipped)} skipped" if self.skipped else "")
+        """`tfwatch 3.1 % of a core, 51 frames skipped`."""
+        return self.brief + (f", {units.counted(self.skipped, 'frame')} skipped" if self.skipped else "")
 
 
 class FrameMeter:

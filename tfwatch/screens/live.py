@@ -342,7 +342,12 @@ class LiveScreen(Screen[None], CachedLines):
         await self.timeline.run_action(action)
 
     def action_step(self, rows: int) -> None:
-        """Jump to the event before the selected one, or after it where `rows` is negative."""
+        """Jump to the event before the selected one, or after it where `rows` is negative.
+
+        Enter is then the event's, and no longer that of a pane: in the settings it would switch one.
+        """
+        if self.focused is not self.events_pane:
+            self.set_focus(None)
         if self.view:
             self.events_pane.update(self.view)
         if not self.events_pane.step(rows):

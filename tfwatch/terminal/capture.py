@@ -73,10 +73,7 @@ class Capture:
     @property
     def columns(self) -> int | None:
         """The width of the terminal behind `out`; None where it is not a terminal."""
-        try:
-            return os.get_terminal_size(self.out.fileno()).columns or None
-        except OSError:
-            return None
+        return terminal_columns(self.out)
 
     @property
     def write_error(self) -> str:
@@ -227,6 +224,14 @@ def set_screen_signals(resumed: Callable[[], None]) -> None:
     """
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGCONT, lambda *_: resumed())
+
+
+def terminal_columns(out: TextIO) -> int | None:
+    """Return the width of the terminal behind an output; None where it is not a terminal."""
+    try:
+        return os.get_terminal_size(out.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def wrapped(text: str, columns: int | None) -> str:

@@ -70,10 +70,12 @@ class StartPane(ChoiceList):
         can_change, is_default = self._can_change(knob), value == knob.values[knob.start]
         shown = keep_end(value.shown, _VALUE_CELLS - 4)
         shown = f"< {shown} >" if can_change else f"  {shown}"
-        note, style = self._note(knob) if width >= _NOTE_FROM_CELLS else ("", "")
+        is_wide = width >= _NOTE_FROM_CELLS
+        note, style = self._note(knob) if is_wide else ("", "")
+        name_cells = max(len(one.name) + 1 for one in self.knobs) if is_wide else _KNOB_CELLS
         return row(
             (knob.name, self.mark(index) or ("" if can_change else _GREY)),
-            " " * (_KNOB_CELLS - len(knob.name)),
+            " " * max(max(name_cells, _KNOB_CELLS) - len(knob.name), 1),
             (
                 column(shown, _VALUE_CELLS) if note else shown,
                 ("" if can_change else _GREY) if is_default else "$accent bold",

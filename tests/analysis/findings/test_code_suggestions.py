@@ -86,7 +86,9 @@ def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> N
         code_suggestions.FEWER_LAUNCHES,
         code_suggestions.PRECISION,
         code_suggestions.VALIDATE_LESS,
-        code_suggestions.ONE_ITERATOR,
+        code_suggestions.one_iterator(225),
+        code_suggestions.one_iterator(None),
+        code_suggestions.one_iterator(94, of_arrays=True),
         code_suggestions.SAVE_LESS,
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfwatch.live.whole_run.curves import Curve
-from tfwatch.widgets.live.whole_run.curves import axis_bounds
+from tfwatch.widgets.live.whole_run.curves import axis_bounds, highest_step_time
 
 
 def curve(*values: float) -> Curve:
@@ -26,3 +26,8 @@ def test_the_room_of_an_axis_crosses_no_limit_that_the_values_keep(
     values: tuple[float, ...], bounds: tuple[float, float]
 ) -> None:
     assert axis_bounds([curve(*values)], is_log=False) == pytest.approx(bounds, abs=0.05)
+
+
+def test_the_compile_step_does_not_flatten_the_curve_of_step_times() -> None:
+    assert highest_step_time([curve(538.0, 48.0, 47.0, 49.0, 48.0)]) == 144.0
+    assert highest_step_time([]) == np.inf

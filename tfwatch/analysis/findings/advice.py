@@ -60,10 +60,7 @@ _VALIDATION = Advice(
     "validate less often or on less data: validation_freq=2, validation_steps; or longer epochs",
     code_suggestions.VALIDATE_LESS,
 )
-_SHUFFLE = Advice(
-    "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills faster",
-    code_suggestions.ONE_ITERATOR,
-)
+_SHUFFLE = "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills faster"
 #: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
 #: of an epoch's end is named too.
 _MOST = 0.5
@@ -396,7 +393,9 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
         return _advise_epoch_end(now, spent)
     if part == "validation":
         return _VALIDATION
-    return _SHUFFLE if now.has_shuffle_fill else input_advice.advise_longer_epochs(now)
+    if now.has_shuffle_fill:
+        return Advice(_SHUFFLE, code_suggestions.one_iterator(now.steps_per_epoch))
+    return input_advice.advise_longer_epochs(now)
 
 
 def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:

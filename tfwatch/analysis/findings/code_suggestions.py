@@ -45,11 +45,7 @@ SPREAD = (
 )
 ONE_ITERATOR_OF_LOOP = "batches = iter(dataset.repeat())  # before the loop; next(batches) in each step"
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"
-ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # one iterator for all epochs"
-REPEATED = (
-    "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size).repeat()\n"
-    "model.fit(dataset.prefetch(tf.data.AUTOTUNE), steps_per_epoch=...)  # one iterator for all epochs"
-)
+_FROM_ARRAYS = "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size).repeat()"
 PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: prepares batches while a step runs"
 THREADS = "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare batches"
 MORE_WORKERS = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
@@ -102,6 +98,13 @@ def switch_line(
     if knob == "device_prefetch":
         return DEVICE_PREFETCH.format(depth=_number(value))
     return _fast(fast_name, costliest_map(table)) if knob == "fast_pipeline" else ""
+
+
+def one_iterator(steps_per_epoch: int | None, *, of_arrays: bool = False) -> str:
+    """Return the lines that give all epochs one iterator. steps_per_epoch: those of the run, None where unknown."""
+    repeated = "dataset.prefetch(tf.data.AUTOTUNE)" if of_arrays else "dataset.repeat()"
+    fit = f"model.fit({repeated}, steps_per_epoch={steps_per_epoch or '...'})  # one iterator for all epochs"
+    return f"{_FROM_ARRAYS}\n{fit}" if of_arrays else fit
 
 
 def parallel_map(stage: str) -> str:

@@ -37,12 +37,13 @@ def advise_longer_epochs(now: Situation) -> Advice:
     """Advise on longer epochs for this kind of data."""
     kind = now.origin.kind
     if kind is SourceKind.ARRAYS:
-        return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", code_suggestions.REPEATED)
+        lines = code_suggestions.one_iterator(now.steps_per_epoch, of_arrays=True)
+        return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", lines)
     if kind is SourceKind.PY_DATASET:
         return Advice("longer epochs: let the PyDataset's __len__ span several passes over the data")
     if kind is SourceKind.GENERATOR:
         return Advice("longer epochs: a larger steps_per_epoch")
-    return Advice("longer epochs (.repeat() with steps_per_epoch)", code_suggestions.ONE_ITERATOR)
+    return Advice("longer epochs (.repeat() with steps_per_epoch)", code_suggestions.one_iterator(now.steps_per_epoch))
 
 
 def _py_dataset(now: Situation) -> Advice:

@@ -147,9 +147,10 @@ class Situation:
     knobs: the settings in effect, in words. live: keys take effect. fast_pipeline: the name of the fast pipeline.
     located: the place of the current data wait; None where it is short, or the place unknown.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
-    epoch_spent: the time of the newest complete epoch. waited_s, between_s: seconds of data wait, and between epochs,
-    over the whole run. longest_stall_s, stalls: the longest stall, and the number of stalls. searched: the share of
-    the steps among which these are, while a long run is read; None once all are searched.
+    epoch_spent: the time of the newest complete epoch. steps_per_epoch: of the data; None where its length is unknown.
+    waited_s, between_s: seconds of data wait, and between epochs, over the whole run. longest_stall_s, stalls: the
+    longest stall, and the number of stalls. searched: the share of the steps among which these are, while a long run
+    is read; None once all are searched.
     machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
     known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. slow_epoch_end: see
@@ -194,6 +195,7 @@ class Situation:
     experiment: RunningExperiment | None = None
     autopilot_run: AutopilotRun | None = None
     epoch_spent: TimeSpent | None = None
+    steps_per_epoch: int | None = None
     epoch_begins: bool = False
     shuffle: tuple[int, int] | None = None
     located: StallLocated | None = None

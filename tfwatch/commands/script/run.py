@@ -195,7 +195,8 @@ def _fit_lines(runs: Sequence[Path]) -> list[str]:
 
 
 def _print(text: str) -> None:
+    from tfwatch.terminal.capture import terminal_columns, wrapped
     from tfwatch.terminal.output import write
 
     if sys.stderr is not None:  # closed by the caller
-        write(sys.stderr, text)
+        write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import chop_cells
+from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
@@ -91,7 +91,7 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
     """Wrap lines to rows; the explanation of a line follows its first occurrence."""
     explained = set[str]()
     for line in lines:
-        yield from ((part, "") for part in chop_cells(line, width) or [""])
+        yield from ((part, "") for part in ([line] if cell_len(line) <= width else wrap_text(line, width)))
         meaning = meaning_of(line)
         if meaning is None or meaning.name in explained:
             continue

@@ -39,6 +39,8 @@ _EVERY_S = 5
 _TRAINING, _VALIDATION, _BEFORE = COMPUTE_COLOUR, WAIT_COLOUR, "$foreground 35%"
 #: The parts of the points that the axis shows: a first loss of 10 000 hides all others.
 _PERCENTILES = (0.5, 99.5)
+#: The highest step time that the axis shows, in medians.
+_MOST_TIMES_MEDIAN = 3
 _EMPTY = "no loss, metric or step yet"
 
 
@@ -132,9 +134,10 @@ class CurvesPane(FramedPane, can_focus=True):
 
     def _plot_frame(self, chart: Chart, before: Chart | None, width: int, height: int) -> Frame:
         shown = [chart.training, chart.validation, *((before.training, before.validation) if before else ())]
-        low, high = axis_bounds([curve for curve in shown if len(curve)], is_log=self.is_log)
+        shown = [curve for curve in shown if len(curve)]
+        low, high = axis_bounds(shown, is_log=self.is_log)
         if chart.name == STEP_TIME and not self.is_log:
-            low = 0.0
+            low, high = 0.0, min(high, highest_step_time(shown))
         return Frame((0.0, float(max(self._end_step, 1))), (low, high), max(width, 1), max(height, 1), self.is_log)
 
     def _axis(self, width: int) -> Content:
@@ -202,6 +205,12 @@ def axis_bounds(curves: Sequence[Curve], *, is_log: bool) -> tuple[float, float]
     # A loss is never shown below 0, nor an accuracy above 1, by the room alone.
     floor, ceiling = (0.0 if low >= 0 else -math.inf), (1.0 if low >= 0 and high <= 1 else math.inf)
     return max(low - room, floor), min(high + room, ceiling)
+
+
+def highest_step_time(curves: Sequence[Curve]) -> float:
+    """Return the top of the axis of step times: the point with the compile step would flatten all the others."""
+    values = [curve.values for curve in curves]
+    return _MOST_TIMES_MEDIAN * float(np.median(np.concatenate(values))) if values else math.inf
 
 
 def _labels(frame: Frame) -> list[str]:

@@ -52,7 +52,7 @@ def test_the_page_has_the_finding_a_row_a_rank_and_each_ranks_own_figures(
 
 
 def test_the_chart_stacks_the_parts_of_the_last_rank(tmp_path: Path) -> None:
-    chart = make_group_chart(judged(write_group(tmp_path / "late", [1, 6], [1, 1])))
+    chart = make_group_chart(judged(write_group(tmp_path / "late", [1, 6], [1, 1])).steps)
 
     assert chart
     assert [(layer.part, layer.mean) for layer in chart.layers] == [
@@ -176,7 +176,7 @@ def test_a_long_group_has_a_chart_of_as_many_columns(tmp_path: Path) -> None:
     for rank, own in enumerate(meeting_rows([1, 3], [1, 1], count=2000)):
         write_run(folder_of_rank(folder, rank), own, FINISHED, group="one", rank=rank)
 
-    chart = make_group_chart(judged(folder))
+    chart = make_group_chart(judged(folder).steps)
 
     assert chart
     assert len(chart.hovers) == 480

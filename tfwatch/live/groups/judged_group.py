@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.groups.aligned import Aligned, Machine, RankSteps, align
+from tfwatch.analysis.groups.step_sums import sum_up
 from tfwatch.analysis.groups.straggler import (
     NEEDED,
     HoldUp,
@@ -24,6 +25,7 @@ from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
 from tfwatch.live.past_run import state_of, worst_state
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.core.rows import Rows
     from tfwatch.runs.groups.reading import Group
     from tfwatch.runs.liveness import Life
@@ -79,6 +81,11 @@ class JudgedGroup:
     def hold_ups(self) -> list[HoldUp]:
         """Single long steps, each with the rank that made it long."""
         return find_hold_ups(self.aligned)
+
+    @cached_property
+    def steps(self) -> GroupSteps | None:
+        """The newest steps that all ranks have, in sums; None where their parts are not known."""
+        return None if self.why_not else sum_up(self.aligned)
 
     @cached_property
     def waiting_share(self) -> float | None:
@@ -142,7 +149,7 @@ def _state(rank: int, run: Run, step: int, first: int, late_ms: float | None) ->
 
 
 def _rank_steps(rank: int, run: Run) -> RankSteps:
-    return RankSteps(rank, run.steps, _machine(run, run.steps), _silences(run.samples))
+    return RankSteps(rank, run.steps, _machine(run, run.steps), silences(run.samples))
 
 
 def _machine(run: Run, steps: Rows) -> Machine:
@@ -161,6 +168,7 @@ def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | Non
     return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
 
 
-def _silences(samples: Rows) -> list[tuple[int, int]]:
+def silences(samples: Rows) -> list[tuple[int, int]]:
+    """Return begin and end of each time in which the sensors were due and did not run: see `RankSteps`."""
     late = samples[np.nan_to_num(samples["late_ms"]) > _SILENT_MS]
     return [(int(row["at_ns"] - row["late_ms"] * 1e6), int(row["at_ns"])) for row in late]

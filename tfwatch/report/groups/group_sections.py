@@ -28,6 +28,7 @@ from tfwatch.report.html.sections import (
 from tfwatch.report.text import failure, fate
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
     from tfwatch.live.judged_run import JudgedRun
 
@@ -161,9 +162,8 @@ def _machine(state: RankState) -> str:
     return ", ".join(filter(None, parts))
 
 
-def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:
+def make_hold_ups(steps: GroupSteps | None) -> list[HoldUpRow]:
     """Return the longest single steps, the longest first."""
-    found = [] if judged.why_not else sorted(judged.hold_ups, key=lambda one: -one.lost_ms)
     return [
         HoldUpRow(
             units.count(one.step),
@@ -171,7 +171,7 @@ def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:
             "all ranks are in the call, and none shows why" if one.rank is None else one.cause.value,
             units.seconds(one.lost_ms / 1e3),
         )
-        for one in found[:_MOST_HOLD_UPS]
+        for one in (steps.hold_ups if steps else ())[:_MOST_HOLD_UPS]
     ]
 
 

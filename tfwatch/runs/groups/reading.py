@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.rows import clean_rows, plausible_rows
+from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.core.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,29 @@ class Group:
 
 #: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a gigabyte.
 NEWEST_ROWS = 5_000
+
+
+class RankStream:
+    """The rows of a rank's tables from the first on; each call reads those after the last one, and maps no file.
+
+    Raises:
+        NotARunError: the folder is not a run folder that this tfwatch reads.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._source = FolderSource(folder)
+        manifest = self._source.manifest()
+        self._layouts = {name: manifest.layout(name) for name in (layout.STEPS, layout.SAMPLES)}
+        self._offsets = dict.fromkeys(self._layouts, 0)
+
+    def read(self, name: str, count: int) -> Rows:
+        """Return at most so many more rows; those that are plausible."""
+        row = self._layouts[name]
+        data = self._source.read(name, self._offsets[name], count * row.itemsize)
+        whole = len(data) // row.itemsize
+        self._offsets[name] += whole * row.itemsize
+        rows = layout.convert_rows(name, np.frombuffer(data, dtype=row, count=whole))
+        return plausible_rows(rows) if name == layout.STEPS else clean_rows(rows)
 
 
 def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:

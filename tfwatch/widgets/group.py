@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _LEVEL_STYLES = {Level.CRITICAL: "$text-error bold", Level.WARNING: "$text-warning bold"}
 _LABEL_CELLS = 9
-#: Marks a column of the chart with a single long step.
-_LONG_STEP = "!"
+#: Marks a column of the chart with one of the longest single steps, and their number: an epoch's end may recur often.
+_LONG_STEP, _MARKED = "!", 20
 #: Cells of a rank's figures; the bar of its parts takes the rest, where there is room.
 _COLUMNS = (("rank", 4), ("step", 10), ("ms/step", 8), ("wait", 8), ("compute", 8), ("host", 7), ("late by", 8))
 _LEAST_BAR, _STATE_CELLS = 10, 21
@@ -154,8 +154,8 @@ class GroupStepsPane(FramedPane):
 
 
 def has_hold_up(steps: GroupSteps, columns: StepColumns) -> NDArray[np.bool_]:
-    """Return a mask of the columns that have a single long step."""
-    long = np.array([one.step for one in steps.hold_ups], dtype=np.int64)
+    """Return a mask of the columns that have one of the longest single steps."""
+    long = np.array([one.step for one in steps.hold_ups[:_MARKED]], dtype=np.int64)
     found: NDArray[np.bool_] = np.zeros(len(columns.first), dtype=np.bool_)
     found[np.searchsorted(columns.first, long, side="right") - 1] = True
     return found

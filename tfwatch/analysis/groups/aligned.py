@@ -129,6 +129,13 @@ def _common(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.ui
     return one if np.array_equal(one, other) else np.intersect1d(one, other)
 
 
+def join(parts: Sequence[Aligned]) -> Aligned:
+    """Return the cycles of several stretches of the same ranks, one after the other; at least one stretch."""
+    names = ("wait", "host", "call", "silent")
+    times = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in names)
+    return Aligned(parts[0].ranks, np.concatenate([part.steps for part in parts]), *times)
+
+
 def group_rows(aligned: Aligned) -> Rows:
     """Return the cycles as rows of `core.rows.STEP`: the steps of the group, as if it were one process."""
     call, host, wait = aligned.parts

@@ -117,6 +117,8 @@ class _Rank:
 def _rising(rows: Rows, before: Rows) -> Rows:
     """Return the rows whose step is higher than that of all rows before: others are damaged."""
     steps = np.concatenate([before["step"], rows["step"]]).astype(np.int64)
+    if (np.diff(steps) > 0).all():
+        return rows
     highest = np.maximum.accumulate(steps)
     is_higher = np.diff(highest, prepend=-1) > 0
     return rows[is_higher[len(before) :]]

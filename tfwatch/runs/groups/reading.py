@@ -12,7 +12,7 @@ from tfwatch.core.rows import clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.opened import Run, open_run, view_rows
 from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
     return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
+
+
+def all_steps(run: Run) -> Rows:
+    """Return a view of all steps of a rank: its group has the newest ones."""
+    return view_rows(run.path, layout.STEPS, run.manifest) if run.path else run.steps
 
 
 def _open(folder: Path, clock: Clock) -> Run | str:

@@ -17,7 +17,7 @@ from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.groups.group_markdown import as_group_markdown
 from tfwatch.report.groups.group_page import as_group_html
-from tfwatch.report.groups.group_sections import make_rank_section
+from tfwatch.report.groups.group_sections import make_rank_section, ranks_with_figures
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.redaction import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
@@ -68,7 +68,8 @@ def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
     redaction = redaction_of_group(group, labels, Path.home(), WORKLOADS) if options.is_redacted else None
     if options.is_markdown:
         return write_text(options.output or STANDARD_OUTPUT, as_group_markdown(judged, steps, labels, redaction))
-    whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in sorted(group.ranks.items()))
+    runs = ((rank, group.ranks[rank]) for rank in ranks_with_figures(judged))
+    whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in runs)
     sections = [make_rank_section(rank, JudgedRun(run), options.is_redacted) for rank, run in whole]
     page = as_group_html(judged, steps, sections, labels, redaction)
     return _write_page(options.output or _usual_place(folder, redaction), page)

@@ -15,6 +15,7 @@ from tfwatch.analysis.groups.group_text import (
 )
 from tfwatch.analysis.groups.straggler import Level
 from tfwatch.core import units
+from tfwatch.live.groups.rank_lines import stopped_ranks
 from tfwatch.report.html.page import Verdict, make_verdict
 from tfwatch.report.html.sections import (
     Figure,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 #: The most rows of hold-ups.
 _MOST_HOLD_UPS = 20
+#: Ranks whose own figures are on the page: each of a million steps takes a second.
+MOST_SECTIONS = 8
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
 
 
@@ -173,6 +176,14 @@ def make_hold_ups(steps: GroupSteps | None) -> list[HoldUpRow]:
         )
         for one in (steps.hold_ups if steps else ())[:_MOST_HOLD_UPS]
     ]
+
+
+def ranks_with_figures(judged: JudgedGroup) -> list[int]:
+    """Return the ranks whose own figures the page has: those that no longer train, and the latest ones."""
+    gone = [one.rank for one in stopped_ranks(judged)]
+    latest = sorted(judged.ranks, key=lambda one: (-(one.late_ms or 0.0), one.rank))
+    chosen = dict.fromkeys([judged.last_rank, *gone, *(one.rank for one in latest)])
+    return sorted(list(chosen)[:MOST_SECTIONS])
 
 
 def make_rank_section(rank: int, judged: JudgedRun, is_redacted: bool) -> RankSection:

@@ -108,7 +108,7 @@ def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None)
     source = FolderSource(folder)
     manifest = source.manifest()
     first = None if newest is None else -newest
-    return _run(source, manifest, lambda name: view_rows(folder, name, manifest)[first:], clock)
+    return _run(source, manifest, lambda name: _view(folder, name, manifest)[first:], clock)
 
 
 def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
@@ -164,7 +164,7 @@ def _rows(source: Source, name: str, manifest: Manifest) -> Rows:
     """Return a view of the file where all its bytes are on disk: a copy of ten million steps takes 320 MB."""
     path = source.folder and source.folder / name
     if source.folder and path and path.is_file() and not source.read(name, path.stat().st_size, 1):
-        return view_rows(source.folder, name, manifest)
+        return _view(source.folder, name, manifest)
     return _copy(source, name, manifest)
 
 
@@ -174,8 +174,7 @@ def _copy(source: Source, name: str, manifest: Manifest) -> Rows:
     return layout.convert_rows(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
 
 
-def view_rows(folder: Path, name: str, manifest: Manifest) -> Rows:
-    """Return the rows of a table as a view of its file, read-only."""
+def _view(folder: Path, name: str, manifest: Manifest) -> Rows:
     path, row = folder / name, manifest.layout(name)
     rows: Rows = np.empty(0, dtype=row)
     with contextlib.suppress(OSError):  # missing, or not a file: no rows

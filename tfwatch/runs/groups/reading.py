@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,14 @@ from tfwatch.core.rows import clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
-from tfwatch.runs.opened import Run, open_run, view_rows
+from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.format import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,36 @@ class RankStream:
         return plausible_rows(rows) if name == layout.STEPS else clean_rows(rows)
 
 
+class StoredSteps:
+    """All steps of a rank's run in its folder, read by their places: a mapped file would count as memory."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._source = FolderSource(folder)
+        self._row = manifest.layout(layout.STEPS)
+        self._count = (folder / layout.STEPS).stat().st_size // self._row.itemsize
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._count
+
+    def rows(self, begin: int, end: int) -> Rows:
+        """Return the rows from one place to another one, that one excluded."""
+        size = self._row.itemsize
+        data = self._source.read(layout.STEPS, begin * size, (end - begin) * size)
+        return layout.convert_rows(layout.STEPS, np.frombuffer(data, dtype=self._row, count=len(data) // size))
+
+    def step_at(self, place: int) -> int:
+        """Return the number of the step at a place."""
+        return int(self.rows(place, place + 1)["step"][0])
+
+    def place_of(self, step: int) -> int:
+        """Return the place of a step, or that of the first one after it."""
+        likely = step - self.step_at(0) if self._count else -1  # most runs lack no step
+        if 0 <= likely < self._count and self.step_at(likely) == step:
+            return likely
+        return bisect_left(range(self._count), step, key=self.step_at)
+
+
 def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     """Open a group folder, with the newest rows of each rank.
 
@@ -76,11 +108,6 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
     return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
-
-
-def all_steps(run: Run) -> Rows:
-    """Return a view of all steps of a rank: its group has the newest ones."""
-    return view_rows(run.path, layout.STEPS, run.manifest) if run.path else run.steps
 
 
 def _open(folder: Path, clock: Clock) -> Run | str:

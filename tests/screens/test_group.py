@@ -11,6 +11,7 @@ import pytest
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
+from tfwatch.core.clock import Clock
 from tfwatch.core.rows import STEP
 from tfwatch.live.groups.history import GroupHistory
 from tfwatch.live.groups.judged_group import JudgedGroup
@@ -18,6 +19,7 @@ from tfwatch.runs.format import EVENTS
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen
 from tfwatch.screens.group_history import HistoryReader
 from tfwatch.screens.leave import Leave
@@ -172,12 +174,31 @@ def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) 
         clock.at_s += 0.5
         return group
 
-    reader = GroupReader(read, clock=clock.clock)
-    for at_s in (0.0, 1.0, 0.4 + TIMES / 2, 0.5 + TIMES / 2, 20.0):
+    reader = GroupReader(read, clock=Clock(clock.now_ns, clock.wall_ns, clock.now_ns))
+    for at_s in (0.0, 1.0, TIMES / 4, 0.5 + TIMES / 2, 20.0):
         clock.at_s = at_s
         reader.begin()
 
     assert reads == [0.0, 0.5 + TIMES / 2]
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_a_rank_that_stops_has_the_group_read_at_once(group: JudgedGroup) -> None:
+    clock, reads, lives = FakeClock(0), list[float](), [Life.RUNNING]
+
+    def read() -> JudgedGroup:
+        reads.append(clock.at_s)
+        clock.at_s += 0.5
+        return group
+
+    reader = GroupReader(read, "", Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives))
+    for clock.at_s in (0.0, 2.0):
+        reader.begin()
+    lives[:] = [Life.KILLED]
+    for clock.at_s in (2.5, 3.0, 5.0):
+        reader.begin()
+
+    assert reads == [0.0, 3.0]
 
 
 @pytest.mark.usefixtures("_at_once")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tfwatch.live.groups.judged_group import JudgedGroup
     from tfwatch.screens.group_history import HistoryReader
 
-#: While a rank trains the group is read again after a second, and after so many times the last read: 5 % of a core.
+#: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
+#: last read: 5 % of a core.
 READ_S, TIMES = 1.0, 20.0
 #: A read that takes longer is reported.
 SLOW_S = 3.0
@@ -44,15 +45,23 @@ _FRAME_ROWS = 3
 class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
-    read: opens and judges the group. place: its folder, for messages. clock: measures how long a read has lasted.
+    read: opens and judges the group. look: returns what makes a new read necessary at once, and costs little.
+    place: its folder, for messages. clock: measures how long a read has lasted.
     """
 
-    def __init__(self, read: Callable[[], JudgedGroup], place: str = "", clock: Clock = SYSTEM) -> None:
-        self._read, self._place, self._clock = read, place, clock
+    def __init__(
+        self,
+        read: Callable[[], JudgedGroup],
+        place: str = "",
+        clock: Clock = SYSTEM,
+        look: Callable[[JudgedGroup], object] = lambda _: None,
+    ) -> None:
+        self._read, self._place, self._clock, self._look = read, place, clock, look
+        self._newest: tuple[JudgedGroup, object] | None = None
         self._found: JudgedGroup | None = None
         self._failed = ""
         self._begun_ns: int | None = None
-        self._next_ns = 0
+        self._look_ns = self._next_ns = 0
         self._has_answered = threading.Event()
 
     def wait(self, seconds: float) -> str:
@@ -73,23 +82,36 @@ class GroupReader:
         return f"{self._place} has not responded for {units.seconds(waited_s)}" if is_slow else self._failed
 
     def begin(self) -> None:
-        """Read the group in a thread, unless the last read still runs, or ended just now."""
+        """Read the group in a thread, or look at it, unless the last read still runs, or ended just now."""
         now_ns = self._clock.now_ns()
-        if self._begun_ns is None and now_ns >= self._next_ns:
+        if self._begun_ns is None and now_ns >= self._look_ns:
             self._begun_ns = now_ns
             threading.Thread(target=self._run, name="tfwatch-group", daemon=True).start()
 
     def _run(self) -> None:
         failures: list[str] = []
         with fails_open(failures.append):
-            judged = self._read()
-            group_text(judged)  # all that the screen shows is made here, and not in the event loop
-            self._found = judged
+            if self._is_due():
+                self._read_all()
         self._failed = failures[0] if failures else ""
-        took_ns = self._clock.now_ns() - (self._begun_ns or 0)
-        self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
+        self._look_ns = self._clock.now_ns() + round(READ_S * 1e9)
         self._begun_ns = None
         self._has_answered.set()
+
+    def _is_due(self) -> bool:
+        """Return whether the group is to be read again: after a while, or as a rank has stopped."""
+        if self._newest is None or self._clock.now_ns() >= self._next_ns:
+            return True
+        judged, seen = self._newest
+        return self._look(judged) != seen
+
+    def _read_all(self) -> None:
+        begun_ns = self._clock.thread_ns()
+        judged = self._read()
+        group_text(judged)  # all that the screen shows is made here, and not in the event loop
+        self._found, self._newest = judged, (judged, self._look(judged))
+        took_ns = self._clock.thread_ns() - begun_ns
+        self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
 
 
 class GroupScreen(Screen[None]):

@@ -23,20 +23,21 @@ from tfwatch.analysis.groups.straggler import (
 )
 from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
 from tfwatch.live.past_run import state_of, worst_state
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.core.rows import Rows
     from tfwatch.runs.groups.reading import Group
-    from tfwatch.runs.liveness import Life
     from tfwatch.runs.opened import Run
 
 #: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.
 _SILENT_MS = 300.0
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
-#: A rank that has made so many steps less than the first one lags: those of a collective are within one step.
-_LAGS_FROM = 2
+#: A rank that has made so many steps less than the first one lags: those of a collective are within one step. Ranks
+#: write ten times a second, at different moments, so while they train the steps of this time are not behind.
+_LAGS_FROM, _WRITES_MS = 2, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class RankState:
     @property
     def lags(self) -> bool:
         """Whether it is behind by more than a collective lets it be."""
-        return self.behind >= _LAGS_FROM
+        behind_ms = self.behind * self.split.step.mean if self.split else 0.0
+        return self.behind >= _LAGS_FROM and (self.life is Life.ENDED or behind_ms >= _WRITES_MS)
 
 
 class JudgedGroup:

@@ -11,8 +11,9 @@ import numpy as np
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.rows import clean_rows, plausible_rows
 from tfwatch.runs import format as layout
-from tfwatch.runs.format import NotARunError
+from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
+from tfwatch.runs.liveness import Life, life_of
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.streams import FolderSource
 
@@ -40,6 +41,7 @@ class Group:
 
 #: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a gigabyte.
 NEWEST_ROWS = 5_000
+_PULSE_BYTES = 4096
 
 
 class RankStream:
@@ -108,6 +110,16 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
     return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
+
+
+def lives_of(group: Group, clock: Clock = SYSTEM) -> list[Life]:
+    """Return the present states of the ranks that were not over: much less is read for it than to open the group."""
+    return [_life(run, clock) for run in group.ranks.values() if not run.life.is_over]
+
+
+def _life(run: Run, clock: Clock) -> Life:
+    pulse = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
+    return life_of(run.manifest, decode_pulse(pulse, run.manifest.layout(layout.PULSES)), clock)[0]
 
 
 def _open(folder: Path, clock: Clock) -> Run | str:

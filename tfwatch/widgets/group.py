@@ -8,6 +8,7 @@ import numpy as np
 from textual.reactive import reactive
 
 from tfwatch.analysis.groups.group_text import (
+    LEAST_NAMED_MS,
     hold_up_lines,
     no_straggler_sentence,
     straggler_sentence,
@@ -155,7 +156,8 @@ class GroupStepsPane(FramedPane):
 
 def has_hold_up(steps: GroupSteps, columns: StepColumns) -> NDArray[np.bool_]:
     """Return a mask of the columns that have one of the longest single steps."""
-    long = np.array([one.step for one in steps.hold_ups[:_MARKED]], dtype=np.int64)
+    marked = [one.step for one in steps.hold_ups[:_MARKED] if one.lost_ms >= LEAST_NAMED_MS]
+    long = np.array(marked, dtype=np.int64)
     found: NDArray[np.bool_] = np.zeros(len(columns.first), dtype=np.bool_)
     found[np.searchsorted(columns.first, long, side="right") - 1] = True
     return found

@@ -40,7 +40,7 @@ def make_group_chart(steps: GroupSteps | None) -> GroupChart | None:
     total: Floats = np.sum(columns.parts, axis=0)
     top, highest, each = top_ms(total), float(total.max()), int(columns.counts.max())
     up, across = Scale(0.0, top), Scale(float(columns.first[0]), float(columns.last[-1] + 1))
-    begins, ends = across.shares(columns.first.astype(float)), across.shares(columns.last + 1.0)
+    begins, ends = across.shares(columns.first.astype(float)), across.shares((columns.last + 1).astype(float))
     return GroupChart(
         layers=_layers(columns, begins, ends, up),
         hovers=_hovers(columns, begins, ends),

@@ -28,6 +28,7 @@ from tfwatch.analysis.comparing.run_steps import (
     rows_to_compare,
     step_curve,
 )
+from tfwatch.analysis.findings.hardware.machine import find_process_memory
 from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
 from tfwatch.analysis.tuning.experiment import Estimate
 from tfwatch.core.events import EpochEnded
@@ -130,7 +131,7 @@ class RunToCompare:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of a process; None where it was not sampled."""
-        memory = self.judged.hardware.process_memory
+        memory = find_process_memory(self.run.samples, self.run.steps)
         return memory.peak_bytes if memory else None
 
     @property

@@ -134,7 +134,7 @@ def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -
 
     assert [one.life for one in found.ranks][1:] == [Life.RUNNING] * 2
     assert [one.behind for one in found.ranks] == [0, 20, 55]
-    assert [one.lags for one in found.ranks] == [False, False, False]
+    assert [one.is_lagging for one in found.ranks] == [False, False, False]
     assert lives_of(found.group, FakeClock(9).clock) == [Life.NOT_RESPONDING] * 2
 
 

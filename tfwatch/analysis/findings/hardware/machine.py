@@ -376,10 +376,10 @@ def summarise_hardware(
     )
 
 
-def find_process_memory(samples: Rows, steps: Rows) -> MemoryCourse | None:
+def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
     """Return the memory of the process from the first step to the last, as `summarise_hardware` does, by itself."""
     ends = plausible_rows(np.concatenate([steps[:_ENDS], steps[-_ENDS:]]))
-    return memory_course(_while_training(samples, ends))
+    return memory_over_run(_while_training(samples, ends))
 
 
 def _while_training(samples: Rows, steps: Rows) -> Rows:

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.rows import step_ms
-from tfwatch.live.evidence.compared_runs import RunToCompare, compare_runs
+from tfwatch.live.evidence.compared_runs import compare_runs
+from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:

@@ -33,7 +33,11 @@ def builders() -> dict[str, set[str]]:
             "JudgedRun",
             {
                 *("live/judged_run.py", "report/document.py", "report/text.py", "notebook/extension.py"),
-                *("commands/evidence/report.py", "live/evidence/compared_runs.py", "live/evidence/training_history.py"),
+                *(
+                    "commands/evidence/report.py",
+                    "live/evidence/run_to_compare.py",
+                    "live/evidence/training_history.py",
+                ),
             },
         ),
     ],

@@ -10,7 +10,8 @@ import pytest
 from tests.commands.evidence.recorded import noisy_rows, record
 from tests.screens.showing import rows_of
 from tfwatch.analysis.comparing.run_steps import STEP
-from tfwatch.live.evidence.compared_runs import ComparedFigure, RunToCompare, compare_runs
+from tfwatch.live.evidence.compared_runs import ComparedFigure, compare_runs
+from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.runs.opened import open_run
 from tfwatch.screens.comparison import ComparisonApp
 from tfwatch.screens.leave import Leave

@@ -98,7 +98,7 @@ async def test_a_workload_without_the_knob_asks_nothing(tmp_path: Path, key: str
         messages = [note.message for note in show.app._notifications]
         expected = {
             "c": "cache: its examples are in memory",
-            "b": "shuffle: fixed in this run's own pipeline",
+            "b": "shuffle: not a knob of this run",
         }
         assert any(message.startswith(expected[key]) for message in messages), messages
 

@@ -11,7 +11,8 @@ from tests.commands.evidence.recorded import noisy_rows, record
 from tests.report.hostile import HOSTILE
 from tests.report.html.browser import BROWSER, measured
 from tests.report.html.pages import HTML, parsed, paths, text_of
-from tfwatch.live.evidence.compared_runs import RunToCompare, compare_runs
+from tfwatch.live.evidence.compared_runs import compare_runs
+from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.report.html.comparison import comparison_html
 from tfwatch.runs.opened import open_run
 

@@ -46,12 +46,12 @@ class FeedForecast:
 
     @property
     def is_advised(self) -> bool:
-        """Whether workers are the right change for this run."""
+        """True where workers are the right change for this run."""
         return self.count is not None and not self.first
 
     @property
     def is_last(self) -> bool:
-        """Whether workers come after all that this machine can do."""
+        """True where workers come after all that this machine can do."""
         return self.place == "other machines" and not self.now
 
     @property

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.commands.evidence.recorded import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.evidence.compared_runs import RunToCompare, equal_runs, may_equal
+from tfwatch.live.evidence.compared_runs import equal_runs, may_equal
+from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.live.groups.group_to_compare import GroupToCompare
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import NotARunError

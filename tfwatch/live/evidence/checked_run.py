@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.comparing.comparability import Subject
     from tfwatch.analysis.comparing.intervals import Interval
     from tfwatch.analysis.comparing.limits import Limits, Outcome
-    from tfwatch.live.evidence.compared_runs import RunToCompare
+    from tfwatch.live.evidence.run_to_compare import RunToCompare
 
     FindPast = Callable[[Subject], Sequence[RunToCompare]]
 

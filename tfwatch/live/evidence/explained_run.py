@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.comparing.intervals import Interval
     from tfwatch.analysis.findings.feed_advice import FeedForecast
     from tfwatch.analysis.findings.situation import Banner
-    from tfwatch.live.evidence.compared_runs import RunToCompare
+    from tfwatch.live.evidence.run_to_compare import RunToCompare
     from tfwatch.live.judged_run import JudgedRun
 
 Confidence: TypeAlias = Literal["high", "medium", "low"]

@@ -17,7 +17,7 @@ from tfwatch.analysis.groups.aligned import group_rows
 from tfwatch.analysis.groups.straggler import find_costliest, share_in_parts, usual
 from tfwatch.analysis.steps.verdict import steady
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.live.evidence.compared_runs import RunToCompare
+from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.live.groups.sampled_steps import sample_steps
 from tfwatch.runs.opened import open_run
 

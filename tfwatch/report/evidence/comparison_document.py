@@ -10,7 +10,8 @@ from tfwatch.report.evidence.comparison_text import SIDES, change_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.live.evidence.run_to_compare import RunToCompare
 
 
 def comparison_json(sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from tfwatch.runs.groups.reading import NEWEST_ROWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.live.evidence.run_to_compare import RunToCompare
 
 SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.

@@ -12,8 +12,8 @@ from tfwatch.report.evidence.comparison_text import value_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.evidence.compared_runs import RunToCompare
     from tfwatch.live.evidence.explained_run import Fact, Finding
+    from tfwatch.live.evidence.run_to_compare import RunToCompare
 
 
 def explanation_json(one: RunToCompare, found: Sequence[Finding]) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from tfwatch.report.html.templates import environment, page_style
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.live.evidence.run_to_compare import RunToCompare
     from tfwatch.report.html.plot import Tick
 
 #: The points of a line, and the fewest steps whose median is a point.

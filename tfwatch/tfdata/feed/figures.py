@@ -47,7 +47,7 @@ class FigureReader:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Why a figure of all workers is unknown, by column."""
+        """The reasons why a figure of all workers is unknown, by column."""
         return {} if hasattr(socket, "TCP_INFO") and os.path.isdir("/proc/self/fd") else {"bytes_s": _NO_BYTES}
 
     def read(self, workers: Mapping[str, int | None], at_s: float) -> list[WorkerFigures]:

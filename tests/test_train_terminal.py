@@ -62,7 +62,7 @@ def end_of(run: Run) -> str:
     return run.ended.cause if run.ended else str(run.life)
 
 
-def test_no_key_and_no_signal_of_job_control_keeps_it_from_a_stop_that_leaves_the_terminal_sane(tmp_path: Path) -> None:
+def test_ctrl_z_and_a_stopped_process_leave_a_sane_terminal_after_a_stop(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         process = psutil.Process(terminal.process.pid)
         terminal.wait_for(PAINTED)

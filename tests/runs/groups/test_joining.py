@@ -196,6 +196,9 @@ def test_a_group_and_its_ranks_are_found_by_name(group: Path) -> None:
     assert find_run(group.name[:5], group.parent) == group
     assert find_run(str(group), group.parent / "elsewhere") == group
     assert find_run(f"{group.name}/rank-1", group.parent) == group / "rank-1"
+    assert find_run(f"{group.name[:4]}/rank-1", group.parent) == group / "rank-1"
+    with pytest.raises(FileNotFoundError):
+        find_run(f"{group.name[:4]}/rank-9", group.parent)
     assert open_run(group / "rank-1").manifest.rank == 1
     with pytest.raises(NotARunError, match=f"group of ranks: name one of them, as {group.name}/rank-0"):
         open_run(group)

@@ -177,7 +177,8 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """Return the run that a user names; None, and `latest`, are the newest one.
 
     A user names it by its folder, its name, the name given by `tfwatch runs rename`, or a part of its name (the newest
-    match). The run of a rank is GROUP/RANK; a group itself is found as a run is.
+    match). The run of a rank is GROUP/RANK, and GROUP may be a part of the group's name; a group itself is found as a
+    run is.
 
     Failed starts match last, and are never the newest run.
 
@@ -189,6 +190,8 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
         return folder
     if wanted and os.sep in wanted and _is_run(runs_dir / wanted):
         return runs_dir / wanted
+    if wanted and (rank := _find_rank(wanted, runs_dir)):
+        return rank
     wanted = None if wanted == LATEST else wanted
     listed = list_runs(runs_dir)
     runs = listed if wanted is None else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
@@ -197,6 +200,13 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     if not runs or wanted == "":
         raise FileNotFoundError(_not_found(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])
+
+
+def _find_rank(wanted: str, runs_dir: Path) -> Path | None:
+    """Return the run of a rank whose group is named by a part of its name, as `night/rank-1`; None where none is."""
+    part, slash, rank = wanted.rpartition(os.sep)
+    groups = (group for group in list_runs(runs_dir) if part in group.name) if slash and part else ()
+    return next((group / rank for group in groups if is_group(group) and _is_run(group / rank)), None)
 
 
 def _not_found(wanted: str | None, runs_dir: Path) -> str:

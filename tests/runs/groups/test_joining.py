@@ -60,6 +60,11 @@ def test_the_ranks_of_a_launch_share_a_folder_whoever_comes_first(tmp_path: Path
     assert read_group_file(found[0].folder.parent).size == 2
 
 
+def test_a_launch_whose_name_is_no_text_has_a_group(tmp_path: Path) -> None:
+    membership = replace(member(0), launch=os.fsdecode(b"\xff"))
+    assert join(tmp_path, membership, START_S, FakeClock().clock).folder.name == "rank-0"
+
+
 def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tfwatch.runs.create import begin_run\n"

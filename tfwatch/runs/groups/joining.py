@@ -109,7 +109,8 @@ def is_same_launch(group_started_s: float, ranks: list[Sign], started_s: float) 
 
 
 def _folder_stem(membership: Membership) -> str:
-    return f"{membership.name}_{hashlib.sha256(membership.launch.encode()).hexdigest()[:8]}"
+    launch = membership.launch.encode(errors="surrogatepass")  # a variable may hold any bytes
+    return f"{membership.name}_{hashlib.sha256(launch).hexdigest()[:8]}"
 
 
 def _candidates(runs_dir: Path, stem: str) -> Iterator[Path]:

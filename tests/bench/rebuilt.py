@@ -53,7 +53,7 @@ def _rebuilt(data: tf.data.Dataset, knobs: Knobs) -> Callable[[], Any]:
     script, iterator = ScriptPipeline(), iter(data)
     script.read(iterator)
     pipeline = SwitchablePipeline(script.build)
-    pipeline.start(script.source(iterator, 0), knobs)
+    pipeline.start(script.source(iterator, 0, knobs), knobs)
     return lambda: next_batch(pipeline)
 
 

@@ -84,6 +84,29 @@ def _growing(x: Any) -> Any:
     return tf.range(x % 4 + 1)
 
 
+def _uneven() -> Any:
+    """Return the lengths of data sets, some empty."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices([5, 0, 31, 2, 17, 0, 0, 40, 1, 62, 13, 30])
+
+
+def _numbers(count: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(tf.cast(count, tf.int64)).map(lambda x: x * 100 + tf.cast(count, tf.int64))
+
+
+def _rows_of(batch: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(batch)
+
+
+def _in_python_rows(_: Any) -> Any:
+    return generated()
+
+
 @functools.cache
 def _files() -> list[str]:
     """Ten text files and ten files of records, of twenty lines each."""
@@ -196,6 +219,14 @@ WITH_EPOCH: dict[str, Callable[[], Any]] = {
         _data().from_tensor_slices(_texts()).shuffle(9, seed=1)
         .interleave(_lines_of, cycle_length=3, block_length=2, num_parallel_calls=2).map(_to_number).batch(2)
     ),
+    "interleave alone": lambda: _uneven().interleave(_numbers, cycle_length=4, block_length=3).batch(2),
+    "interleave of any cycle": lambda: _uneven().interleave(_numbers).shuffle(9, seed=1).batch(2).prefetch(2),
+    "autotuned interleave": lambda: _uneven().shuffle(9, seed=1).interleave(_numbers, num_parallel_calls=-1).batch(2),
+    "two interleaves": lambda: (
+        _uneven().interleave(_numbers, 5, 2, num_parallel_calls=3).batch(7).interleave(_rows_of, 2).map(_more).batch(2)
+    ),
+    "interleave below filter": lambda: _uneven().interleave(_numbers, 3).enumerate().filter(lambda n, x: n % 2 == 1).map(lambda n, x: n * x).batch(1),
+    "interleave of a generator": lambda: _range().take(1).interleave(_in_python_rows).map(_triple).batch(2),
     "records": lambda: _data_of_records().shuffle(30, seed=7).map(_to_number).batch(2).prefetch(-1),
     "shuffled records": lambda: _data_of_records(shuffled=True).map(_to_number).batch(2),
     "generator": lambda: generated().map(_triple).batch(2),

@@ -46,7 +46,8 @@ def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random) -> tuple[l
 
     got = [in_python(next(iterator)) for _ in range(0 if script.why_not_now else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
-    pipeline.start(script.source(iterator, len(got)), chooser.choice(FIRST))
+    knobs = chooser.choice((*FIRST, *SETTINGS))
+    pipeline.start(script.source(iterator, len(got), knobs), chooser.choice(FIRST))
     while True:
         if not pipeline.is_switching:
             pipeline.switch(chooser.choice(SETTINGS))
@@ -123,6 +124,26 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
         "nested": (_map(nested), "map(nested) changes a variable or a table"),
         "side effect": (_map(show), "map(show) has a side effect (PrintV2)"),
         "layer": (_map(augment), "map(augment) changes a variable or a table"),
+        "outside": (
+            lambda data: data.interleave(lambda n: data.take(n)),
+            "interleave uses a data set that is made outside it",
+        ),
+        "shuffled inside": (
+            lambda data: data.interleave(lambda n: tf.data.Dataset.range(n).shuffle(9)),
+            "interleave shuffles, in the order of its calls",
+        ),
+        "random over it": (
+            lambda data: data.interleave(tf.data.Dataset.range).map(crop),
+            "map(crop) draws random numbers, in the order of its calls",
+        ),
+        "generated": (
+            lambda data: data.interleave(lambda n: pipelines.generated()),
+            "interleave calls Python, which runs one call at a time",
+        ),
+        "cached": (
+            lambda data: data.interleave(tf.data.Dataset.range).cache(),
+            "cache stands over an interleave and cannot be built again",
+        ),
         "no map": (lambda data: data, "the pipeline has no map"),
         "repeated": (
             lambda data: data.shuffle(9).repeat(2).map(abs),
@@ -149,6 +170,38 @@ def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
         script = ScriptPipeline()
         script.read(iter(make(tf.data.Dataset.range(8))))
         assert (name, script.why_not) == (name, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "maps"),
+    [
+        ("interleave alone", 1, 0),
+        ("two interleaves", 2, 1),
+        ("interleave below filter", 1, 1),
+        ("interleave of a generator", 0, 1),
+    ],
+)
+def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, maps: int) -> None:
+    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.pipeline_tree import read_tree
+
+    pipeline = RebuiltPipeline.of(read_tree(pipelines.WITH_EPOCH[name]()))
+    assert (len(pipeline.tree.interleaves), len(pipeline.parallel_stages)) == (count, count + maps)
+
+
+@pytest.mark.parametrize("calls", [None, 1, 2, -1])
+def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: int | None) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.pipeline_tree import read_tree
+
+    lengths = tf.data.Dataset.from_tensor_slices(tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64))
+    data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
+    pipeline, written = RebuiltPipeline.of(read_tree(data)), in_python(next(iter(data.batch(200))))
+    for workers in ("off", 1, 3, "auto"):
+        rebuilt = pipeline.source({}, 0, workers)
+        assert in_python(next(iter(rebuilt.batch(200)))) == written
 
 
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:

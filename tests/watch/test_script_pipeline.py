@@ -91,6 +91,43 @@ def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(
     assert [(event.knob, event.new) for event in (*asked, *missed)] == [("workers", "3")] * 2
 
 
+def interleaved(arrays: Any) -> Any:
+    """Return a pipeline whose only parallel calls are those of an interleave."""
+    import tensorflow as tf
+
+    slices = tf.data.Dataset.from_tensor_slices(arrays).batch(10).interleave(_rows, cycle_length=3)
+    return slices.shuffle(20, seed=1).batch(BATCH)
+
+
+def _rows(x: Any, y: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((x, y))
+
+
+def test_an_interleave_switches_with_each_epoch_and_leaves_the_weights_equal(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    settings, results, watch = [3, "auto", "off", "default", 2], [], watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(workers=settings.pop(0))
+    )
+    for callbacks in ([], [watch, switch]):
+        model = make_model()
+        history = model.fit(interleaved(arrays), epochs=6, verbose=0, callbacks=callbacks)
+        results.append((_weights(model), history.history["loss"]))
+    assert results[0] == results[1]
+    run = open_run(watch.run_path)
+    asked, switched = events_of(run, SwitchAsked), events_of(run, PipelineSwitched)
+    made = [("default", "3"), ("3", "auto"), ("auto", "off"), ("off", "default"), ("default", "2")]
+    assert [(event.old, event.new, event.epochs) for event in asked] == [(*one, 1) for one in made]
+    assert [(event.old, event.new) for event in switched] == made
+    steps = -(-len(arrays[0]) // BATCH)
+    assert [event.step for event in switched] == [epoch * steps + 1 for epoch in range(1, 6)]
+
+
 def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_was(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
@@ -118,6 +155,7 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
     [
         (at_once, ["prefetch", "workers"], {}, []),
         (with_epoch, ["prefetch", "workers"], {}, ["workers"]),
+        (interleaved, ["prefetch", "workers"], {}, ["workers"]),
         (known, ["prefetch"], {"workers": "the pipeline has no map"}, []),
     ],
 )

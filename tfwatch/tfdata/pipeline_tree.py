@@ -20,7 +20,21 @@ MAPS = ("Map", "ParallelMap")
 BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
 #: Stages that choose and order elements without a look at them: a map gives the same elements below and above them.
 ORDERS = ("Shuffle", "Take", "Skip", "Shard", "Repeat")
+INTERLEAVES = ("Interleave", "ParallelInterleave")
 _NEUTRAL = ("Prefetch", "Options")
+#: Stages that can be built again over an interleave with other settings.
+_OVER_INTERLEAVES = (
+    *MAPS,
+    *BATCHES,
+    *ORDERS,
+    *_NEUTRAL,
+    *INTERLEAVES,
+    "Filter",
+    "FlatMap",
+    "Unbatch",
+    "Zip",
+    "Concatenate",
+)
 #: Stages over which a second iterator gives the same elements again, a million a second.
 _REPLAYABLE = (*BATCHES, *ORDERS, *_NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
 _FUNCTIONS = ("_map_func", "_predicate")
@@ -37,6 +51,31 @@ _READING = {
     "ResourceGatherNd",
     "VariableShape",
 }
+#: Stages of the data sets that an interleave makes: they have no order or state beside that of their elements.
+_NESTED = {
+    "BatchDatasetV2",
+    "ConcatenateDataset",
+    "FilterDataset",
+    "FixedLengthRecordDatasetV2",
+    "FlatMapDataset",
+    "InterleaveDataset",
+    "MapDataset",
+    "PaddedBatchDatasetV2",
+    "ParallelMapDatasetV2",
+    "PrefetchDataset",
+    "RangeDataset",
+    "RepeatDataset",
+    "ShardDataset",
+    "SkipDataset",
+    "TFRecordDataset",
+    "TFRecordDatasetV2",
+    "TakeDataset",
+    "TensorDataset",
+    "TensorSliceDataset",
+    "TextLineDataset",
+    "UnbatchDataset",
+    "ZipDataset",
+}
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 _RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
 _WRITES = re.compile(r"Assign|LookupTable(Insert|Import|Remove)|Scatter|Initialize")
@@ -50,7 +89,8 @@ class CannotRebuildError(Exception):
 class Tree:
     """A pipeline, split at the gate.
 
-    chain: the stages from the lowest map that can be rebuilt to the top. base: the data set below them.
+    chain: the stages from the lowest map that can be rebuilt to the top; without one, the prefetches at the top.
+    base: the data set below them. interleaves: the stages of `base` whose parallel calls can be set.
     shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the pipeline first.
     why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not at once; else empty.
     left_out: for each map that stays as it is, the reason.
@@ -61,6 +101,12 @@ class Tree:
     shuffles: tuple[Any, ...]
     why_not_now: str
     left_out: tuple[str, ...] = ()
+    interleaves: tuple[Any, ...] = ()
+
+    @property
+    def top(self) -> Any:
+        """The whole pipeline."""
+        return self.chain[-1] if self.chain else self.base
 
 
 def kind_of(dataset: Any) -> str:
@@ -72,16 +118,54 @@ def read_tree(dataset: Any) -> Tree:
     """Split a pipeline below the lowest map that can be rebuilt.
 
     Raises:
-        CannotRebuildError: it has no such map.
+        CannotRebuildError: it has no such map, and no interleave whose parallel calls can be set.
     """
     chain, left_out = _chain_of(dataset)
-    if not chain:
+    chain = chain or _end_of(dataset)
+    base = inputs_of(chain[0])[0] if chain else dataset
+    interleaves, others = _interleaves_of(base)
+    left_out += others
+    if not interleaves and not any(kind_of(node) in MAPS for node in chain):
         raise CannotRebuildError(_why_no_map(dataset, left_out))
-    base = inputs_of(chain[0])[0]
     if any(_repeats_shuffle(node) for node in _nodes_of(dataset)):
         raise CannotRebuildError("it repeats a shuffle, whose next order cannot be known")
     shuffles = tuple(node for node in _nodes_of(dataset) if reshuffles(node))
-    return Tree(tuple(chain), base, shuffles, _why_not_now(base, chain), tuple(left_out))
+    why_not_now = _why_not_now(dataset, base, chain)
+    return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out), tuple(interleaves))
+
+
+def _end_of(dataset: Any) -> list[Any]:
+    """Return the prefetches and options at the top."""
+    found = []
+    while kind_of(dataset) in _NEUTRAL:
+        found.append(dataset)
+        dataset = inputs_of(dataset)[0]
+    return found[::-1]
+
+
+def _interleaves_of(base: Any) -> tuple[list[Any], list[str]]:
+    """Return the interleaves whose parallel calls can be set, and the reasons of the others.
+
+    The stages over one are built again too, so each has to give the same in a new data set.
+    """
+    found, left_out = [], []
+    nodes, why = [base], ""
+    while nodes:
+        node = nodes.pop()
+        if kind_of(node) in INTERLEAVES:
+            refused = why_not_parallel(node) or why
+            found += [] if refused else [node]
+            left_out += [refused] if refused else []
+        why = why or _why_not_again(node)
+        nodes += inputs_of(node)
+    return found, left_out
+
+
+def _why_not_again(node: Any) -> str:
+    """Return the reason why a stage over an interleave may differ in a new data set; empty if it does not."""
+    if kind_of(node) not in _OVER_INTERLEAVES:
+        return f"{label_of(node)} stands over an interleave and cannot be built again"
+    return why_not_parallel(node) if any(name in vars(node) for name in _FUNCTIONS) else ""
 
 
 def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
@@ -162,10 +246,14 @@ def _repeats_shuffle(node: Any) -> bool:
 
 def why_not_parallel(node: Any) -> str:
     """Return the reason why a map has to run as its author wrote it; empty if parallel calls give the same."""
+    makes_data = kind_of(node) in (*INTERLEAVES, "FlatMap")
     try:
-        types = set(_stateful_operations(_function_of(node).graph))
+        function = _function_of(node)
+        types = set(_stateful_operations(function.graph)) - (_NESTED if makes_data else set())
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"{label_of(node)} cannot be read with this TensorFlow ({reason(error)})"
+    if makes_data and any(captured.dtype.name == "variant" for captured in function.captured_inputs):
+        return f"{label_of(node)} uses a data set that is made outside it"
     found = {_effect(kind) for kind in types} - {""}
     return f"{label_of(node)} {sorted(found)[0]}" if found else ""
 
@@ -183,6 +271,8 @@ def _effect(operation: str) -> str:
         return "calls Python, which runs one call at a time"
     if _RANDOM.search(operation):
         return "draws random numbers, in the order of its calls"
+    if "Shuffle" in operation or "SeedGenerator" in operation:
+        return "shuffles, in the order of its calls"
     if _WRITES.search(operation):
         return "changes a variable or a table"
     return f"has a side effect ({operation})"
@@ -204,12 +294,12 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
 # -- replays ----------------------------------------------------------------------------------------
 
 
-def _why_not_now(base: Any, chain: list[Any]) -> str:
+def _why_not_now(dataset: Any, base: Any, chain: list[Any]) -> str:
     """Return the reason why a second iterator does not give the rest of an epoch at once; empty if it does."""
     replayed = [*reversed(chain), *_nodes_of(base)]
     if any(getattr(node, "_deterministic", "default") == "false" for node in replayed):
         return "its elements come in any order (deterministic=False)"
-    if chain[-1].options().deterministic is False:
+    if dataset.options().deterministic is False:
         return "its elements come in any order (options.deterministic)"
     slow = next((node for node in _nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
     return f"{label_of(slow)} would have to begin again" if slow is not None else ""

@@ -39,6 +39,7 @@ class Evidence:
 
     breakdown: of the steady steps since the last switch, None where there are none. rows: these steps, the newest last.
     knobs: the value of every knob in words, in effect. switchable: the knobs that can be switched.
+    from_epoch: those of them that take effect with an epoch.
     stages: the cost of a batch in each stage; None where tf.data's model cannot be read.
     cores: of the machine. cores_free: idle. cores_used: by the process that trains. NaN where unknown.
     accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
@@ -66,6 +67,7 @@ class Evidence:
     cache_bytes: float | None = None
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
     no_forecast_reason: str = ""
+    from_epoch: tuple[str, ...] = ()
 
     @cached_property
     def history(self) -> list[Interval]:
@@ -85,6 +87,8 @@ class RunDescription(Protocol):
     def knobs(self) -> Mapping[str, str]: ...
     @property
     def switchable(self) -> Sequence[str]: ...
+    @property
+    def from_epoch(self) -> Sequence[str]: ...
     @property
     def accelerated(self) -> bool: ...
     @property
@@ -168,6 +172,7 @@ def build_evidence(
         cache_bytes=run.cache_bytes,
         rows=rows,
         no_forecast_reason=no_forecast_reason,
+        from_epoch=tuple(run.from_epoch),
     )
 
 

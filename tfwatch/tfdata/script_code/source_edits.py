@@ -32,14 +32,15 @@ _PROBE = 7
 _ARGUMENTS = {"map": (_CALLS, 1), _PREFETCH: ("buffer_size", 0)}
 
 
-def find_edits(dataset: Any, maps: Sequence[Any]) -> tuple[CodeEdit, ...]:
-    """Return the changes of the script's lines for `workers`, of these maps, and for `prefetch`.
+def find_edits(dataset: Any, stages: Sequence[Any]) -> tuple[CodeEdit, ...]:
+    """Return the changes of the script's lines for `workers`, of these stages, and for `prefetch`.
 
-    `workers` has none unless each of these maps is made by a call that makes no other map, `prefetch` none unless
-    the call at the end makes the last stage alone.
+    `workers` has none unless each of these stages is a map made by a call that makes no other map: an interleave takes
+    no more calls than its cycle, and calls can change its cycle. `prefetch` has none unless the call at the end makes
+    the last stage alone.
     """
-    others = {call_of(node) for node in _nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, maps)}
-    calls = [call_of(node) for node in maps]
+    others = {call_of(node) for node in _nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, stages)}
+    calls = [call_of(node) for node in stages]
     workers = [None if call in others else _edit("workers", call) for call in dict.fromkeys(calls)]
     last = _top(dataset)
     is_shared = any(call_of(node) == call_of(last) for node in _nodes_of(dataset) if node is not last and call_of(node))

@@ -77,8 +77,7 @@ class DeferredSwitches:
         """Return whether a knob of a script's own pipeline takes effect with an epoch."""
         if self._py_dataset is not None:
             return knob in PY_DATASET_KNOBS
-        script = self._script
-        return script is not None and knob == "workers" and bool(script.why_not_now) and not script.is_rebuilt
+        return self._script is not None and knob == "workers" and self._script.waits_for_epoch
 
     def without_deferred(self, turned: Knobs, now: Knobs) -> Knobs:
         """Return the knobs after a switch, without what takes effect with an epoch: its order never changes."""

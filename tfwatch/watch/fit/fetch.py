@@ -131,7 +131,8 @@ class Fetch:
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._control.knobs)
-        if knobs.workers == knobs.prefetch == "default" or why_not_switchable(iterator):
+        is_own = knobs.workers == knobs.prefetch == "default"
+        if (is_own and not begun) or why_not_switchable(iterator):
             return False
         self._script.read(iterator)
         self._requested += begun
@@ -139,6 +140,10 @@ class Fetch:
             with fails_open(self._refuse):
                 self._start_rebuilt(iterator, knobs, 0)
                 return True
+        elif begun and self._script.why_not:
+            self._refuse(self._script.why_not)
+        elif begun:
+            self._control.knobs = knobs
         self._leave_workers()
         return False
 
@@ -154,11 +159,12 @@ class Fetch:
     def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:
         """Continue after so many batches of Keras' iterator with the rebuilt pipeline."""
         start_ns = self._writer.now_ns()
-        source = self._script.source(iterator, batches)
+        source = self._script.source(iterator, batches, knobs)
         pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
         pipeline.start(source, knobs)
         self._use_pipeline(pipeline, is_rebuilt=True)
-        self._writer.describe(from_epoch=[])
+        if not self._script.waits_for_epoch:
+            self._writer.describe(from_epoch=[])
         self._filling = ShuffleFill(source)
         self._is_switchable, self._control.knobs = True, knobs
         self._rebuilt_after = batches

@@ -67,7 +67,8 @@ class ScriptPipeline:
     @property
     def edits(self) -> tuple[CodeEdit, ...]:
         """The changes of the script's lines that set its own `num_parallel_calls` and `prefetch`."""
-        return () if self._dataset is None else find_edits(self._dataset, self._pipeline.maps if self._pipeline else [])
+        stages = self._pipeline.parallel_stages if self._pipeline else []
+        return () if self._dataset is None else find_edits(self._dataset, stages)
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
@@ -75,7 +76,16 @@ class ScriptPipeline:
             return False
         return knobs.workers != "default" or (not self.why_not_now and knobs.prefetch != "default")
 
-    def source(self, iterator: Any, batches: int) -> tf.data.Iterator:
+    @property
+    def waits_for_epoch(self) -> bool:
+        """True if a switch of `workers` takes effect with an epoch: each time where it sets an interleave's calls.
+
+        An interleave holds elements of its cycle, which no gate can drain without a change of their order.
+        """
+        interleaves = self._pipeline.tree.interleaves if self._pipeline else ()
+        return bool(self.why_not_now) and (bool(interleaves) or not self.is_rebuilt)
+
+    def source(self, iterator: Any, batches: int, knobs: Knobs) -> tf.data.Iterator:
         """Return an iterator of the elements of the batches that follow the first `batches` of an iterator.
 
         Raises:
@@ -85,7 +95,7 @@ class ScriptPipeline:
         shuffles = self._pipeline.tree.shuffles
         known = read_seeds(iterator, len(shuffles), has_begun=batches > 0)
         seeds: Seeds = dict(zip(map(id, shuffles), known, strict=False))
-        return iter(self._pipeline.source(seeds, batches))
+        return iter(self._pipeline.source(seeds, batches, knobs.workers))
 
     def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over a gate on a `source`."""
@@ -113,7 +123,7 @@ class KnobDescriber:
         self._described: Callable[[], Any] = lambda: None
 
     def describe(self, iterator: Any, *, has_begun: bool) -> None:
-        """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and switches take effect at once."""
+        """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and its maps switch at once."""
         dataset = getattr(iterator, "_dataset", None)
         if dataset is None or dataset is self._described():
             return
@@ -124,6 +134,7 @@ class KnobDescriber:
     def _write(self, iterator: Any, has_begun: bool) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.read(iterator)
+        script.is_rebuilt = has_begun
         refused = why_not_switchable(iterator)
         why = refused.words if refused else script.why_not
         others = [knob for knob in manifest.switchable if knob != _WORKERS]
@@ -131,5 +142,5 @@ class KnobDescriber:
             switchable=others if why else [*others[:1], _WORKERS, *others[1:]],
             fixed={_WORKERS: why} if why else {},
             code=script.edits,
-            from_epoch=[_WORKERS] if script.why_not_now and not why and not has_begun else [],
+            from_epoch=[_WORKERS] if script.waits_for_epoch and not why else [],
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs.processes import wait_until
 from tfwatch.runs.buffers import LogLines
+from tfwatch.runs.format import LOG
 from tfwatch.runs.scripts.announcements import Announcements, announce, announce_in
-from tfwatch.terminal.script_log import Condenser
+from tfwatch.terminal import script_log
+from tfwatch.terminal.script_log import Condenser, LogThread, ScriptLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +69,58 @@ def test_output_without_end_is_written_and_forgotten() -> None:
 
     assert written == 1_000_000
     assert len(condenser._line) < 100_000
+
+
+@pytest.fixture
+def hung_log(tmp_path: Path) -> ScriptLog:
+    """The log of a run on a disk that takes 64 KB and then no byte: a pipe that nobody reads."""
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / LOG)
+    log = ScriptLog(tmp_path)
+    log.begin([tmp_path / "run"])
+    return log
+
+
+def test_a_disk_that_hangs_does_not_hold_the_output(
+    hung_log: ScriptLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_log, "_MOST_WAITING", 500_000)
+    monkeypatch.setattr(script_log, "_END_S", 0.05)
+    log = LogThread(hung_log)
+    for _ in range(200):
+        log.write(b"x" * 9_999 + b"\n")
+    log.end()
+
+    disk = os.open(tmp_path / "run" / LOG, os.O_RDONLY | os.O_NONBLOCK)
+    written = b""
+    while len(written) < 490_000:  # the disk responds again
+        with contextlib.suppress(BlockingIOError):
+            written += os.read(disk, 10**6)
+    os.close(disk)
+    assert set(written) == set(b"x\n")
+
+
+def test_a_log_says_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_log, "_MOST_WAITING", 10)
+    log = LogThread(ScriptLog(tmp_path))
+    for line in (b"first\n", b"much too long a line\n", b"last\n"):
+        log.write(line)
+        wait_until(lambda: log._waiting == 0)
+    log.end()
+
+    lost = b"\n[tfwatch: 21 bytes of output are lost: the disk did not respond]\n"
+    assert (tmp_path / LOG).read_bytes() == b"first\n" + lost + b"last\n"
+
+
+def test_a_log_is_written_without_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    log = LogThread(ScriptLog(tmp_path))
+    log.write(b"12 %\r13 %")
+    log.end()
+    assert (tmp_path / LOG).read_bytes() == b"13 %"
 
 
 def test_runs_are_announced_by_their_process_alone(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP
 from tfwatch.live.notifier import Notifier
 from tfwatch.runs.create import begin_run
+from tfwatch.runs.library import retention
 from tfwatch.runs.library.labels import Labels, write_labels
 from tfwatch.runs.library.removal import Limits
 from tfwatch.runs.library.retention import start_pruning
@@ -140,10 +141,17 @@ def test_the_limit_is_kept_by_a_process_beside_the_training(tmp_path: Path) -> N
     assert writer.folder
 
     start_pruning(tmp_path, Limits(count=1))
+    (process,) = retention._newest
+    start_pruning(tmp_path, Limits(count=1))
+    assert retention._newest == [process], "a second one does the same"
 
     deadline_s = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) > 3:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)  # another process removes them
     assert {path.name for path in tmp_path.iterdir()} == {names[0], names[4], writer.folder.name}
+    while process.returncode is None:  # a thread waits for it: no other wait for a child finds it
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    assert process.returncode == 0
     writer.close()

@@ -259,3 +259,27 @@ def test_what_follows_the_script_is_the_scripts(
     cli.main(["run", *words])
 
     assert seen == [script]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="every signal of macOS has a name")
+def test_a_signal_without_a_name_ends_tfwatch_as_it_ended_the_script(tmp_path: Path) -> None:
+    tmp_path.joinpath("ends.py").write_text("import os; os.kill(os.getpid(), 35)")
+
+    under = execute(command(["--notify", "ends.py"]), tmp_path)
+
+    assert under.returncode == -35
+    assert under.stderr.startswith("tfwatch: script ended by signal 35\n")
+
+
+def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> None:
+    tmp_path.joinpath("ends.py").write_text("import sys; sys.exit(7)")
+    full = "import errno, tempfile\ndef mkdtemp(**_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+    program = (
+        f"{full}tempfile.mkdtemp = mkdtemp\nimport sys\nfrom tfwatch.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    words = command(["--notify", "ends.py"])
+
+    under = execute([sys.executable, "-c", program, *words[3:]], tmp_path)
+
+    assert under.returncode == 7
+    assert under.stderr.startswith("tfwatch: no more notices: OSError: [Errno 28] No space left on device\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 OLD, NEW, OPEN = "2026-11-18T10-17-03_cnn", "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
 GB = 2**30
+NOBODY = 2**22 + 1
 
 
 @pytest.fixture
@@ -131,6 +134,46 @@ def test_prune_keeps_runs_that_are_open_or_tagged(folder: Path) -> None:
     runs(folder, "tag", OLD, "paper")
     assert runs(folder, "prune", "--keep", "0", "--yes") == 0
     assert sorted(os.listdir(folder)) == [OLD, OPEN]
+
+
+def killed(folder: Path, name: str, age_s: float) -> None:
+    """Make a run of a process that this one cannot find, last written so long ago."""
+    usual(folder / name, pid=NOBODY, machine={"host": os.uname().nodename}).writer.close()
+    for path in (folder / name).iterdir():
+        os.utime(path, (time.time() - age_s,) * 2)
+
+
+def test_a_run_of_a_container_of_this_machines_name_is_not_removed(folder: Path) -> None:
+    killed(folder, "2026-11-17T10-17-03_cnn", 2.0)
+    killed(folder, "2026-11-16T10-17-03_cnn", 600.0)
+    killed(folder, "2026-11-15T10-17-03_cnn", 7200.0)
+
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert sorted(os.listdir(folder)) == ["2026-11-16T10-17-03_cnn", "2026-11-17T10-17-03_cnn", OPEN]
+    assert runs(folder, "remove", "2026-11-17", "--yes") == 2
+    assert runs(folder, "remove", "2026-11-16", "--yes") == 0
+
+
+def test_a_run_whose_labels_cannot_be_read_is_kept(folder: Path) -> None:
+    (folder / OLD / LABELS).write_text("")
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert sorted(os.listdir(folder)) == [OLD, OPEN]
+
+
+def test_a_run_that_cannot_be_removed_keeps_no_other_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(run: Path) -> None:
+        if run.name == NEW:
+            raise PermissionError(13, "Permission denied", str(run))
+        shutil.rmtree(run)
+        raise FileNotFoundError  # another process was faster
+
+    monkeypatch.setattr("tfwatch.commands.runs.remove", refuse)
+
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 2
+    assert capsys.readouterr().err == f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
+    assert sorted(os.listdir(folder)) == [NEW, OPEN]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.exporter.followed_runs import LINGER_S, FollowedRuns
 from tfwatch.exporter.metrics import STATES, metrics_of
 from tfwatch.exporter.server import Published
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,25 @@ def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
         "tfwatch_stalls_total",
         "tfwatch_switches_total",
     }
+
+
+def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfwatch.exporter.followed_runs.MOST", 2)
+    for number in range(5):
+        far = running(tmp_path, f"2026-11-30T10-17-03_cnn-{number}", boot_id="b", machine={"host": "far"})
+        far.writer.flush()
+    far.at_s += 100.0
+    runs = FollowedRuns(tmp_path, far.clock)
+    assert [run.view.snapshot.life for run in runs.look()] == [Life.UNKNOWN] * 2
+
+    for name in (NAME, f"{NAME}-2"):
+        run = running(tmp_path, name)
+        run.at_s = far.at_s
+        run.doing(Phase.COMPUTE, 0.0).writer.flush()
+    assert [one.name for one in runs.look()] == [f"{NAME}-2", NAME]
+    assert len(runs._readers) == 4
 
 
 def test_the_gpu_has_the_names_of_opentelemetry(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ GONE = 2**22 + 1
     [
         (signal.SIGTERM, ("stopped", "the process was ended by SIGTERM", 7)),
         (signal.SIGSEGV, ("failed", "the process was ended by SIGSEGV", 7)),
+        (35, ("failed", "the process was ended by signal 35", 7)),
         (signal.SIGKILL, None),
     ],
 )

@@ -81,7 +81,8 @@ async def replayed(folder: Path, size: tuple[int, int], **options: Any) -> Async
             search = app.live.follower.find_previous
             assert isinstance(search, PreviousRunSearch)
             search.wait()
-            await show.frame()
+            for _ in range(2):  # the first lays out the panes of a long run, the second shows them
+                await show.frame()
             yield show
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values:
         pytest.param('notify-command = "/no/such"', "notify-command: there is no program /no/such", id="program"),
         pytest.param('notify-command = "a \'b"', 'notify-command: "a \'b" is no command: No closing', id="quote"),
         pytest.param('theme = "dark"\nnotify true', "is no TOML: Expected '=' after a key", id="no TOML"),
+        pytest.param("keep-runs = " + "1" * 5000, "is no TOML: Exceeds the limit", id="number"),
         pytest.param('"\\u001b[2J" = 1', "no key ' [2J'", id="control characters"),
     ],
 )
@@ -89,6 +91,15 @@ def test_files_that_are_no_text_are_refused(config: Path) -> None:
     config.write_bytes(b"#" * 100_000)
     with pytest.raises(ConfigError, match="more than 64 KB"):
         read_config()
+
+
+def test_a_pipe_is_no_config_file(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.unlink()
+    os.mkfifo(config)
+    with pytest.raises(ConfigError, match=r"config\.toml is no file"):
+        read_config()
+    monkeypatch.setenv(VARIABLE, os.devnull)
+    assert read_config().values == {}
 
 
 def test_a_file_that_is_named_has_to_be_there(config: Path) -> None:

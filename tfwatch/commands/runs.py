@@ -179,12 +179,23 @@ def _remove(removal: Removal, folders: Sequence[Path]) -> int:
         return write(sys.stdout, f"{listed}{count}, {size}: would be removed\n")
     if not (removal.is_agreed or _ask(f"{listed}Remove {count}, {size}? [y/N] ")):
         return write(sys.stdout, "nothing is removed\n")
-    try:
-        for folder in folders:
-            remove(folder)
-    except OSError as error:
-        raise BadInputError(f"{error.filename or 'a run'} cannot be removed: {error.strerror or error}") from error
+    failures = [error for folder in folders if (error := _failure_of(folder))]
+    if failures:
+        first, others = failures[0], len(failures) - 1
+        more = f"; {units.counted(others, 'other run')} neither" if others else ""
+        raise BadInputError(f"{first.filename or 'a run'} cannot be removed: {first.strerror or first}{more}")
     return write(sys.stdout, f"removed {count}, {size}\n")
+
+
+def _failure_of(folder: Path) -> OSError | None:
+    """Remove a run; return why it cannot be removed. One that another process removes meanwhile is gone as well."""
+    try:
+        remove(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error
+    return None
 
 
 def _ask(question: str) -> bool:

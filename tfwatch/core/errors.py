@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,14 @@ def message_of(error: BaseException) -> str:
 def printable(text: str) -> str:
     """Return the text in one line, with a space in place of each control character."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def name_of_signal(number: int) -> str:
+    """Return the name of a signal; most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def warn_user(sentence: str) -> None:

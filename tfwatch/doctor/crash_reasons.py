@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import name_of_signal
 from tfwatch.core.install_source import pip_install
 from tfwatch.doctor.cuda_faults import explain_cuda
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
@@ -103,13 +103,7 @@ def _end(code: int | None) -> str:
     if code is None or code >= 0:
         return f"failed with exit code {code}"
     reason = _SIGNALS.get(-code, ("", ""))[0]
-    return f"was ended by {_name(-code)}{reason and f' ({reason})'}"
-
-
-def _name(signum: int) -> str:
-    with contextlib.suppress(ValueError):
-        return signal.Signals(signum).name
-    return f"signal {signum}"
+    return f"was ended by {name_of_signal(-code)}{reason and f' ({reason})'}"
 
 
 def _advice(code: int | None) -> str:

@@ -10,6 +10,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.view import Follower, RunView
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_folders
+from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
@@ -39,9 +40,10 @@ class FollowedRuns:
         self._clock = clock
         self._readers: dict[Path, tuple[RunReader, Follower]] = {}
         self._over: set[Path] = set()
+        self._unknown: list[Path] = []
 
     def look(self) -> list[FollowedRun]:
-        """Return the runs that have metrics now, the newest first.
+        """Return the runs that have metrics now, the newest first; those of which nothing is known are last.
 
         Raises:
             OSError: the folder cannot be read.
@@ -52,6 +54,8 @@ class FollowedRuns:
             if folder not in self._readers and folder not in self._over:
                 self._begin(folder)
         found = [one for folder in folders if (one := self._read(folder))]
+        found.sort(key=_is_unknown)
+        self._unknown = [self._runs_dir / one.name for one in found if _is_unknown(one)]
         return found[:MOST]
 
     def _forget(self, present: set[Path]) -> None:
@@ -66,9 +70,15 @@ class FollowedRuns:
             ended_ns = run.manifest.origin_wall_ns + run.length_s * 1e9
             if run.life.is_over and self._clock.wall_ns() - ended_ns > LINGER_S * 1e9:
                 self._over.add(folder)
-            elif len(self._readers) < 2 * MOST:
+            elif self._has_room(run.life):
                 reader = RunReader(FolderSource(folder), self._clock)
                 self._readers[folder] = reader, Follower(reader.steps_between, live=False)
+
+    def _has_room(self, life: Life) -> bool:
+        """Return whether another run can be followed: one of which nothing is known gives its place to any other."""
+        if len(self._readers) >= 2 * MOST and self._unknown and life is not Life.UNKNOWN:
+            self._readers.pop(self._unknown.pop(), None)
+        return len(self._readers) < 2 * MOST
 
     def _read(self, folder: Path) -> FollowedRun | None:
         if folder not in self._readers:
@@ -81,3 +91,7 @@ class FollowedRuns:
             self._over.add(folder)
             return None
         return FollowedRun(folder.name, view)
+
+
+def _is_unknown(run: FollowedRun) -> bool:
+    return run.view.snapshot.life is Life.UNKNOWN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -63,6 +64,8 @@ def read_config() -> Config:
         return Config(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not (stat.S_ISREG(found.st_mode) or str(path) == os.devnull):
+        raise ConfigError(f"{path} is no file")  # to open a pipe would wait for its writer
     return _load(path, (found.st_mtime_ns, found.st_size, found.st_ino))
 
 
@@ -94,7 +97,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a ValueError: a number of thousands of digits
         raise ConfigError(f"{path} is no TOML: {printable(str(error))}") from error
 
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import name_of_signal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -91,7 +93,7 @@ def _is_in_foreground() -> bool:
 
 def describe_end(code: int) -> str:
     """Return how a script ended. code: its exit code, or minus the signal that it died of."""
-    return f"script ended by {signal.Signals(-code).name}" if code < 0 else f"script ended, exit code {code}"
+    return f"script ended by {name_of_signal(-code)}" if code < 0 else f"script ended, exit code {code}"
 
 
 def end_as(code: int) -> int:

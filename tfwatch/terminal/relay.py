@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.format import FILE_MODE, LOG
-from tfwatch.terminal.script_log import ScriptLog, write_all
+from tfwatch.terminal.script_log import LogThread, ScriptLog, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,28 +173,28 @@ class _Reader:
 
     def reads_until_end(self, standby: int) -> bool:
         """Read until the end of the output, and return True; return False where the parent is not the standby."""
+        log = LogThread(self._log)
         while (data := self._next()) is not None:
-            self._take(data)
+            self._take(data, log)
             if os.getppid() != standby:
+                log.end()
                 return False
-        with self._survives:
-            self._log.end()
+        log.end()
         with contextlib.suppress(OSError):
             os.write(self._ended, _END)
         self._terminal.wait_for_screen()
         shutil.rmtree(self._folder, ignore_errors=True)  # a killed screen leaves it
         return True
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, log: LogThread) -> None:
         runs: list[Path] = []
         with self._survives:
             runs = self._log.announced()
         # What the script wrote before it announced a run belongs to the log before it.
         data += self._waiting() if runs else b""
         self._terminal.write(data)
-        with self._survives:
-            self._log.write(data)
-            self._log.begin(runs)
+        log.write(data)
+        log.begin(runs)
 
     def _next(self) -> bytes | None:
         """Return the next output, no bytes where there was none for a while; None at its end."""

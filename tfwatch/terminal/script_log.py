@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import fails_open
 from tfwatch.runs.buffers import LONGEST_LINE, visible_end
 from tfwatch.runs.format import FILE_MODE, LOG
 from tfwatch.runs.scripts.announcements import Announcements
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 #: A line that overwrites itself is logged once in this time: ten hours of a progress bar take 6 MB.
 _REDRAW_NS = 10**9
 _CHUNK = 64 * 2**10
+#: Output that waits for a disk that hangs; what comes after it is lost.
+_MOST_WAITING = 16 * 2**20
+#: The end of a script waits so long for such a disk.
+_END_S = 1.5
 
 
 class ScriptLog:
@@ -58,6 +65,72 @@ class ScriptLog:
         self._early = None
         os.close(self._fd)
         self._fd = log
+
+
+class LogThread:
+    """Writes a log in a thread of its own: a disk that hangs holds neither the output nor the script that writes it.
+
+    Begin one in the process that reads. Output beyond `_MOST_WAITING` is lost, and the log says how much.
+    """
+
+    def __init__(self, log: ScriptLog) -> None:
+        self._log = log
+        self._jobs: SimpleQueue[bytes | Sequence[Path] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = self._lost = 0
+        self._thread: threading.Thread | None = None
+        with contextlib.suppress(RuntimeError):  # the system gives no thread: the caller writes
+            thread = threading.Thread(target=self._work, name="tfwatch-log", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def write(self, data: bytes) -> None:
+        """Have output written; no bytes write what waits to be condensed."""
+        if self._waiting + len(data) > _MOST_WAITING:
+            self._lost += len(data)
+            return
+        if self._lost:
+            data = f"\n[tfwatch: {self._lost} bytes of output are lost: the disk did not respond]\n".encode() + data
+            self._lost = 0
+        if data or not self._waiting:
+            self._count(len(data))
+            self._put(data)
+
+    def begin(self, runs: Sequence[Path]) -> None:
+        """Have the logs of further runs begun."""
+        if runs:
+            self._put(runs)
+
+    def end(self) -> None:
+        """Write what waits, and end the thread; a disk that hangs is not waited for."""
+        self._put(None)
+        if self._thread:
+            self._thread.join(_END_S)
+
+    def _put(self, job: bytes | Sequence[Path] | None) -> None:
+        self._jobs.put(job)
+        if self._thread is None:
+            self._do(self._jobs.get())
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._waiting += size
+
+    def _work(self) -> None:
+        while self._do(self._jobs.get()):
+            pass
+
+    def _do(self, job: bytes | Sequence[Path] | None) -> bool:
+        """Do a job; return whether others follow."""
+        with fails_open(lambda _: None):
+            if isinstance(job, bytes):
+                self._count(-len(job))
+                self._log.write(job)
+            elif job is not None:
+                self._log.begin(job)
+            else:
+                self._log.end()
+        return job is not None
 
 
 class Condenser:

@@ -22,7 +22,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
-from tfwatch.runs.library.finding import default_runs_dir
+from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.retention import configured_limits, start_pruning
 from tfwatch.runs.scripts.announcements import announce
 from tfwatch.runs.writer import Beside
@@ -178,8 +178,7 @@ class ScriptRun:
     ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         name = "notebook" if name in _NOTEBOOKS else name
-        self._runs_dir = runs_dir or default_runs_dir()
-        self._limits = None if runs_dir else configured_limits(self._runs_dir)
+        self._runs_dir, self._is_default = runs_dir or platform_runs_dir(), runs_dir is None
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
             begun_ns=begun_ns,
@@ -277,10 +276,17 @@ class ScriptRun:
 
     def _begin(self) -> None:
         self._requests.open()
-        self._report_lost(make_folder(self.writer, self._runs_dir))
-        start_pruning(self._runs_dir, self._limits)
+        # The config file may lie on a disk that hangs: it is read where the folder is made.
+        self._report_lost(make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None))
+        self._keep_limits()
         self._sensors = Sensors(self.writer)
         self._sensors.start()
+
+    def _keep_limits(self) -> None:
+        """Have the runs beyond the limits of the config file removed, which holds for its own folder alone."""
+        if self._is_default and (folder := self.writer.folder):
+            self._runs_dir = folder.parent
+            start_pruning(folder.parent, configured_limits(folder.parent))
 
     def _look(self) -> None:
         if not self._has_begun:

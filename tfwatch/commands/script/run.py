@@ -57,13 +57,13 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
     Raises:
         BadInputError: there is no such script, or the terminal cannot show the screen.
     """
-    from tfwatch.runs.library.retention import start_pruning
+    from tfwatch.runs.library.retention import reap_pruning, start_pruning
 
     has_screen = not options.headless and os.isatty(1)
     _check(options, has_screen)
     began_ns = clock.wall_ns()
     try:
-        start_pruning(options.runs_dir, options.limits, lambda why: _print(f"tfwatch: {why}\n"))
+        start_pruning(options.runs_dir, options.limits, lambda why: _print(f"tfwatch: {why}\n"), in_training=False)
         pid, code = (
             _run_on_screen(options, factories or Factories(), clock) if has_screen else _run_bare(options, clock)
         )
@@ -76,6 +76,7 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
         _record_signal(runs, code)
         if not options.quiet:
             _print(_summary(runs, options.runs_dir))
+    reap_pruning()
     return end_as(code)
 
 
@@ -87,15 +88,24 @@ def _run_bare(options: RunOptions, clock: Clock) -> tuple[int, int]:
         return pids[0], code
     from tfwatch.commands.script.script_notices import ScriptNotices
 
-    notices = ScriptNotices(options.notify, clock)
+    notices: list[ScriptNotices] = []
+    with fails_open(_report_no_notices):
+        notices.append(ScriptNotices(options.notify, clock))
 
     def begin(pid: int) -> None:
         pids.append(pid)
-        notices.start()
+        for one in notices:
+            one.start()
 
-    code = run_child(_command(options, notices.announced), begin)
-    notices.end(describe_end(code))
+    code = run_child(_command(options, notices[0].announced if notices else None), begin)
+    with fails_open(_report_no_notices):
+        for one in notices:
+            one.end(describe_end(code))
     return pids[0], code
+
+
+def _report_no_notices(why: str) -> None:
+    _print(f"tfwatch: no more notices: {why}\n")
 
 
 def _run_on_screen(options: RunOptions, factories: Factories, clock: Clock) -> tuple[int, int]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tfwatch.terminal.notification import NotifyOptions
 
 _LOOK_S = 1.0
+#: The end of a script waits so long for the look at its run: its disk may hang.
+_PATIENCE_S = 5.0
 
 
 class FollowedRuns:
@@ -64,7 +66,7 @@ class ScriptNotices:
         """Pass on that the script ended, in these words."""
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_PATIENCE_S)
         self._notifier.script_ended(state)
         self._notifier.close()
         self._report_failures()

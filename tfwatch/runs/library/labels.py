@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,21 @@ class Labels:
 
 def read_labels(folder: Path) -> Labels:
     """Return a run's labels; none where the file is missing, unreadable or not theirs."""
+    return _read(folder) or Labels()
+
+
+def may_be_tagged(folder: Path) -> bool:
+    """Return whether a run has a tag, or a file of labels that cannot be read."""
+    labels = _read(folder)
+    return os.path.lexists(folder / LABELS) if labels is None else bool(labels.tags)
+
+
+def _read(folder: Path) -> Labels | None:
     try:
         values = json.loads(read_file(folder / LABELS, 0, _LARGEST_BYTES))
         return Labels(_name(values), _tags(values))
     except (ValueError, TypeError, KeyError, RecursionError):
-        return Labels()
+        return None
 
 
 def _name(values: Any) -> str:

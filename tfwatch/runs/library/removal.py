@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 import shutil
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.format import MANIFEST, NotARunError
-from tfwatch.runs.library.labels import read_labels
+from tfwatch.runs.library.labels import may_be_tagged
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from pathlib import Path
+
+#: The process of a run that looks killed may be alive in a container of this machine's name, which no other process can
+#: look up. It writes its pulse ten times a second; a limit waits for a disk that hangs.
+_SILENT_S, _LIMIT_SILENT_S = 5.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +51,34 @@ def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
         life = open_run(folder, clock).life
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
+    if life is Life.KILLED and _written_s_ago(folder, clock) < _SILENT_S:
+        return "it still runs, or did a moment ago"
     return "" if life.is_over or life is Life.UNKNOWN else "it still runs"
+
+
+def _written_s_ago(folder: Path, clock: Clock) -> float:
+    """Return the seconds since a file of a folder was written."""
+    written = (_lstat(path) for path in folder.iterdir())
+    return clock.wall_ns() / 1e9 - max((found.st_mtime for found in written if found), default=0.0)
 
 
 def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
     """Return the runs that a limit may remove, in the order given: over, readable and without a tag."""
     found: list[Candidate] = []
     for folder in folders:
-        if folder.is_symlink() or read_labels(folder).tags:
-            continue
-        try:
-            run = open_run(folder, clock)
-        except (NotARunError, OSError):
-            continue
-        if run.life.is_over:
-            age_s = (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9
-            found.append(Candidate(folder, age_s, folder_bytes(folder)))
+        with suppress(NotARunError, OSError):
+            if candidate := _candidate(folder, clock):
+                found.append(candidate)
     return found
+
+
+def _candidate(folder: Path, clock: Clock) -> Candidate | None:
+    if folder.is_symlink() or may_be_tagged(folder):
+        return None
+    run = open_run(folder, clock)
+    if not run.life.is_over or (run.life is Life.KILLED and _written_s_ago(folder, clock) < _LIMIT_SILENT_S):
+        return None
+    return Candidate(folder, (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9, folder_bytes(folder))
 
 
 def beyond(runs: Sequence[Candidate], limits: Limits) -> list[Candidate]:
@@ -74,14 +91,14 @@ def beyond(runs: Sequence[Candidate], limits: Limits) -> list[Candidate]:
 
 def folder_bytes(folder: Path) -> int:
     """Return the size of a folder's files; of those that can be read."""
-    return sum(map(_file_bytes, folder.rglob("*")))
+    return sum(found.st_size for path in folder.rglob("*") if (found := _lstat(path)))
 
 
-def _file_bytes(path: Path) -> int:
+def _lstat(path: Path) -> os.stat_result | None:
     try:
-        return path.lstat().st_size
+        return path.lstat()
     except OSError:  # removed meanwhile
-        return 0
+        return None
 
 
 def remove(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ sys.path[0] = sys.argv[1]
 from tfwatch.cli import main
 sys.exit(main(sys.argv[2:]))
 """
+#: The process that prunes. It stays referenced, as Python warns of one that is not waited for.
+_newest: list[subprocess.Popen[bytes]] = []
 _UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60}
 
 
@@ -36,19 +39,37 @@ def configured_limits(runs_dir: Path) -> Limits | None:
     return limits if limits != Limits() and runs_dir == default_runs_dir() else None
 
 
-def start_pruning(runs_dir: Path, limits: Limits | None, on_failure: Callable[[str], None] = lambda _: None) -> None:
-    """Start the process that prunes a folder, where there are limits; it outlives this one."""
-    if limits is None:
+def start_pruning(
+    runs_dir: Path,
+    limits: Limits | None,
+    on_failure: Callable[[str], None] = lambda _: None,
+    *,
+    in_training: bool = True,
+) -> None:
+    """Start the process that prunes a folder, where there are limits and no earlier one still runs.
+
+    It outlives this process. in_training: a thread waits for it: a training may wait for any child that it has.
+    """
+    if limits is None or not reap_pruning():
         return
     nowhere, root = subprocess.DEVNULL, str(Path(__file__).parents[2])
     with fails_open(lambda why: on_failure(f"the runs folder is not pruned: {why}")):
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, root, *prune_words(runs_dir, limits)],
             stdin=nowhere,
             stdout=nowhere,
             stderr=nowhere,
             start_new_session=True,
         )
+        _newest.append(process)
+        if in_training:
+            threading.Thread(target=process.wait, name="tfwatch-pruning", daemon=True).start()
+
+
+def reap_pruning() -> bool:
+    """Forget the process that prunes if it has ended; return whether none runs."""
+    _newest[:] = [process for process in _newest if process.poll() is None]
+    return not _newest
 
 
 def prune_words(runs_dir: Path, limits: Limits) -> list[str]:

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import name_of_signal
 from tfwatch.core.events import RunEnded, encode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
@@ -38,7 +39,7 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
         round(run.length_s * 1e9),
         "stopped" if signum in _ASKED else "failed",
         steps,
-        f"the process was ended by {signal.Signals(signum).name}",
+        f"the process was ended by {name_of_signal(signum)}",
         doing=last.phase.name if last else "",
         since_ns=last.since_ns if last else 0,
     )

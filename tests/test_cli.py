@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tfwatch import __version__, cli
+from tfwatch.cli.dispatch import EXAMPLES, make_parser
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Experiment, Scheduled
 from tfwatch.training.request import Plan, TrainRequest
@@ -45,12 +46,12 @@ def run(*words: str) -> int:
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
         pytest.param(
             ["zzz"],
-            "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare, check, explain, "
-            "export, attach, set, runs, doctor, selftest, serve, config, completion",
+            "no command 'zzz': there are run, train, ab, workloads, bench, feed, replay, report, compare, check, "
+            "explain, export, attach, set, runs, doctor, selftest, serve, config, completion",
             id="unlike any command",
         ),
-        pytest.param(["--"], "the following arguments are required: COMMAND", id="no command"),
-        pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
+        pytest.param(["--"], "COMMAND is missing: tfwatch --help", id="no command"),
+        pytest.param(["train"], "WORKLOAD is missing, as in: tfwatch train cnn", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
         pytest.param(["train", "lstm"], "no workload 'lstm': `tfwatch workloads` lists them", id="unlike any workload"),
         *(
@@ -172,8 +173,16 @@ def run(*words: str) -> int:
         pytest.param(["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"),
         pytest.param(["train", "cnn"], "stdout is not a terminal: use --headless", id="no terminal"),
         pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
-        pytest.param(["replay", "--runs-dir", "/nonexistent", ""], "no run '' in /nonexistent", id="no name"),
-        pytest.param(["replay", "--runs-dir", "/nonexistent", "x"], "no run 'x' in /nonexistent", id="no such run"),
+        pytest.param(
+            ["replay", "--runs-dir", "/nonexistent", ""],
+            "no run '' in /nonexistent: tfwatch runs lists them",
+            id="no name",
+        ),
+        pytest.param(
+            ["replay", "--runs-dir", "/nonexistent", "x"],
+            "no run 'x' in /nonexistent: tfwatch runs lists them",
+            id="no such run",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,3 +423,16 @@ def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(monkeypa
     assert (orders[0].headless, orders[0].as_json, (orders[0].plan.settings.steps or 0) > 90) == (True, True, True)
     assert orders[1].experiment == Experiment("prefetch", ("off", 2, 4), None, 0)
     assert (orders[1].plan.settings.epochs, orders[1].plan.settings.steps) == (3, None)
+
+
+@pytest.mark.parametrize(("command", "example"), sorted(EXAMPLES.items()))
+def test_the_example_for_a_missing_argument_is_one_that_its_command_takes(
+    command: str, example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command.split()[1:]
+
+    assert make_parser().parse_args([*words, *example.split()]).run
+    with pytest.raises(SystemExit):
+        cli.main(words)
+
+    assert capsys.readouterr().err.endswith(f" is missing, as in: {command} {example}\n")

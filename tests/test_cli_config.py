@@ -11,9 +11,9 @@ import pytest
 
 from tests.test_cli import _taken, run
 from tfwatch.cli.system import completion
+from tfwatch.config.config_file import VARIABLE
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.removal import Limits
-from tfwatch.settings.config_file import VARIABLE
 from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:

@@ -29,18 +29,18 @@ from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.card import CardPane, newest_autopilot_run, newest_experiment
-from tfwatch.widgets.events import EventCollector
-from tfwatch.widgets.header import header_view, terminal_title
-from tfwatch.widgets.knob_rows import knob_rows
-from tfwatch.widgets.log import log_lines
-from tfwatch.widgets.machine import readings
-from tfwatch.widgets.pipeline import pipeline_view
-from tfwatch.widgets.timeline import picture
-from tfwatch.widgets.timeline.lanes import sampled
-from tfwatch.widgets.timeline.rows import lay_out
-from tfwatch.widgets.timeline.step_bars import next_top
-from tfwatch.widgets.timeline.window import Scene, View, Zoom, bars_in_view
+from tfwatch.widgets.live.card import CardPane, newest_autopilot_run, newest_experiment
+from tfwatch.widgets.live.events import EventCollector
+from tfwatch.widgets.live.header import header_view, terminal_title
+from tfwatch.widgets.live.knob_rows import knob_rows
+from tfwatch.widgets.live.log import log_lines
+from tfwatch.widgets.live.machine import readings
+from tfwatch.widgets.live.pipeline import pipeline_view
+from tfwatch.widgets.live.timeline import picture
+from tfwatch.widgets.live.timeline.lanes import sampled
+from tfwatch.widgets.live.timeline.rows import lay_out
+from tfwatch.widgets.live.timeline.step_bars import next_top
+from tfwatch.widgets.live.timeline.window import Scene, View, Zoom, bars_in_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.ImportEnded(0, 6200.0, "2.21.0"),
     facts.DatasetReady(1, 8000, 1, 310.0, ["a.jpg"]),
     facts.SensorMissing(1, "GPU", "no GPU in this machine", "none is needed"),
+    facts.GpusFound(1, {"GPU:0": "H100"}, {"GPU:0": 80 * 2**30}),
     facts.GpuFound(1, "nvml", "H100", 80 * 2**30, False),
     facts.StagesFound(1, 0, ["map(read)", "batch"], ["Map", "BatchV2"]),
     facts.Noted(2, "experiment ended: no", True),

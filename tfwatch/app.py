@@ -29,7 +29,7 @@ from tfwatch.screens.themes import ThemedApp
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.text import plain
-from tfwatch.widgets.header import terminal_title
+from tfwatch.widgets.live.header import terminal_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,10 +9,10 @@ import numpy as np
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.steps.verdict import breakdown
-from tfwatch.analysis.tuning.evidence import Evidence
+from tfwatch.analysis.tuning.forecasting.evidence import Evidence
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.forecast import Forecast
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
 KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_pipeline": "off"}
 

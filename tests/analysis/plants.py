@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.tuning.batch_supply import needed_bytes
+from tfwatch.analysis.tuning.forecasting.batch_supply import needed_bytes
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from tests.bench.fed import Case, train
-from tfwatch.analysis.tuning.autopilot_moves import settling_steps
-from tfwatch.analysis.tuning.estimator import measure
-from tfwatch.analysis.tuning.evidence import cores_of
-from tfwatch.analysis.tuning.search_text import move_line
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import settling_steps
+from tfwatch.analysis.tuning.autopilot.estimator import measure
+from tfwatch.analysis.tuning.forecasting.evidence import cores_of
+from tfwatch.analysis.tuning.tuner_text import move_line
 from tfwatch.core.events import AutopilotEnded, MoveJudged
 from tfwatch.core.knobs import Knobs, as_value
 from tfwatch.runs.control.requests import Autopilot, Control

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.rows import step_ms
-from tfwatch.live.compared_runs import RunToCompare, compare_runs
+from tfwatch.live.evidence.compared_runs import RunToCompare, compare_runs
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:

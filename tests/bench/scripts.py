@@ -25,7 +25,6 @@ from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.opened import Run, open_run
 
 FOLDER = Path(__file__).parents[1] / "scripts"
-#: The seconds and rates of Keras' progress lines, the only part of an output that two bare runs do not share.
 #: What two bare runs do not share of a line of TensorFlow's log: its time and its process.
 _LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d [\d:.]+|[IWEF]\d{4} [\d:.]+ +\d+)", re.MULTILINE)
 _ADDRESS = re.compile(r"0x[0-9a-f]+")

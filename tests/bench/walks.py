@@ -19,10 +19,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.analysis.plants import Plant
-from tfwatch.analysis.tuning.autopilot_moves import BUDGET, LEAST, MOST, Limits, Stop, judging_steps, settling_steps
-from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
-from tfwatch.analysis.tuning.estimator import measure
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
+    BUDGET,
+    LEAST,
+    MOST,
+    Limits,
+    Stop,
+    judging_steps,
+    settling_steps,
+)
+from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.autopilot.estimator import measure
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:

@@ -199,7 +199,7 @@ def test_what_lies_beyond_the_limits(limits: Limits, gone: list[str], tmp_path: 
         (["prune", "--older-than", "soon"], "--older-than: 'soon' is no age: give 90m, 12h, 30d or 8w"),
         (["tag", OLD, "two words"], "TAG: 'two words' is no tag: give a word of up to 40 letters, digits, and . + - _"),
         (["rename", OLD, ""], "NAME: '' is no name: give 1 to 80 printable characters"),
-        (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}"),
+        (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}: tfwatch runs lists them"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -102,6 +102,20 @@ def test_the_manifest_holds_the_request(tmp_path: Path, capfd: pytest.CaptureFix
     assert (manifest.batch_size, manifest.epochs, manifest.pid) == (32, 20, os.getpid())
 
 
+def test_the_manifest_names_the_weights_that_the_run_begins_with(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "last.weights.h5"
+    monkeypatch.setattr(module, "_check_weights", lambda _: None)
+    plan = Plan("cnn", Settings(), Knobs(), start_weights=weights)
+
+    train(order(tmp_path / "new", headless=True), factories(steps=1))
+    train(replace(order(tmp_path / "kept", headless=True), plan=plan), factories(steps=1))
+
+    assert the_run(tmp_path / "new").manifest.settings["begin_with"] is None
+    assert the_run(tmp_path / "kept").manifest.settings["begin_with"] == str(weights)
+
+
 def test_an_unusual_computation_of_steps_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     settings = Settings(mode="eager", mixed_precision=True, steps_per_execution=4)
     ordered = replace(order(tmp_path, headless=True), plan=Plan("cnn", settings, Knobs()))

@@ -23,7 +23,16 @@ def test_joined_milliseconds_have_one_unit_and_precision(values: tuple[float | N
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(None, "n/a"), (0.2e6, "0.2 MB"), (16 * 2**20, "16 MB"), (2**30, "1.0 GB")]
+    ("size", "words"),
+    [
+        (None, "n/a"),
+        (0.0, "0.0 MB"),
+        (9, "1 kB"),
+        (48 * 1024, "48 kB"),
+        (0.2e6, "0.2 MB"),
+        (16 * 2**20, "16 MB"),
+        (2**30, "1.0 GB"),
+    ],
 )
 def test_memory_has_a_readable_unit(size: float | None, words: str) -> None:
     assert units.memory(size) == words

@@ -177,3 +177,16 @@ def test_folders_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
 
     assert [one.name for one in FollowedRuns(tmp_path, run.clock).look()] == [NAME]
     assert FollowedRuns(tmp_path / "none", run.clock).look() == []
+
+
+def test_names_that_are_no_labels_stay_distinct(tmp_path: Path) -> None:
+    names = ["n" * 210 + "a", "n" * 210 + "b", "x\x01", "x\x02", NAME]
+    runs = [running(tmp_path, name) for name in names]
+    for run in runs:
+        run.writer.flush()
+    found = samples(FollowedRuns(tmp_path, runs[0].clock), runs[0].clock)
+
+    labels = [labels["run"] for labels, _ in found["tfwatch_steps_total"]]
+    assert len(set(labels)) == len(names)
+    assert NAME in labels
+    assert max(map(len, labels)) <= 200

@@ -106,6 +106,19 @@ def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path, flag: int, say
     assert any("of the epoch time is between steps; next: longer epochs" in line and says in line for line in lines)
 
 
+def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(tmp_path: Path) -> None:
+    rows = np.concatenate([plain(100), plain(1)])
+    rows["step"], rows["epoch"] = np.arange(1, 102), np.repeat([0, 1], [100, 1])
+    rows["wait_ms"][100], rows["flags"][100] = 3000, Flag.EPOCH_START
+    rows = restart(rows)
+    ended = RunEnded(int(rows["start_ns"][-1]) + 4 * 10**9, "finished", 101)
+    epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
+
+    lines = text_of(open_written(tmp_path / "run", rows, *epochs, ended, knobs={"prefetch": "default"}))
+
+    assert not any("of the epoch time is between steps" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("accelerated", "says"), [(True, "NOT input-bound, launch-bound"), (False, "NOT input-bound, compute-bound")]
 )

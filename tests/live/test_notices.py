@@ -10,7 +10,7 @@ from tests.analysis.situations import RUNNING, judged
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.steps.verdict import Verdict
-from tfwatch.analysis.tuning.search_text import running_experiment
+from tfwatch.analysis.tuning.tuner_text import running_experiment
 from tfwatch.core import events as facts
 from tfwatch.core.events import LossDiverged, RunEnded
 from tfwatch.core.rows import Phase

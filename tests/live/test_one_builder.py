@@ -31,7 +31,7 @@ def builders(name: str) -> set[str]:
             "JudgedRun",
             {
                 *("live/judged_run.py", "report/document.py", "report/text.py", "notebook/extension.py"),
-                *("commands/evidence/report.py", "live/compared_runs.py"),
+                *("commands/evidence/report.py", "live/evidence/compared_runs.py", "live/evidence/training_history.py"),
             },
         ),
     ],

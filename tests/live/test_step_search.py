@@ -7,7 +7,7 @@ from tfwatch.live.step_search import StepSearch
 from tfwatch.live.view import Follower
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.reader import RECENT
-from tfwatch.widgets.machine import readings
+from tfwatch.widgets.live.machine import readings
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:

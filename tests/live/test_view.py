@@ -14,10 +14,10 @@ from tfwatch.analysis.tuning.knob_state import KnobRequest
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, steps_in_all
-from tfwatch.widgets.events import EventCollector
-from tfwatch.widgets.header import header_view
-from tfwatch.widgets.knob_rows import knob_rows
-from tfwatch.widgets.machine import readings
+from tfwatch.widgets.live.events import EventCollector
+from tfwatch.widgets.live.header import header_view
+from tfwatch.widgets.live.knob_rows import knob_rows
+from tfwatch.widgets.live.machine import readings
 
 if TYPE_CHECKING:
     from pathlib import Path

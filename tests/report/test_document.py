@@ -50,6 +50,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "path",
         "workload",
         "device",
+        "replicas",
         "knobs",
         "settings",
         "steps",

@@ -57,7 +57,7 @@ def test_a_leak_that_a_median_hides_is_shown_by_begin_end_and_peak() -> None:
     assert sizes[1:] == [28.0, 28.5]
     assert sizes[0] < 8
     (line,) = (line for line in lines_of(run) if line.startswith("memory of the process"))
-    assert line.endswith("GB at the begin, 28.0 at the end, peak 28.5")
+    assert line.endswith("GB at the start, 28.0 at the end, peak 28.5")
 
 
 def test_memory_that_stays_has_no_line_of_its_own() -> None:

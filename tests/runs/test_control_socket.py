@@ -513,3 +513,15 @@ def test_without_a_client_the_server_waits_without_a_time_limit() -> None:
             assert 50 < (server._patience_s() or 0) <= 60
         wait_until(lambda: not server._clients)
         assert server._patience_s() is None
+
+
+def test_a_file_of_the_program_that_reuses_a_descriptor_is_not_closed(tmp_path: Path) -> None:
+    with (tmp_path / "theirs").open("wb") as theirs, serving(Control()) as (server, _):
+        assert server._listener
+        fd = server._listener.fileno()
+        os.dup2(theirs.fileno(), fd)
+        server.close()
+        server._thread.join(10)
+
+        assert os.path.sameopenfile(fd, theirs.fileno())
+        os.close(fd)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.core.events import EpochStarted, Event, Noted, Paused, Slept
-from tfwatch.runs.buffers import EventLog, Events
+from tfwatch.runs.in_memory.buffers import EventLog, Events
 
 
 def noted(at_ns: int) -> Noted:

@@ -210,3 +210,20 @@ def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(tmp_path: Path, monke
     writer.close()
     assert (bool(writer.lost), writer.can_open) == (False, True)
     assert open_run(writer.folder or "").manifest.workload == "cnn"
+
+
+def test_a_file_of_the_program_that_reuses_a_descriptor_is_left_alone(tmp_path: Path) -> None:
+    stream = streams.Stream()
+    stream.path = tmp_path / "rows.bin"
+    stream.append(b"first")
+    file = stream._file
+    os.close(file)
+    theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
+    assert theirs == file
+
+    assert stream.append(b"second") == "the program closed its file"
+    assert stream.read(0, 5) == bytes(5)
+    streams._close(stream._open)
+
+    assert os.fstat(theirs).st_size == 0
+    os.close(theirs)

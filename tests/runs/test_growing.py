@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfwatch.core.rows import STEP
-from tfwatch.runs.buffers import NewestRows
+from tfwatch.runs.in_memory.buffers import NewestRows
 
 
 @pytest.mark.parametrize("sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str)

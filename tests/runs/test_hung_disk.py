@@ -123,8 +123,8 @@ def test_a_disk_that_hangs_at_the_end_is_reported_and_does_not_block(
 def test_dropping_a_run_does_not_wait_for_its_files_to_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed_in: list[int] = []
 
-    def close(fd: int) -> None:
-        os.close(fd)
+    def close(file: streams.OpenFile) -> None:
+        os.close(file.fd)
         closed_in.append(threading.get_ident())
 
     monkeypatch.setattr(streams, "_close", close)

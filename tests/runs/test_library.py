@@ -82,7 +82,7 @@ def test_a_folder_is_found_by_its_path(runs: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_run_is_reported_in_a_sentence(runs: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"^no run 'bert' in {runs}$"):
+    with pytest.raises(FileNotFoundError, match=f"^no run 'bert' in {runs}: tfwatch runs lists them$"):
         find_run("bert", runs)
     with pytest.raises(FileNotFoundError, match=r"^no runs yet in "):
         find_run(None, runs / "nothing")

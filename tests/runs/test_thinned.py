@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfwatch.core.rows import PROGRESS
-from tfwatch.runs.buffers import ThinnedRows
+from tfwatch.runs.in_memory.buffers import ThinnedRows
 
 
 @pytest.mark.parametrize("block", [1, 3, 64, 5000])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
+from tfwatch.core.refusals import PER_REPLICA
 from tfwatch.core.rows import Flag, Phase
 
 if TYPE_CHECKING:
@@ -86,6 +87,45 @@ def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]])
     run.sensors = sensors
     found = {"source": "nvml", "name": "NVIDIA H100 80GB HBM3", "memory_bytes": 80 * GIB, "unified": False}
     return run.event(facts.GpuFound, **found).started()
+
+
+def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
+    """Start a run of a strategy over several GPUs, of which one is half as busy as the others."""
+    run = on_nvidia(folder, nvidia())
+    devices = [f"GPU:{n}" for n in range(gpus)]
+    run.writer.describe(replicas=devices, switchable=[], fixed=SPREAD)
+    names = dict.fromkeys(devices, "NVIDIA H200")
+    run.event(
+        facts.StagesFound, pipeline=0, names=["list", "map(decode)", "batch(32)"], kinds=["TensorSlice", "Map", "Batch"]
+    )
+    why = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
+    run.event(facts.SensorMissing, sensor="pipeline", reason=why, fix="")
+    run.event(facts.GpusFound, names=names, memory_bytes=dict.fromkeys(devices, 141 * GIB))
+
+    def read(split: Split) -> dict[str, float]:
+        for n in range(gpus):
+            busy = share(split) * (0.5 if n == idlest else 1 - 0.01 * n)
+            figures = {"busy": busy, "process_busy": busy, "power_w": 90 + 500 * busy, "temperature_c": 40.0 + n}
+            run.writer.gpu(round(run.at_s * 1e9), n, {**figures, "memory_bytes": (38.2 + n) * GIB, "freq_mhz": 1980.0})
+        return nvidia()(split)
+
+    run.sensors = read
+    return run
+
+
+#: The reasons beside the settings of a data set below a strategy.
+SPREAD = {
+    "prefetch": f"{PER_REPLICA} 1",
+    "workers": "not live below a strategy",
+}
+
+
+def two_gpus(folder: Path | None) -> Canned:
+    return on_several(folder, 2, 1).steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
+
+
+def eight_gpus(folder: Path | None) -> Canned:
+    return on_several(folder, 8, 5).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 
 
 def switched(run: Canned) -> Canned:
@@ -193,4 +233,6 @@ ALL = {
     "leaking": leaking,
     "disagreeing": disagreeing,
     "unused": unused,
+    "two_gpus": two_gpus,
+    "eight_gpus": eight_gpus,
 }

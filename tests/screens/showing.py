@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.app import TfwatchApp
 from tfwatch.runs.control.requests import Control
 from tfwatch.screens.live import LiveScreen
+from tfwatch.widgets.live.events import EventCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tests.screens.canned import Canned
+    from tfwatch.live.view import RunView
     from tfwatch.screens.leave import Leave
 
 
@@ -38,6 +41,16 @@ class Shown:
         """Draw the run's current state."""
         self.run.writer.flush()
         self.app.live.frame()
+        await self.pilot.pause()
+
+    async def look_at(self, view: RunView) -> None:
+        """Draw another run in place of this one: a new app would take several times as long."""
+        live = self.live
+        for pane in (live.header, live.events_pane, live.machine, live.epochs_pane, live.curves_beside, live.sensors):
+            pane._shown = ()  # else it waits for the next second
+        live.events_pane._collector = EventCollector()
+        live.timeline._limits, live.timeline._figures_of = RunningLimits(), None
+        live.show(view, None)
         await self.pilot.pause()
 
     async def resize(self, size: tuple[int, int]) -> None:

@@ -58,3 +58,7 @@ def validating(folder: Path | None) -> Canned:
     run = usual(folder)
     run.at_s += 2.1
     return run.doing(Phase.VALIDATION, 2.1)
+
+
+def finished(folder: Path | None) -> Canned:
+    return usual(folder).ended()

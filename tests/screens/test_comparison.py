@@ -10,7 +10,7 @@ import pytest
 from tests.commands.evidence.recorded import noisy_rows, record
 from tests.screens.showing import rows_of
 from tfwatch.analysis.comparing.run_steps import STEP
-from tfwatch.live.compared_runs import ComparedFigure, RunToCompare, compare_runs
+from tfwatch.live.evidence.compared_runs import ComparedFigure, RunToCompare, compare_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.screens.comparison import ComparisonApp
 from tfwatch.screens.leave import Leave
@@ -19,7 +19,7 @@ from tfwatch.widgets.comparison import axis, plot, whiskers
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.live.compared_runs import ComparedRuns
+    from tfwatch.live.evidence.compared_runs import ComparedRuns
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.live.test_view import look
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.hardware import compute_bound
 from tests.screens.showing import shown
@@ -15,10 +16,9 @@ from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.footer import OwnCost
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.knob_rows import KNOB_KEYS
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -56,31 +56,24 @@ async def test_in_a_large_window_a_number_focuses_its_pane_and_the_log_stays_ope
         assert not show.app._notifications
 
 
-@pytest.mark.parametrize(
-    ("keys", "live", "message"),
-    [
-        pytest.param(["minus"] * 4, True, "prefetch is already off", id="no depth below off"),
-        pytest.param(["plus"] * 12, True, f"prefetch {LARGEST} is the maximum", id="no depth above"),
-        pytest.param(["u"], True, "nothing to undo: no switch yet", id="nothing to undo"),
-        pytest.param(["z"] * 5, True, "the whole run is shown: Z zooms in", id="no wider"),
-        pytest.param(["Z"] * 3, True, "a column is a single step: z zooms out", id="no closer"),
-        pytest.param(["end"], True, "the charts follow the run", id="it follows"),
-        pytest.param(["home", "left"], True, "this is the start of the run", id="at the beginning"),
-        pytest.param(["right"] * 2, True, "this is the newest step: end follows the run", id="at the end"),
-        pytest.param(["right_square_bracket"] * 2, True, "this is the newest event", id="no newer event"),
-        pytest.param(["left_square_bracket"] * 20, True, "this is the oldest event", id="no older event"),
-        pytest.param(["ctrl+z"], True, "ctrl+z is disabled: it would suspend the training too", id="no suspending"),
-        pytest.param(["ctrl+z"], False, "ctrl+z is disabled: q quits", id="nor where nothing trains"),
-        pytest.param(["p"], False, "prefetch: read only: tfwatch attach switches it", id="read only"),
-        pytest.param(["a"], False, "prefetch: read only: tfwatch attach switches it", id="no experiment"),
-        pytest.param(["f"], False, "autopilot: read only: tfwatch attach switches it", id="no autopilot"),
-        pytest.param(["s"], False, "read only: stop the run in the terminal that trains it", id="no stopping"),
-    ],
-)
-async def test_a_key_without_effect_explains_why(keys: list[str], live: bool, message: str) -> None:
-    async with shown(starving(None), live=live) as show:
-        await show.press(*keys)
-        assert [note.message for note in show.app._notifications][-1].startswith(message)
+async def test_a_key_without_effect_explains_why() -> None:
+    async with shown(starving(None)) as show:
+        for keys, message in (
+            (["u"], "nothing to undo: no switch yet"),
+            (["ctrl+z"], "ctrl+z is disabled: it would suspend the training too"),
+            (["end"], "the charts follow the run"),
+            (["right"] * 2, "this is the newest step: end follows the run"),
+            (["home", "left"], "this is the start of the run"),
+            (["right_square_bracket"] * 2, "this is the newest event"),
+            (["left_square_bracket"] * 20, "this is the oldest event"),
+            (["z"] * 5, "the whole run is shown: Z zooms in"),
+            (["Z"] * 8, "a column is a single step: z zooms out"),
+            (["minus"] * 4, "prefetch is already off"),
+            (["plus"] * 12, f"prefetch {LARGEST} is the maximum"),
+        ):
+            show.app.clear_notifications()
+            await show.press(*keys)
+            assert [note.message for note in show.app._notifications][-1].startswith(message), message
 
 
 async def test_enter_without_a_selection_names_what_can_be_selected() -> None:
@@ -127,29 +120,17 @@ async def test_help_lists_every_key_once(tmp_path: Path) -> None:
             assert show.text.count(words) == 1, words
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=str)
 @pytest.mark.parametrize(("live", "over"), [(False, False), (False, True), (True, True)])
-async def test_keys_without_effect_are_not_listed(
-    tmp_path: Path, size: tuple[int, int], live: bool, over: bool
-) -> None:
+async def test_keys_without_effect_are_not_listed(tmp_path: Path, live: bool, over: bool) -> None:
+    expected = ["space", "freeze", "z", "zoom", "y", "copy", *(("r", "restart") if live else ())]
+    expected += ["?", "keys", "q", "quit"]
     run = usual(tmp_path)
-    async with shown(run.ended() if over else run, size, live=live) as show:
-        keys = show.rows[-1].split("  tfwatch")[0].split()
-        expected = [
-            "space",
-            "freeze",
-            "z",
-            "zoom",
-            "y",
-            "copy",
-            *(("r", "restart") if live else ()),
-            "?",
-            "keys",
-            "q",
-            "quit",
-        ]
-        assert [word for word in keys if word in expected] == expected
-        assert not {*"pwfau", "-", "+"} & {*keys}
+    async with shown(run.ended() if over else run, live=live) as show:
+        for size in ((80, 24), (120, 40), (200, 60)):
+            await show.resize(size)
+            keys = show.rows[-1].split("  tfwatch")[0].split()
+            assert [word for word in keys if word in expected] == expected
+            assert not {*"pwfau", "-", "+"} & {*keys}
 
 
 async def test_read_only_keys_explain_why(tmp_path: Path) -> None:
@@ -158,7 +139,10 @@ async def test_read_only_keys_explain_why(tmp_path: Path) -> None:
         assert "prefetch 4 1.69 x faster than off" in show.words
         for key, message in (
             ("p", "prefetch: read only: tfwatch attach switches it"),
+            ("a", "prefetch: read only: tfwatch attach switches it"),
+            ("f", "autopilot: read only: tfwatch attach switches it"),
             ("s", "read only: stop the run in the terminal that trains it"),
+            ("ctrl+z", "ctrl+z is disabled: q quits"),
         ):
             await show.press(key)
             shown_now = [note.message for note in show.app._notifications]
@@ -197,6 +181,8 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
         (line,) = show.app.clipboard.splitlines()
         assert line.startswith("dataset = dataset.prefetch(4)")
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
+        (note,) = (note.message for note in show.app._notifications)
+        assert note.startswith("copied: dataset = dataset.prefetch(4); also in "), "the user sees what was copied"
 
 
 async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:
@@ -229,26 +215,23 @@ async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], ro
 _USUAL = ("prefetch", "workers", "cache", "latency_ms")
 
 
-@pytest.mark.parametrize(
-    ("width", "knobs", "keys"),
-    [
-        (80, _USUAL, "p prefetch w workers c cache f autopilot a A/B u undo ? keys q quit"),
-        (120, _USUAL, "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit"),
-        (80, (*_USUAL, "fast_pipeline"), "p prefetch w work c cache t fast f autopilot a A/B u undo ? keys q quit"),
-        (60, (*_USUAL, "fast_pipeline"), "p pre w work c cache t fast f auto ? keys q quit"),
-        (60, _USUAL[:2], "p prefetch w work f auto a A/B u undo ? keys q quit"),
-    ],
-    ids=str,
-)
-async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test(width: int, knobs: Sequence[str], keys: str) -> None:
-    stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
-    run = starving(None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0})
-    async with shown(run, (width, 40)) as show:
-        show.live.show(show.live.view, OwnCost(0.031, skipped=51))  # type: ignore[arg-type]
-        await show.pilot.pause()
-        footer, _, cost = " ".join(show.rows[-1].split()).rpartition(" quit")
-        assert footer + " quit" == keys
-        assert cost == (" tfwatch 3.1 % of a core" if width == 120 else " 3.1 %")
+async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
+    async with shown(starving(None), (80, 40)) as show:
+        for width, knobs, keys in (
+            (80, _USUAL, "p prefetch w workers c cache f autopilot a A/B u undo ? keys q quit"),
+            (80, (*_USUAL, "fast_pipeline"), "p prefetch w work c cache t fast f autopilot a A/B u undo ? keys q quit"),
+            (120, _USUAL, "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit"),
+            (60, (*_USUAL, "fast_pipeline"), "p pre w work c cache t fast f auto ? keys q quit"),
+            (60, _USUAL[:2], "p prefetch w work f auto a A/B u undo ? keys q quit"),
+        ):
+            stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
+            run = starving(None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0})
+            await show.pilot.resize_terminal(width, 40)
+            show.live.show(look(run), OwnCost(0.031, skipped=51))
+            await show.pilot.pause()
+            footer, _, cost = " ".join(show.rows[-1].split()).rpartition(" quit")
+            assert footer + " quit" == keys
+            assert cost == (" tfwatch 3.1 % of a core" if width == 120 else " 3.1 %")
 
 
 async def test_the_footer_of_a_finished_run_lists_the_view_keys(tmp_path: Path) -> None:

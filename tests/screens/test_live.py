@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.geometry import Size
 
 from tests.live.test_view import look
-from tests.screens.canned import STAGES, Canned, usual
+from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
-from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
+from tests.screens.states import (
+    MARKUP,
+    failed,
+    finished,
+    importing,
+    settling,
+    slow_callback,
+    stalled,
+    starving,
+    validating,
+)
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
@@ -20,9 +31,9 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.events import EventsPane
-from tfwatch.widgets.header import terminal_title
-from tfwatch.widgets.timeline.widget import Timeline
+from tfwatch.widgets.live.events import EventsPane
+from tfwatch.widgets.live.header import terminal_title
+from tfwatch.widgets.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,30 +42,25 @@ if TYPE_CHECKING:
 SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        pytest.param(
-            importing, ["STARTING", "importing TensorFlow, 3.0 s", "settings can be changed already"], id="importing"
-        ),
-        pytest.param(starving, ["STARVING 41 %", "HIGHLY input-bound: each step waits"], id="starving"),
-        pytest.param(
-            usual,
-            ["OK, data wait 1 %", "compute-bound", "1.69 x faster (1.67 to 1.71) over 150 steps"],
-            id="compute_bound",
-        ),
-        pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 examples/s", "ETA stalled"], id="stalled"),
-        pytest.param(settling, ["MEASURING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"], id="settling"),
-        pytest.param(slow_callback, ["STEP 451 RUNS FOR 8.0 s", "in callback ModelCheckpoint"], id="slow callback"),
-        pytest.param(validating, ["BETWEEN EPOCHS", "validation, 2.1 s so far"], id="validating"),
-        pytest.param(failed, ["FAILED at step 451", "b.py:3 - 5 shows the traceback - 451 steps kept"], id="failed"),
-        pytest.param(lambda folder: usual(folder).ended(), ["FINISHED", "2 epochs, 451 steps"], id="finished"),
-    ],
-)
-async def test_a_state_shows_its_text(tmp_path: Path, make: Callable[[Path], Canned], words: list[str]) -> None:
-    async with shown(make(tmp_path)) as show:
-        for word in words:
-            assert word in show.text
+#: What the screen says of each state.
+WORDS: dict[Callable[[Path], Canned], list[str]] = {
+    importing: ["STARTING", "importing TensorFlow, 3.0 s", "settings can be changed already"],
+    starving: ["STARVING 41 %", "HIGHLY input-bound: each step waits"],
+    usual: ["OK, data wait 1 %", "compute-bound", "1.69 x faster (1.67 to 1.71) over 150 steps"],
+    stalled: ["NO BATCH FOR 20.3 s", "0 examples/s", "ETA stalled"],
+    settling: ["MEASURING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"],
+    slow_callback: ["STEP 451 RUNS FOR 8.0 s", "in callback ModelCheckpoint"],
+    validating: ["BETWEEN EPOCHS", "validation, 2.1 s so far"],
+    failed: ["FAILED at step 451", "b.py:3 - 5 shows the traceback - 451 steps kept"],
+    finished: ["FINISHED", "2 epochs, 451 steps"],
+}
+
+
+async def test_a_state_shows_its_text(tmp_path: Path) -> None:
+    async with shown(usual(None)) as show:
+        for make, words in WORDS.items():
+            await show.look_at(look(make(tmp_path / make.__name__)))
+            assert not [word for word in words if word not in show.text], make.__name__
 
 
 async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> None:
@@ -68,50 +74,35 @@ async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> 
         assert show.app.title == "cnn"
 
 
-@pytest.mark.parametrize(
-    ("make", "word", "sentence", "advice"),
-    [
-        pytest.param(
-            usual,
-            "OK, data wait 1 %",
+async def test_a_narrow_banner_keeps_its_figures() -> None:
+    host_bound = Canned(None).started().steps(150, (0.2, 13.0, 7.1)).doing(Phase.COMPUTE, 0.0)
+    async with shown(usual(None), (60, 18)) as show:
+        assert show.rows[1].strip().startswith("OK, data wait 1 %")
+        assert [row.strip() for row in show.rows[2:4]] == [
             "compute-bound: only 0.2 of 13.9 ms is data wait",
             "A GPU or a smaller model would shorten it.",
-            id="compute_bound",
-        ),
-        pytest.param(
-            lambda folder: Canned(folder).started().steps(150, (0.2, 13.0, 7.1)).doing(Phase.COMPUTE, 0.0),
-            "HOST-BOUND 35 %",
+        ]
+        await show.look_at(look(host_bound))
+        assert show.rows[1].strip().startswith("HOST-BOUND 35 %")
+        assert [row.strip() for row in show.rows[2:4]] == [
             "host time takes 7.1 of 20.3 ms/step",
             "compile(steps_per_execution=8): about 14.1 ms/step",
-            id="callbacks",
-        ),
-    ],
-)
-async def test_a_narrow_banner_keeps_its_figures(
-    make: Callable[[Path | None], Canned], word: str, sentence: str, advice: str
-) -> None:
-    async with shown(make(None), (60, 18)) as show:
-        assert show.rows[1].strip().startswith(word)
-        assert [row.strip() for row in show.rows[2:4]] == [sentence, advice]
+        ]
 
 
-@pytest.mark.parametrize(
-    "life", [Life.GONE, Life.UNKNOWN, Life.NOT_RESPONDING, Life.KILLED], ids=lambda life: life.name
-)
-async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(monkeypatch: pytest.MonkeyPatch) -> None:
     async with shown(usual(None).staged(*STAGES), live=False) as show:
         assert "examples/s" in show.rows[0]
         assert "tf.data, 1 s ago" in show.text
         reader = show.live._reader
         seen = reader.tail()
         # Its clock stops at the last sign of life.
-        monkeypatch.setattr(reader, "tail", lambda: replace(seen, life=life))
-        await show.frame()
-        assert "examples/s" not in show.rows[0]
-        assert "ETA" not in show.rows[0]
-        assert ("newest reading" in show.text) is (life is not Life.NOT_RESPONDING)
+        for life in (Life.UNKNOWN, Life.NOT_RESPONDING, Life.GONE, Life.KILLED):
+            monkeypatch.setattr(reader, "tail", partial(replace, seen, life=life))
+            await show.frame()
+            assert "examples/s" not in show.rows[0], life
+            assert "ETA" not in show.rows[0], life
+            assert ("newest reading" in show.text) is (life is not Life.NOT_RESPONDING), life
 
 
 @pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.NOT_RESPONDING, "not responding")])
@@ -134,13 +125,20 @@ async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}],
+    ("options", "sizes"),
+    [
+        ({}, SIZES),
+        ({"theme": "light"}, [(80, 24)]),
+        ({"colour": False}, [(80, 24)]),
+        ({"unicode": False, "colour": False}, SIZES),
+    ],
     ids=["dark", "light", "no colour", "ascii"],
 )
-async def test_every_size_and_kind_of_screen_shows_finding_and_keys(options: dict[str, Any]) -> None:
+async def test_every_size_and_kind_of_screen_shows_finding_and_keys(
+    options: dict[str, Any], sizes: list[tuple[int, int]]
+) -> None:
     async with shown(usual(None), **options) as show:
-        for size in SIZES:
+        for size in sizes:
             await show.resize(size)
             rows = show.rows
             assert rows[1].startswith("  OK, data wait 1 %")
@@ -162,24 +160,22 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
         assert "cost    data wait 2.9 s so far (16 %)" in rows
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("1", "prefetch 4 next: off"),
-        ("2", "n/a: tf.data's model of the pipeline has not been read"),
-        ("3", "prefetch off → 4 at step 301"),
-        ("4", "1.6 of 2 cores, busiest 96 %"),
-        ("5", "a line of the log"),
-        ("6", "1.69 x faster (1.67 to 1.71) over 150 steps"),
-    ],
-)
-async def test_a_small_screen_shows_one_pane_at_a_time(tmp_path: Path, key: str, text: str) -> None:
+async def test_a_small_screen_shows_one_pane_at_a_time(tmp_path: Path) -> None:
+    texts = {
+        "4": "1.6 of 2 cores, busiest 96 %",
+        "1": "prefetch 4 next: off",
+        "2": "n/a: tf.data's model of the pipeline has not been read",
+        "3": "prefetch off → 4 at step 301",
+        "5": "a line of the log",
+        "6": "1.69 x faster (1.67 to 1.71) over 150 steps",
+    }
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"
     run.writer.log.write_text("a line of the log\n")
     async with shown(run, (60, 18)) as show:
-        await show.press(key)
-        assert text in show.words
+        for key in texts:
+            await show.press(key)
+            assert [shown for shown, text in texts.items() if text in show.words] == [key]
 
 
 async def test_a_window_too_small_shows_the_needed_size_and_recovers(tmp_path: Path) -> None:
@@ -286,15 +282,35 @@ async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
         assert "FINISHED" in show.rows[1]
 
 
-@pytest.mark.parametrize("size", [(200, 90), (400, 120)])
-async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart(size: tuple[int, int]) -> None:
-    async with shown(usual(None), size) as show:
-        chart, events = (show.live.query_one(kind).region for kind in (Timeline, EventsPane))
-        assert chart.height <= 48
-        assert events.height >= 16
-        assert events.bottom == size[1] - 1, "no row stays empty"
+async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart() -> None:
+    async with shown(usual(None), (200, 50)) as show:
+        chart, events = (show.live.query_one(kind) for kind in (Timeline, EventsPane))
+        assert (chart.region.height, events.region.height) == (15, 10), "the chart takes what the panes leave"
+        for size in ((200, 90), (400, 120)):
+            await show.resize(size)
+            assert chart.region.height <= 48
+            assert events.region.height >= 16
+            assert events.region.bottom == size[1] - 1, "no row stays empty"
 
 
-async def test_below_that_the_chart_takes_what_the_panes_leave() -> None:
-    async with shown(usual(None), (200, 60)) as show:
-        assert (show.live.query_one(Timeline).region.height, show.live.query_one(EventsPane).region.height) == (20, 12)
+async def test_a_window_of_200_by_60_has_three_columns_of_panes() -> None:
+    async with shown(usual(None).staged(*STAGES), (200, 60)) as show:
+        upper = [show.live.query_one(f"#{name}").region for name in ("pipeline", "knobs", "card")]
+        lower = [show.live.query_one(f"#{name}").region for name in ("events", "epochs", "machine")]
+        for panes in (upper, lower):
+            assert [pane.x for pane in panes] == [0, 66, 133]
+            assert panes[-1].right == 200
+            assert len({pane.y for pane in panes}) == 1
+        sensors = show.live.query_one("#sensors").region
+        assert (sensors.x, sensors.y, sensors.bottom) == (lower[2].x, lower[2].bottom, lower[0].bottom)
+        assert lower[0].bottom == 59, "no row stays empty"
+        await show.press("5")
+        assert show.live.query_one("#log").region == lower[0], "the log takes the place of the events"
+
+
+async def test_a_run_without_a_setting_to_switch_offers_no_key_that_switches() -> None:
+    run = Canned(None, switchable=(), knobs={}).started().steps(200, STARVING)
+    async with shown(run, (200, 60)) as show:
+        assert "no settings to switch: the loop has its own pipeline" in show.words
+        assert "no setting to switch, so nothing to compare" in show.words
+        assert not [word for word in ("p prefetch", "f autopilot", "a A/B test", "u undo") if word in show.rows[-1]]

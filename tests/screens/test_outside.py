@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
+from tests.live.test_view import look
 from tests.screens.canned import COMPUTE_BOUND, N_A, STARVING, Canned
 from tests.screens.launching import launcher, offer
 from tests.screens.showing import rows_of, shown
@@ -58,7 +59,14 @@ def check(rows: Sequence[str], width: int) -> None:
 
 @by_name
 async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str) -> None:
-    async with shown(named(tmp_path, name)) as show:
+    async with shown(named(tmp_path, name), (60, 20)) as show:
+        assert "epoch 1" in show.rows[0]
+        assert "recording" in show.rows[0]
+        for key in "123456":
+            await show.press(key)
+            check(show.rows, 60)
+        await show.press("3")
+        await show.resize((120, 40))
         check(show.rows, 120)
         upper = next(y for y, row in enumerate(show.rows) if "input pipeline" in row)
         assert {cell_len(row.partition("││")[0]) for row in show.rows[upper:] if "││" in row} == {59, 71}
@@ -75,19 +83,9 @@ async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str)
         show.run.ended("failed", name)
         await show.frame()
         check(show.rows, 120)
-
-
-@by_name
-async def test_a_small_screen_keeps_its_rows_with_any_name(tmp_path: Path, name: str) -> None:
-    run = Canned(tmp_path / "before", workload=name).doing(Phase.DATA_SET, 2.0, name)
-    async with shown(run, (60, 20)) as show:
+        await show.resize((60, 20))
+        await show.look_at(look(Canned(None, workload=name).doing(Phase.DATA_SET, 2.0, name)))
         check(show.rows, 60)
-    async with shown(named(tmp_path / "later", name), (60, 20)) as show:
-        assert "epoch 1" in show.rows[0]
-        assert "recording" in show.rows[0]
-        for key in "123456":
-            await show.press(key)
-            check(show.rows, 60)
 
 
 @by_name

@@ -86,15 +86,49 @@ async def replayed(folder: Path, size: tuple[int, int], **options: Any) -> Async
             yield show
 
 
-async def test_a_run_that_is_over_opens_whole_with_its_window_in_brackets(folder: Path) -> None:
+async def test_a_run_that_is_over_opens_whole_and_clicks_and_keys_move_its_window(folder: Path) -> None:
     async with replayed(folder, (80, 24)) as show:
         assert show.live.view
-        first_s, last_s = show.window_s
+        first_s, run_s = show.window_s
         assert first_s == 0
-        assert last_s >= show.live.view.snapshot.now_s
+        assert run_s >= show.live.view.snapshot.now_s
         (line,) = (row for row in show.text.splitlines() if row.startswith(" run "))
         assert line[7] == "["
         assert "] 22:30" in line, "the brackets stand at both ends of the run"
+        await show.pilot.mouse_down("#whole-run", offset=(37, 0))
+        await show.frame()
+        clicked = show.window_s
+        assert clicked[0] < run_s / 2 < clicked[1] < run_s
+        await show.pilot.hover("#whole-run", offset=(57, 0))
+        await show.pilot.mouse_up("#whole-run", offset=(57, 0))
+        await show.frame()
+        dragged = show.window_s
+        assert dragged[0] > clicked[1] - (clicked[1] - clicked[0])
+        await show.pilot.hover("#whole-run", offset=(17, 0))
+        await show.frame()
+        assert show.window_s == dragged, "a pointer without a button moves nothing"
+        await show.press("pageup")
+        before = show.window_s
+        await show.press("pagedown")
+        assert show.window_s[0] == pytest.approx(before[1], abs=1.0), "a page is the width of the chart"
+        await show.press("home", "pageup")
+        assert show.window_s[0] == 0
+
+
+async def test_stalls_that_recur_are_one_row_of_the_events_which_goes_to_the_newest(folder: Path) -> None:
+    async with replayed(folder, (200, 60)) as show:
+        assert show.live.view
+        periodic = [stall for stall in show.live.view.stalls if stall.cause == "shuffle fill"]
+        await show.press("slash", *"stall", "enter")
+        rows = [one.text for one in show.live.events_pane.event_rows]
+        assert len(rows) == PLAN.stalls - len(periodic) + 1
+        (recurring,) = (text for text in rows if "shuffle fill" in text)
+        assert recurring == "12 stalls, every 40 epochs: 1:12 without a batch, shuffle fill (S lists them)"
+        show.live.events_pane.cursor = len(rows) - 1 - rows.index(recurring)
+        show.live.events_pane.action_choose()
+        await show.frame()
+        first_s, last_s = show.window_s
+        assert first_s <= periodic[-1].start_ns / 1e9 <= last_s
 
 
 async def test_the_letters_of_the_list_reach_a_worst_a_periodic_and_any_other_stall(folder: Path) -> None:
@@ -121,34 +155,6 @@ async def test_the_letters_of_the_list_reach_a_worst_a_periodic_and_any_other_st
         assert not show.is_list_open
 
 
-async def test_a_click_and_a_drag_in_the_line_move_the_window(folder: Path) -> None:
-    async with replayed(folder, (80, 24)) as show:
-        run_s = show.window_s[1]
-        await show.pilot.mouse_down("#whole-run", offset=(37, 0))
-        await show.frame()
-        clicked = show.window_s
-        assert clicked[0] < run_s / 2 < clicked[1] < run_s
-        await show.pilot.hover("#whole-run", offset=(57, 0))
-        await show.pilot.mouse_up("#whole-run", offset=(57, 0))
-        await show.frame()
-        dragged = show.window_s
-        assert dragged[0] > clicked[1] - (clicked[1] - clicked[0])
-        await show.pilot.hover("#whole-run", offset=(17, 0))
-        await show.frame()
-        assert show.window_s == dragged, "a pointer without a button moves nothing"
-
-
-async def test_a_page_key_moves_by_the_width_of_the_chart(folder: Path) -> None:
-    async with replayed(folder, (80, 24)) as show:
-        await show.press("Z", "Z", "pageup", "pageup")
-        before = show.window_s
-        await show.press("pagedown")
-        after = show.window_s
-        assert after[0] == pytest.approx(before[1], abs=1.0)
-        await show.press("home", "pageup")
-        assert show.window_s[0] == 0
-
-
 async def test_curves_epochs_and_sensors_are_panes_of_a_small_window(folder: Path) -> None:
     async with replayed(folder, (80, 24)) as show:
         await show.press("7")
@@ -170,15 +176,17 @@ async def test_curves_epochs_and_sensors_are_panes_of_a_small_window(folder: Pat
         assert "310 W" in show.text
 
 
-@pytest.mark.parametrize("size", [(60, 18), (120, 40), (200, 60)], ids=["smallest", "large", "wide"])
-async def test_every_size_shows_the_long_run_in_ascii_too(folder: Path, size: tuple[int, int]) -> None:
-    async with replayed(folder, size, unicode=False, colour=False) as show:
+async def test_every_size_shows_the_long_run_in_ascii_too(folder: Path) -> None:
+    async with replayed(folder, (60, 18), unicode=False, colour=False) as show:
         await show.press("7")
-        assert show.text.isascii()
-        assert "loss *" in show.text
-        assert all(len(row) == size[0] for row in show.text.splitlines())
-        assert ("learning curves" in show.text) is (size[0] >= 120)
-        assert ("machine, whole run" in show.text) is (size[0] >= 180)
+        for size in ((60, 18), (120, 40), (200, 60)):
+            await show.pilot.resize_terminal(*size)
+            await show.frame()
+            assert show.text.isascii()
+            assert "loss *" in show.text
+            assert all(len(row) == size[0] for row in show.text.splitlines())
+            assert ("learning curves" in show.text) is (size[0] >= 120)
+            assert ("machine, whole run" in show.text) is (size[0] >= 180)
 
 
 async def test_events_are_filtered_as_the_user_types(folder: Path) -> None:
@@ -186,8 +194,8 @@ async def test_events_are_filtered_as_the_user_types(folder: Path) -> None:
         pane = show.live.events_pane
         count = pane.count()
         await show.press("slash", *"stall")
-        assert len(pane.event_rows) == PLAN.stalls
-        assert "40 events with 'stall'" in show.text
+        assert len(pane.event_rows) == PLAN.stalls - 11, "twelve recur, in one row"
+        assert "29 events with 'stall'" in show.text
         await show.press("enter", "left_square_bracket", "left_square_bracket")
         assert "no batch for" in pane.event_rows[-1 - pane.cursor].text
         assert show.live.timeline.frozen
@@ -202,6 +210,9 @@ async def test_a_short_run_has_no_line_in_a_small_window_and_no_stalls(tmp_path:
         assert any("no stall so far" in note.message for note in show.app._notifications)
         await show.resize((120, 40))
         assert show.live.whole_run.display
+        assert show.live.curves_beside.border_subtitle == "1 to 2 of 3, up down  7 log scale"
+        await show.resize((200, 60))
+        assert show.live.curves_beside.border_subtitle == "7 log scale", "all three charts fit"
 
 
 async def test_places_that_panes_share_show_the_last_chosen(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tfwatch.sensors.gpu.sensor import GpuSensor
 from tfwatch.sensors.protocol import Availability, Available, GpuIdentity, GpuReading, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tests.runs.folders import FakeClock
     from tfwatch.runs.writer import RunWriter
@@ -35,12 +35,16 @@ class FakeSource:
     closing: Exception | None = None
     takes_s: float = 0.0
     clock: FakeClock | None = None
+    followed: tuple[str, ...] = ()
 
     def available(self) -> Availability:
         self.asked += 1
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+    def follow(self, gpus: Sequence[str]) -> None:
+        self.followed = tuple(gpus)
 
     def read(self) -> GpuReading:
         if self.clock:

@@ -24,9 +24,9 @@ def test_the_size_of_a_batch_is_that_of_its_tensors_and_unknown_for_strings() ->
 def test_a_batch_without_a_tensor_has_no_number_of_examples() -> None:
     import tensorflow as tf
 
-    from tfwatch.watch.fit.fused_steps import _examples_in
+    from tfwatch.watch.fit.stepping.fused_steps import examples_in
     from tfwatch.watch.step_log import count_examples
 
     batches = ({"x": [tf.zeros((32, 8))]}, tf.zeros((0, 8)), tf.zeros(()), ())
     assert [count_examples(batch) for batch in batches] == [32, 0, None, None]
-    assert [int(_examples_in(batch)) for batch in batches] == [32, 0, -1, -1]
+    assert [int(examples_in(batch)) for batch in batches] == [32, 0, -1, -1]

@@ -47,7 +47,7 @@ def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, 
     ],
 )
 def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool) -> None:
-    from tfwatch.tfdata.stage_model import is_shuffle_fill
+    from tfwatch.tfdata.stages.stage_model import is_shuffle_fill
 
     nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
 
@@ -63,7 +63,7 @@ def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after
     ],
 )
 def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
-    from tfwatch.tfdata.stage_model import is_shuffle_fill
+    from tfwatch.tfdata.stages.stage_model import is_shuffle_fill
 
     assert is_shuffle_fill(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
 
@@ -71,7 +71,7 @@ def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) ->
 def test_without_an_iterator_or_a_model_no_wait_is_explained() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.stage_model import ShuffleFill
+    from tfwatch.tfdata.stages.stage_model import ShuffleFill
     from tfwatch.tfdata.work_ahead import without_autotune
 
     batches = tf.data.Dataset.range(10).shuffle(5, seed=1)

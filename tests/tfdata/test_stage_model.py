@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tfwatch.tfdata.stage_model import RESTART_KIND, Node, find_stuck_stage, read_nodes, without_gate, work_since
-from tfwatch.tfdata.stage_names import CodeStage, align, code_kinds, label_of_all, label_of_kind
+from tfwatch.tfdata.stages.stage_model import RESTART_KIND, Node, find_stuck_stage, read_nodes, without_gate, work_since
+from tfwatch.tfdata.stages.stage_names import CodeStage, align, code_kinds, label_of_all, label_of_kind
 
 MS = 10**6
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.tfdata.stall_location import find_running_line
+from tfwatch.tfdata.stages.stall_location import find_running_line
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -9,8 +9,8 @@ import pytest
 
 from tests.analysis.plants import Plant
 from tests.tuner.trainings import PlantTraining
-from tfwatch.analysis.tuning.autopilot_moves import BUDGET, Move, Stop
-from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import BUDGET, Move, Stop
+from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, PipelineSwitched
 from tfwatch.core.knobs import KnobChange, Knobs
 from tfwatch.runs.control.requests import Autopilot, Request

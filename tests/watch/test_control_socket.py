@@ -99,10 +99,16 @@ def test_a_stop_ends_one_fit_and_not_the_next(arrays: Any, make_model: Make, tmp
 
 
 def test_an_experiment_runs_in_a_script(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
     watch, model = watch_in(tmp_path), make_model()
     ask = after_batch(3, lambda: client_of(watch).ask_tuner(Experiment("prefetch", ("default", 2), 60)))
 
-    model.fit(known(arrays), epochs=12, verbose=0, callbacks=[watch, ask])
+    def stop_once_it_ended(epoch: int, logs: Any) -> None:
+        model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentEnded))
+
+    until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_ended)
+    model.fit(known(arrays), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
 
     run = open_run(watch.run_path)
     (ended,) = events_of(run, ExperimentEnded)

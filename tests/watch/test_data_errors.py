@@ -81,6 +81,28 @@ def sound(at: int, calls: list[int]) -> Any:
 DATA = [an_operation, a_missing_file, a_generator]
 
 
+#: The error of a step without data, and of one whose data raises, as TensorFlow 2.21 words them on an H100.
+ON_GPU = """Graph execution error:
+
+{at}
+{at}
+2 root error(s) found.
+  (0) {error}
+\t [[{fetch}]]
+\t [[IteratorGetNext/_2]]
+  (1) {error}
+\t [[{fetch}]]
+0 successful operations.
+0 derived errors ignored. [Op:__inference_multi_step_on_iterator_524]"""
+DEFINED = "Detected at node {} defined at (most recent call last):\n{}"
+NO_DATA = ON_GPU.format(
+    at=DEFINED.format("IteratorGetNext", '  File "train.py", line 8, in <module>\n'),
+    error="FAILED_PRECONDITION:  GetNext() failed because the iterator has not been initialized. Ensure that you have "
+    "run the initializer operation for this iterator before getting the next element.",
+    fetch="{{node IteratorGetNext}}",
+)
+
+
 # -- models -----------------------------------------------------------------------------------------
 
 
@@ -194,3 +216,41 @@ def test_data_that_raises_within_a_call_differs_by_the_place_of_its_fetch(tmp_pa
 @pytest.mark.parametrize("model", [labels_out_of_range, a_python_metric], ids=lambda make: make.__name__)
 def test_a_step_that_raises_as_it_runs_ends_fit_as_in_stock_fit(model: Any, settings: str, tmp_path: Path) -> None:
     assert_as_stock(sound, 0, model, settings, watch_in(tmp_path))
+
+
+def test_an_error_whose_words_are_unknown_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfwatch.watch.fit import data_errors
+
+    monkeypatch.setattr(data_errors, "_as_in_graph", None)
+    stock = stock_outcome(an_operation, 2, dense, "graph")
+    raised, words, *rest = outcome(partial(an_operation, 2), dense, SETTINGS["graph"], [watch_in(tmp_path)])
+    assert (raised, *rest) == (stock[0], *stock[2:])
+    assert "a bad file" in words
+
+
+@pytest.mark.parametrize(
+    ("code", "fetched", "at", "error", "fetch"),
+    [
+        (
+            "NOT_FOUND",
+            "/nowhere/at-all; No such file or directory",
+            DEFINED.format("IteratorGetNext", '  File "train.py", line 8, in <module>\n'),
+            "NOT_FOUND:  /nowhere/at-all; No such file or directory",
+            "{{node IteratorGetNext}}",
+        ),
+        (
+            "INVALID_ARGUMENT",
+            "a bad file\n\t [[{{function_node f_310}}{{node Assert}}]]",
+            DEFINED.format("Assert", "<stack traces unavailable>"),
+            "INVALID_ARGUMENT:  a bad file\n\t [[{{node Assert}}]]",
+            "IteratorGetNext",
+        ),
+    ],
+    ids=["by the fetch", "by an operation"],
+)
+def test_an_error_of_the_data_is_worded_as_on_a_gpu(code: str, fetched: str, at: str, error: str, fetch: str) -> None:
+    from tfwatch.watch.fit.data_errors import _as_in_graph
+
+    message = "{{function_node __wrapped__IteratorGetNext_device_/device:CPU:0}} " + fetched
+    worded = _as_in_graph(f"{message} [Op:IteratorGetNext] name: ", code, NO_DATA)
+    assert worded == ON_GPU.format(at=at, error=error, fetch=fetch)

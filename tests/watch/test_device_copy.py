@@ -35,7 +35,7 @@ def batch_of(**parts: int) -> list[Any]:
 
 
 def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
-    from tfwatch.watch.fit.device_copy import LEAST_BYTES, DeviceCopy
+    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy
 
     copy = DeviceCopy(HOST)
     copy.begin(batch_of(float32=LEAST_BYTES, uint8=LEAST_BYTES, int64=64, int32=LEAST_BYTES))
@@ -45,7 +45,7 @@ def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
 
 
 def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
-    from tfwatch.watch.fit.device_copy import DeviceCopy, TimedCopy
+    from tfwatch.watch.fit.stepping.device_copy import DeviceCopy, TimedCopy
 
     writer = make_writer(None)
     copy = TimedCopy(writer, DeviceCopy(HOST))
@@ -55,7 +55,7 @@ def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
 
 
 def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
-    from tfwatch.watch.fit.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
+    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
 
     writer = make_writer(None)
     copy = TimedCopy(writer, DeviceCopy("/no such device"))
@@ -68,7 +68,7 @@ def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
 def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    from tfwatch.watch.fit import device_copy
+    from tfwatch.watch.fit.stepping import device_copy
 
     model = SimpleNamespace(trainable_variables=[])
     assert device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.CPU
@@ -116,7 +116,8 @@ def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tfwatch.tfdata import work_ahead
-    from tfwatch.watch.fit import device_copy, fetch
+    from tfwatch.watch.fit import fetch
+    from tfwatch.watch.fit.stepping import device_copy
 
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
@@ -141,7 +142,7 @@ def test_a_prefetch_to_the_device_is_off_or_a_number() -> None:
 
 def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8.0) -> Any:
     """Return a copy of which each takes no time, by steps of 10 ms, after 40 of them."""
-    from tfwatch.watch.fit.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
+    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
 
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: is_ahead)
     monkeypatch.setattr(DeviceCopy, "time_like", lambda *_: copy_ms * 1e6)
@@ -183,7 +184,7 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
 
 
 def test_copies_ahead_do_not_count_as_copies_by_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfwatch.watch.fit.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
+    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
 
     is_there = iter([False] * 5 + [True] * 10 + [False] * 10)
     monkeypatch.setattr(DeviceCopy, "is_there", lambda *_: next(is_there))
@@ -205,7 +206,8 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
     import tensorflow as tf
 
     from tfwatch.tfdata import live_switch
-    from tfwatch.watch.fit import device_copy, fetch
+    from tfwatch.watch.fit import fetch
+    from tfwatch.watch.fit.stepping import device_copy
 
     def late(*batch: Any) -> Any:
         tf.numpy_function(lambda: time.sleep(0.02), [], [])
@@ -246,11 +248,11 @@ def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
     """A copy of 6 ms, of which Watch reports a part."""
     from tfwatch.checks import injected_copy
     from tfwatch.checks.selftest_cases import _copy
-    from tfwatch.watch.fit import device_copy
+    from tfwatch.watch.fit.stepping import device_copy
 
     monkeypatch.setattr(injected_copy, "why_no_device_prefetch", lambda: None)
     monkeypatch.setattr(injected_copy, "_STEPS", 12)
-    monkeypatch.setattr(injected_copy, "_direct_ms", lambda batches: [6.0] * len(batches))
+    monkeypatch.setattr(injected_copy, "_copy_ms", lambda part: 6.5 if part.shape[0] > 1 else 0.5)
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(device_copy.DeviceCopy, "__call__", lambda *_: reported * 6e6)
     compared = SimpleNamespace(copy=lambda kind, size: injected_copy.compare_copies(kind, size, tmp_path))

@@ -14,7 +14,7 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.events import Noted
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.fit.eager_operations import Calls, Operations, _tensorflow_calls, time_operations
+from tfwatch.watch.fit.stepping.eager_operations import Calls, Operations, _tensorflow_calls, time_operations
 
 NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 

@@ -42,7 +42,7 @@ def batches(arrays: Any) -> Any:
 def test_a_clock_that_op_determinism_forbids_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import tensorflow as tf
 
-    from tfwatch.watch.fit.fused_steps import find_clock
+    from tfwatch.watch.fit.stepping.fused_steps import find_clock
 
     asked = []
     monkeypatch.setattr(tf, "timestamp", lambda: asked.append("timestamp"))
@@ -85,7 +85,7 @@ def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
 def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
     model: Any, make_model: Callable[[], Any], arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit import step_runners
+    from tfwatch.watch.fit.stepping import step_runners
 
     def refuse(*_: object) -> None:
         raise TypeError("not in a graph\n  with a long tail")
@@ -105,7 +105,7 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
 def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
     model: Any, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit import step_runners
+    from tfwatch.watch.fit.stepping import step_runners
 
     hour_ns, readings = 3_600 * 10**9, count()
 
@@ -150,7 +150,7 @@ def test_an_unknown_split_is_refused() -> None:
 def test_the_loop_does_not_wait_for_the_end_time_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    from tfwatch.watch.fit.fused_steps import FusedSteps, GraphClock
+    from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, GraphClock
 
     began = Event()
     waited: list[bool] = []

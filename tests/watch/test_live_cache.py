@@ -150,7 +150,7 @@ def test_a_cache_that_does_not_fit_is_refused(
     monkeypatch.setattr(stores, "free_bytes", lambda: 100_000)
     switches = [] if at_start else [Scheduled(5, "cache", True), Scheduled(5, "prefetch", 2)]
     run, outcome = train("cnn", replace(settings, epochs=1), tmp_path, *switches, knobs=Knobs(cache=at_start))
-    sentence = "the cache needs 0.5 MB, more than half of the 0.1 MB of memory that are free"
+    sentence = "the cache needs 0.5 MB, more than half of the 98 kB of memory that are free"
     if at_start:
         assert (outcome.cause, outcome.message) == ("bad-input", sentence)
         return

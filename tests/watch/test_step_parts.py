@@ -7,7 +7,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from tfwatch.watch.fit.fused_steps import clock_offset_ns, clock_was_set, split_steps
+from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns, clock_was_set, split_steps
 
 MS = 1_000_000
 

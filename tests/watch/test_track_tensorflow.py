@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +127,37 @@ def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
             step(x)
     flags = opened(tracked).steps["flags"].tolist()
     assert flags == [Flag.EPOCH_START | Flag.COMPILE, 0, 0, Flag.RETRACE, 0]
+
+
+def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call takes 30 ms by the clock of the calls, and a failing one counts too."""
+    import tensorflow as tf
+    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+    from tfwatch.watch.loops import function_calls
+    from tfwatch.watch.loops.tracked_loop import LoopStepLog
+
+    host_ns, own_call, ticks = LoopStepLog._host_ns, Function.__call__, itertools.count(0, 30_000_000)
+    monkeypatch.setattr(function_calls, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
+    monkeypatch.setattr(LoopStepLog, "_host_ns", lambda self, body_ns: host_ns(self, 100_000_000))
+    inner = tf.function(tf.identity)
+
+    @tf.function
+    def double(x: Any) -> Any:
+        return inner(x) * 2
+
+    @tf.function
+    def fail(x: Any) -> Any:
+        return tf.ensure_shape(tf.boolean_mask(x, x > 0), [2])
+
+    with tfwatch.track([tf.zeros(2)] * 3, tmp_path) as tracked:
+        for x, functions in zip(tracked, ([double, double], [fail], []), strict=True):
+            for function in functions:
+                with contextlib.suppress(tf.errors.InvalidArgumentError):
+                    function(x)
+
+    assert opened(tracked).steps["host_ms"].tolist() == pytest.approx([40, 70, 0])
+    assert Function.__call__ is own_call
 
 
 def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_it_runs_as_often_as_in_stock_fit(make: Any, settings: str, tmp_path: Pa
 def test_an_error_of_tfwatch_before_the_users_python_leaves_the_step_to_keras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit.step_runners import BatchStep
+    from tfwatch.watch.fit.stepping.step_runners import BatchStep
 
     stock = outcome(nothing, {}, [])
     monkeypatch.setattr(BatchStep, "_compiled", lambda *_: 1 / 0)

@@ -65,7 +65,7 @@ def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
 
 
 def test_a_config_file_that_hangs_does_not_hold_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfwatch.settings import config_file
+    from tfwatch.config import config_file
     from tfwatch.watch.session import ScriptRun
     from tfwatch.watch.tensorflow_info import Device
 

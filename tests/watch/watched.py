@@ -34,6 +34,6 @@ def homeless(*_: object, **__: object) -> str:
 
 def is_restored(model: Any) -> bool:
     """Return whether the model has its own train function again."""
-    from tfwatch.watch.fit.step_runners import TrainFunction
+    from tfwatch.watch.fit.stepping.step_runners import TrainFunction
 
     return not isinstance(model.train_function, TrainFunction)

@@ -14,10 +14,10 @@ from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottlen
 from tfwatch.analysis.findings.situation import BatchSource, Memory, SourceKind
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.widgets.banner import BannerPane
+from tfwatch.widgets.live.banner import BannerPane
 
 #: Cells of a row of the banner in a window of 80 columns.
 WIDTH = 78

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,11 +23,10 @@ from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.header import header_view
-from tfwatch.widgets.machine import MachinePane, Reading, readings
+from tfwatch.widgets.live.header import header_view
+from tfwatch.widgets.live.machine import MachinePane, Reading, readings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -44,94 +44,73 @@ def pane(shown_rows: list[str]) -> list[str]:
 # -- states -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        pytest.param(
-            hardware.compute_bound,
-            [
-                "on GPU:0 Apple M2 Pro",
-                "GPU     93 %, ours 89 %",
-                "93 % (was 58)",
-                "10.6 W",
-                "power   GPU 10.6 W, CPU 6.2 W, 1.34 GHz",
-                "energy  0.15 J/step, 27 J starving (15 %)",
-                "memory  9.8 of 16 GB, GPU 4.1",
-                "heat    nominal, on AC power",
-            ],
-            id="compute_bound",
-        ),
-        pytest.param(
-            hardware.compute_bound_nvidia,
-            ["NVIDIA H100", "386 W 93 ours", "GPU mem 38.2 of 80 GB", "GPU 386 W, 1.98 GHz, 61 °C"],
-            id="nvidia",
-        ),
-        pytest.param(hardware.starving, ["STARVING 41 %", "56 %", "56 J starving (35 %)"], id="starving"),
-        pytest.param(
-            hardware.eaten,
-            ["OK, data wait 1 %   other programs use 36 % of the GPU", "GPU     97 %, ours 61 %, others 36 %"],
-            id="a browser eats the GPU",
-        ),
-        pytest.param(
-            hardware.throttled,
-            [
-                "heat is moderate: clocks are lowered",
-                "H heat 10.0 s",
-                "H slowed by heat for 10.0 s (moderate)",
-                "GPU 7.1 W, CPU 6.2 W, 0.72 GHz",
-            ],
-            id="throttled",
-        ),
-        pytest.param(
-            hardware.swapping,
-            [
-                "swapping 81 MB/s: use smaller batches, buffers or caches",
-                "M swap 15.0 s",
-                "M swapping for 15.0 s: memory was too small",
-                "swap    5.2 GB, 81 MB/s, pressure critical",
-            ],
-            id="swapping",
-        ),
-        pytest.param(
-            hardware.on_battery, ["on battery: clocks may be lowered", "heat    nominal, on battery"], id="battery"
-        ),
-        pytest.param(hardware.leaking, ["memory  10.8 of 16, +1.2 GB/h, swaps in 4 h"], id="leaking"),
-        pytest.param(
-            hardware.disagreeing,
-            ["STARVING 41 %   GPU counter reads 97 %: short kernels keep it high; step times decide"],
-            id="disagreeing",
-        ),
-        pytest.param(
-            hardware.unused,
-            ["TensorFlow does not use the GPU; tfwatch doctor shows why", "GPU     unused: see tfwatch doctor"],
-            id="unused",
-        ),
-        pytest.param(
-            hardware.unseen,
-            [
-                "powermetrics (enter: how to fix it)",
-                "STARVING 41 %",
-            ],
-            id="no permission",
-        ),
+#: What the screen says of a machine.
+WORDS = {
+    hardware.compute_bound: [
+        "on GPU:0 Apple M2 Pro",
+        "GPU     93 %, ours 89 %",
+        "93 % (was 58)",
+        "10.6 W",
+        "power   GPU 10.6 W, CPU 6.2 W, 1.34 GHz",
+        "energy  0.15 J/step, 27 J starving (15 %)",
+        "memory  9.8 of 16 GB, GPU 4.1",
+        "heat    nominal, on AC power",
     ],
-)
-async def test_a_machine_shows_its_text(make: Callable[[Path | None], Canned], words: list[str]) -> None:
-    async with shown(make(None)) as show:
-        for word in words:
-            assert word in show.text
+    hardware.compute_bound_nvidia: [
+        "NVIDIA H100",
+        "386 W 93 ours",
+        "GPU mem 38.2 of 80 GB",
+        "GPU 386 W, 1.98 GHz, 61 °C",
+    ],
+    hardware.starving: ["STARVING 41 %", "56 %", "56 J starving (35 %)"],
+    hardware.eaten: [
+        "OK, data wait 1 %   other programs use 36 % of the GPU",
+        "GPU     97 %, ours 61 %, others 36 %",
+    ],  # a browser eats the GPU
+    hardware.throttled: [
+        "heat is moderate: clocks are lowered",
+        "H heat 10.0 s",
+        "H slowed by heat for 10.0 s (moderate)",
+        "GPU 7.1 W, CPU 6.2 W, 0.72 GHz",
+    ],
+    hardware.swapping: [
+        "swapping 81 MB/s: use smaller batches, buffers or caches",
+        "M swap 15.0 s",
+        "M swapping for 15.0 s: memory was too small",
+        "swap    5.2 GB, 81 MB/s, pressure critical",
+    ],
+    hardware.on_battery: ["on battery: clocks may be lowered", "heat    nominal, on battery"],
+    hardware.leaking: ["memory  10.8 of 16, +1.2 GB/h, swaps in 4 h"],
+    hardware.disagreeing: ["STARVING 41 %   GPU counter reads 97 %: short kernels keep it high; step times decide"],
+    hardware.unused: [
+        "TensorFlow does not use the GPU; tfwatch doctor shows why",
+        "GPU     unused: see tfwatch doctor",
+    ],
+    hardware.unseen: [
+        "powermetrics (enter: how to fix it)",
+        "STARVING 41 %",
+    ],  # no permission
+}
 
 
-@pytest.mark.parametrize("name", hardware.ALL)
-async def test_every_machine_fits_every_size(name: str) -> None:
-    async with shown(hardware.ALL[name](None), unicode=False, colour=False) as show:
-        for pane in "14":
+async def test_a_machine_shows_its_text() -> None:
+    async with shown(hardware.compute_bound(None)) as show:
+        for make, words in WORDS.items():
+            await show.look_at(look(make(None)))
+            assert not [word for word in words if word not in show.text], make.__name__
+
+
+async def test_every_machine_fits_every_size() -> None:
+    views = {name: look(make(None)) for name, make in hardware.ALL.items()}
+    async with shown(hardware.compute_bound(None), unicode=False, colour=False) as show:
+        for pane, size in [*product("4", SIZES), ("1", (80, 24))]:
             await show.press(pane)
-            for size in SIZES:
-                await show.resize(size)
-                assert {len(row) for row in show.rows} == {size[0]}
-                assert " nan" not in show.text
-                assert show.text.isascii()
+            await show.resize(size)
+            for name, view in views.items():
+                await show.look_at(view)
+                assert {len(row) for row in show.rows} == {size[0]}, (name, size)
+                assert " nan" not in show.text, (name, size)
+                assert show.text.isascii(), (name, size)
 
 
 @pytest.mark.parametrize("options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}])

@@ -16,7 +16,7 @@ from tfwatch.core.events import ExperimentBegan
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
+from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,11 +50,18 @@ async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_wit
         assert names == sorted(names)
 
 
-async def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_slowest_stage() -> None:
-    async with shown(usual(None, **GPU).staged(*STAGES, PREFETCHED), (140, 40)) as show:
-        assert row_of(show.rows, "map(decode)") == "map(decode) 7.7 ██████████ 1 of 2"
-        assert row_of(show.rows, "prefetch") == "prefetch ██████████ 4 of 4"
-        assert "runs serially" not in show.text
+def alone(run: Canned, width: int) -> list[str]:
+    """Return the rows of the pane by itself."""
+    pane = PipelinePane()
+    pane.set_reactive(PipelinePane.view, pipeline_view(look(run)))
+    return [row.plain for row in pane.rows(width, 12)]
+
+
+def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_slowest_stage() -> None:
+    rows = alone(usual(None, **GPU).staged(*STAGES, PREFETCHED), 66)
+    assert row_of(rows, "map(decode)") == "map(decode) 7.7 ██████████ 1 of 2"
+    assert row_of(rows, "prefetch") == "prefetch ██████████ 4 of 4"
+    assert "runs serially" not in "".join(rows)
 
 
 async def test_at_120_columns_the_figures_of_a_full_shuffle_buffer_are_whole() -> None:
@@ -66,37 +73,38 @@ def where(rows: list[str], name: str) -> list[int]:
     return [at for at, row in enumerate(rows) if row.strip("│ ").partition("│")[0].strip().startswith(name)][:1]
 
 
-async def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
-    async with shown(starving(None).staged(*STAGES)) as show:
-        assert row_of(show.rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
+def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
+    rows = alone(starving(None).staged(*STAGES), 56)
+    assert row_of(rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
 
 
-async def test_a_data_wait_that_no_stage_explains_has_a_row_of_its_own() -> None:
+def test_a_data_wait_that_no_stage_explains_has_a_row_of_its_own() -> None:
     quick = (("list", "ShuffleDatasetV3", 0.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 1.0, 1.0, N_A, N_A))
-    async with shown(starving(None).staged(*quick)) as show:
-        assert row_of(show.rows, "fetch, threads").split("█")[0] == "fetch, threads 7.9 "
-        assert row_of(show.rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
-    async with shown(starving(None).staged(*quick, BEHIND)) as show:
-        assert row_of(show.rows, "fetch") == ""
+    rows = alone(starving(None).staged(*quick), 56)
+    assert row_of(rows, "fetch, threads").split("█")[0] == "fetch, threads 7.9 "
+    assert row_of(rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
+    assert row_of(alone(starving(None).staged(*quick, BEHIND), 56), "fetch") == ""
 
 
-async def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
+def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
     knobs = {"prefetch": "4", "workers": "4"}
     run = Canned(None, knobs=knobs).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
     run.staged(("map(decode)", "ParallelMapV2", 92.0, 4.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
-    async with shown(run, (200, 60)) as show:
-        assert row_of(show.rows, "total") == "total 92.6 wall 23.0 > 13.8 compute + host: 9.6 data wait"
-        assert row_of(show.rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
+    rows = alone(run, 62)
+    assert row_of(rows, "total") == "total 92.6 wall 23.0 > 13.8 compute + host: 9.6 data wait"
+    assert row_of(rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
 
 
-@pytest.mark.parametrize("size", [(60, 18), (80, 24), (80, 34)], ids=str)
-async def test_on_a_small_screen_it_is_a_tab_of_its_own(size: tuple[int, int]) -> None:
-    async with shown(usual(None).staged(*STAGES, PREFETCHED), size) as show:
-        assert "map(decode)" not in show.text
-        await show.press("2")
-        assert row_of(show.rows, "map(decode)").startswith("map(decode) 7.7")
-        assert "4 of 4" in show.text
-        assert "compute + host: fully overlapped" in show.text
+async def test_on_a_small_screen_it_is_a_tab_of_its_own() -> None:
+    async with shown(usual(None).staged(*STAGES, PREFETCHED), (60, 18)) as show:
+        for size in ((60, 18), (80, 24), (80, 34)):
+            await show.press("1")
+            await show.resize(size)
+            assert "map(decode)" not in show.text
+            await show.press("2")
+            assert row_of(show.rows, "map(decode)").startswith("map(decode) 7.7")
+            assert "4 of 4" in show.text
+            assert "compute + host: fully overlapped" in show.text
 
 
 def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
@@ -141,14 +149,12 @@ async def test_in_a_stall_it_names_the_silent_stage_and_the_time() -> None:
         assert "0 of 4" in row_of(show.rows, "prefetch")
 
 
-async def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
+def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
     run = usual(None).event(
         facts.SensorMissing, sensor="pipeline", reason="a DistributedIterator has no model", fix="one device"
     )
-    async with shown(run) as show:
-        assert "n/a: a DistributedIterator has no model; one device" in show.text
-    async with shown(importing(None)) as show:
-        assert "the stages appear with the first batches" in show.text
+    assert "n/a: a DistributedIterator has no model; one device" in " ".join(alone(run, 60))
+    assert "the stages appear with the first batches" in " ".join(alone(importing(None), 60))
 
 
 async def test_a_replay_shows_the_newest_reading(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.widgets.runs import WALL_NS, CannedRun
 from tfwatch.analysis.steps.verdict import judge
 from tfwatch.core.clock import local_time
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.timeline.widget import Timeline
+from tfwatch.widgets.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -103,7 +103,7 @@ def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
 def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
     """Return Keras' own step on one batch in memory, with its metrics read as Keras reads them."""
     from tfwatch.tfdata.live_switch import BatchSpec
-    from tfwatch.watch.fit.step_runners import BatchStep, on_host
+    from tfwatch.watch.fit.stepping.step_runners import BatchStep, on_host
     from tfwatch.watch.step_log import count_examples
 
     batches = prepared.pipeline(prepared.source, Knobs(fast_pipeline=fast))

@@ -14,7 +14,7 @@ from tfwatch.checks.injected_schedule import CopyComparison
 from tfwatch.runs.opened import open_run
 from tfwatch.tfdata.work_ahead import without_autotune
 from tfwatch.watch.fit.callback import Watch
-from tfwatch.watch.fit.device_copy import why_no_device_prefetch
+from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,12 +33,29 @@ def compare_copies(kind: str, megabytes: int, runs_dir: Path) -> CopyComparison 
         return missing.value
     shape = (_ROWS, megabytes * 10**6 // _ROWS // np.dtype(kind).itemsize)
     batches = [np.full(shape, n, kind) for n in range(_BATCHES)]
-    before = _direct_ms(batches)
-    watch = Watch(runs_dir)
-    _model(batches[0]).fit(_data(batches), steps_per_epoch=_STEPS, shuffle=False, verbose=0, callbacks=[watch])
-    copies = open_run(watch.run_path or "").steps["copy_ms"][_WARM_UP:]
-    direct = [*before, *_direct_ms(batches)]
-    return CopyComparison(float(np.median(direct)), float(np.median(copies)))
+    watch, direct = Watch(runs_dir), DirectCopies(batches)
+    model = _model(batches[0])
+    model.fit(_data(batches), steps_per_epoch=_STEPS, shuffle=False, verbose=0, callbacks=[direct, watch])
+    copies = open_run(watch.run_path or "").steps["copy_ms"]
+    return CopyComparison(float(np.median(direct.took_ms[_WARM_UP:])), float(np.median(copies[_WARM_UP:])))
+
+
+class DirectCopies(keras.callbacks.Callback):
+    """Copies a batch after each step: the bandwidth of a machine that others use changes within a second.
+
+    took_ms: of each copy, without the time of an empty one before it.
+    """
+
+    def __init__(self, batches: list[Any]) -> None:
+        super().__init__()
+        self.took_ms: list[float] = []
+        with tf.device("/CPU:0"):
+            self._parts, self._empty = [tf.constant(batch) for batch in batches], tf.zeros((1, 1))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Copy a batch other than the one that the next step copies."""
+        none_ms = min(_copy_ms(self._empty) for _ in range(2))
+        self.took_ms.append(max(_copy_ms(self._parts[(batch + 3) % len(self._parts)]) - none_ms, 0.0))
 
 
 def _model(batch: Any) -> Any:
@@ -56,17 +73,8 @@ def _data(batches: list[Any]) -> tf.data.Dataset:
     return reduce(lambda data, one: data.concatenate(one), each).repeat().with_options(without_autotune())
 
 
-def _direct_ms(batches: list[Any]) -> list[float]:
-    """Return the time of each copy to the GPU, without that of an empty one; one number read back ends each."""
-    with tf.device("/CPU:0"):
-        parts, empty = [tf.constant(batch) for batch in batches], tf.zeros((1, 1))
-    for part in (empty, *parts):
-        _copy_ms(part)
-    none_ms = float(np.median([_copy_ms(empty) for _ in range(9)]))
-    return [max(_copy_ms(part) - none_ms, 0.0) for _ in range(3) for part in parts]
-
-
 def _copy_ms(part: Any) -> float:
+    """Return the time of a copy to the GPU; one number read back ends it."""
     with tf.device("/CPU:0"):
         part = tf.identity(part)  # a new tensor: of one that was copied before, TensorFlow keeps the copy on the device
     start_ns = time.perf_counter_ns()

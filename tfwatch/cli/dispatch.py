@@ -9,21 +9,40 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import ab, attach, bench, doctor, replay, runs, selftest, set_knobs, train, workloads
+from tfwatch.cli import attach, bench, feed, replay, runs, selftest, set_knobs
 from tfwatch.cli import run as run_script
 from tfwatch.cli.evidence import check, compare, explain, export, report
-from tfwatch.cli.system import completion, config, serve
+from tfwatch.cli.system import completion, config, doctor, serve
+from tfwatch.cli.training import ab, train, workloads
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
+_DESCRIPTION = (
+    "See live how much of every training step the device starves for data, and change that while it trains. "
+    "Without a command: the launcher. To begin: tfwatch run train.py (your own script), or tfwatch train cnn."
+)
 
 #: In the order of the help.
-_TRAINING = (run_script, train, ab, workloads, bench)
+_TRAINING = (run_script, train, ab, workloads, bench, feed)
 _RUNS = (replay, report, compare, check, explain, export)
 _SYSTEM = (serve, config, completion)
+#: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
+EXAMPLES = {
+    "tfwatch train": "cnn",
+    "tfwatch ab": "cnn --knob prefetch=off,4",
+    "tfwatch compare": "A B",
+    "tfwatch check": "latest --max-wait-share 5",
+    "tfwatch export": "latest --to perfetto",
+    "tfwatch set": "prefetch=4",
+    "tfwatch serve": "--prometheus",
+    "tfwatch completion": "bash",
+    "tfwatch runs rename": "latest baseline",
+    "tfwatch runs tag": "latest paper",
+    "tfwatch runs untag": "latest paper",
+    "tfwatch runs remove": "latest",
+}
 #: Options that replace a command.
 _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 
@@ -31,7 +50,7 @@ _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 def run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser()
+    parser = make_parser()
     completion.complete(parser)
     args = None
     if words:
@@ -60,7 +79,7 @@ def _check_home() -> None:
     """
     import platformdirs
 
-    from tfwatch.settings.config_file import ConfigError, read_config
+    from tfwatch.config.config_file import ConfigError, read_config
     from tfwatch.workloads.workload import BadInputError
 
     try:
@@ -109,7 +128,14 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized arguments: {word}: did you mean {near[0]}?")
 
     def error(self, message: str) -> NoReturn:
+        missing = message.partition("the following arguments are required: ")[2]
+        if missing:
+            message = f"{missing} is missing{self._example()}"
         self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
+
+    def _example(self) -> str:
+        example = EXAMPLES.get(self.prog)
+        return f", as in: {self.prog} {example}" if example else f": {self.prog} --help"
 
     def check_command(self, word: str) -> None:
         """Exit with a sentence that names the nearest command where `word` is neither a command nor an option."""
@@ -123,7 +149,8 @@ class _Parser(argparse.ArgumentParser):
         )
 
 
-def _parser() -> _Parser:
+def make_parser() -> _Parser:
+    """Return the parser of all commands."""
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -8,9 +8,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.config import keys
 from tfwatch.core import parsing
 from tfwatch.sensors.protocol import GPU_SENSORS
-from tfwatch.settings import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +55,10 @@ def is_script(name: str) -> bool:
     return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
 
 
+#: More worker processes than any machine has use for.
+_MOST_FEED_WORKERS = 256
+
+
 def add_runs_dir(group: Any, default: str | None = None) -> None:
     """`--runs-dir`."""
     group.add_argument("--runs-dir", metavar="DIR", type=typed(path), default=default, help="folder of the runs")
@@ -86,6 +90,62 @@ def add_keep(group: Any) -> None:
     group.add_argument("--keep-size", metavar="GB", type=typed(parsing.gigabytes), help=text)
 
 
+def add_group(group: Any) -> None:
+    """Add `--group`."""
+    text = "this process is one of several that train together: record below the folder of this group"
+    group.add_argument("--group", metavar="NAME", type=typed(_group_name), help=text)
+
+
+def _group_name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a group needs a name")
+    return text.strip()
+
+
+def join_group(args: argparse.Namespace) -> None:
+    """Set the variable by which the runs of this process and of its child find their group."""
+    from tfwatch.runs.groups.environment import GROUP
+
+    if args.group:
+        os.environ[GROUP] = args.group
+
+
+def add_feed(group: Any) -> None:
+    """Add the options of the tf.data service."""
+    one = group.add_mutually_exclusive_group()
+    text = "feed each fit from N workers of the tf.data service on this machine; the order of elements changes"
+    one.add_argument("--feed-workers", metavar="N", type=feed_workers, help=text)
+    text = "feed each fit from a tf.data service that runs there (tfwatch feed); it has no authentication"
+    one.add_argument("--feed", metavar="HOST:PORT", type=typed(address), help=text)
+
+
+def feed_workers(text: str) -> int:
+    """Return a number of workers of the tf.data service."""
+    return int(whole(1, _MOST_FEED_WORKERS)(text))
+
+
+def address(text: str) -> str:
+    """Return HOST:PORT.
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ValueError(f"an address is HOST:PORT, as localhost:5000, not {text!r}")
+    return text
+
+
+def use_feed(args: argparse.Namespace) -> None:
+    """Set the variables by which the script's process finds its feed."""
+    from tfwatch.core.feed_variables import ADDRESS, WORKERS
+
+    if args.feed_workers:
+        os.environ[WORKERS] = str(args.feed_workers)
+    if args.feed:
+        os.environ[ADDRESS] = args.feed
+
+
 def add_verbosity(group: Any, quiet: str) -> None:
     """Add `-q` and `-v`. quiet: the help of `-q`."""
     one = group.add_mutually_exclusive_group()
@@ -114,7 +174,7 @@ def runs_dir(args: argparse.Namespace) -> Path:
 
 def of_config(args: argparse.Namespace, name: str) -> Any:
     """Return the value of an option, else that of the config file; None without either."""
-    from tfwatch.settings.config_file import read_config
+    from tfwatch.config.config_file import read_config
 
     given = getattr(args, name.replace("-", "_"), None)
     return read_config().values.get(name) if given is None else given

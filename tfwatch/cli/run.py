@@ -20,6 +20,9 @@ _WITH_VALUE = (
     "--keep-runs",
     "--keep-age",
     "--keep-size",
+    "--group",
+    "--feed-workers",
+    "--feed",
 )
 
 
@@ -44,6 +47,8 @@ def add(commands: Any) -> None:
     options.add_theme(own)
     options.add_keep(own)
     options.add_notify(own)
+    options.add_group(own)
+    options.add_feed(own)
     options.add_verbosity(own, "no summary on stderr")
 
 
@@ -78,6 +83,8 @@ def _script(words: Sequence[str]) -> list[str]:
 def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.script.run import RunOptions, run
 
+    options.join_group(args)
+    options.use_feed(args)
     script, runs_dir = _script(args.words), options.runs_dir(args)
     notices, limits = options.notify(args), options.limits(args)
     theme = options.of_config(args, "theme")

@@ -26,6 +26,7 @@ def add(commands: Any) -> None:
     actions = runs.add_subparsers(title="actions", metavar="ACTION")
     _add_labels(actions)
     _add_removals(actions)
+    _add_goodput(actions)
     runs.commands = tuple(actions.choices)
 
 
@@ -56,6 +57,14 @@ def _add_removals(actions: Any) -> None:
     for action in (remove, prune):
         action.add_argument("--yes", action="store_true", help="do not ask")
         action.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+
+
+def _add_goodput(actions: Any) -> None:
+    text = "the time of a training over its restarts: useful steps, time between runs, steps trained twice"
+    goodput = _action(actions, "goodput", text, _goodput)
+    help_text = f"{options.RUN} (the default), one of the training; commas join the runs of a training that you name"
+    goodput.add_argument("which", metavar="RUN[,RUN2,...]", nargs="?", help=help_text)
+    goodput.add_argument("--json", action="store_true", help="one JSON object instead of the text")
 
 
 def _name(text: str) -> str:
@@ -111,6 +120,12 @@ def _prune(args: argparse.Namespace) -> int:
     if limits == Limits():
         raise BadInputError("give a limit: --older-than, --keep or --max-size")
     return prune_runs(_removal(args), limits)
+
+
+def _goodput(args: argparse.Namespace) -> int:
+    from tfwatch.commands.evidence.goodput import GoodputOptions, goodput
+
+    return goodput(GoodputOptions(args.which, options.runs_dir(args), args.json))
 
 
 def _removal(args: argparse.Namespace) -> Any:

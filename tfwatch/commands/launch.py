@@ -13,17 +13,15 @@ from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.script.run import check_script
 from tfwatch.commands.training.restart import announce, exec_command
 from tfwatch.commands.training.start_knobs import knob, start_knobs
+from tfwatch.config.config_file import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import show
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
 from tfwatch.doctor.quick_facts import describe_machine, find_gpu
-from tfwatch.live.past_run import PastRun, past_run
-from tfwatch.runs.format import NotARunError
+from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
 from tfwatch.screens.launcher import LauncherContent
-from tfwatch.settings.config_file import read_config
 from tfwatch.widgets.launcher_lists import Trainable
 from tfwatch.workloads.registry import WORKLOADS, default_knobs, settle
 from tfwatch.workloads.workload import BadInputError, Entry
@@ -151,8 +149,5 @@ def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:
     names = [folder.name for folder in folders]
     for folder in islice(folders, _LISTED):
         is_named = sum(folder.name in name for name in names) == 1
-        try:
-            run = open_run(folder, clock)
-        except (NotARunError, OSError):
-            continue
-        yield past_run(run, folder.name if is_named else str(folder), clock)
+        if run := past_entry(folder, folder.name if is_named else str(folder), clock):
+            yield run

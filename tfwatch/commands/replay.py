@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
+from tfwatch.commands.replay_group import replay_group
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.notifier import Notifier
 from tfwatch.live.restart import earlier_of
 from tfwatch.runs.format import NotARunError
+from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.reader import RunReader
@@ -55,6 +57,12 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     """
     try:
         folder = find_run(options.run, options.runs_dir)
+        if is_group(folder):
+
+            def show_rank(rank: Path) -> int:
+                return show_run(rank, RunReader(FolderSource(rank), clock), options, factories, clock)
+
+            return replay_group(folder, options.as_json, options.theme, show_rank, clock)
         run = open_run(folder, clock) if options.as_json else None
         reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:

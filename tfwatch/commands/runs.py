@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Literal
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
-from tfwatch.live.past_run import PastRun, past_run
-from tfwatch.runs.format import NotARunError
+from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs
 from tfwatch.runs.library.labels import Labels, read_labels, write_labels
 from tfwatch.runs.library.removal import Limits, beyond, candidates, folder_bytes, remove, why_kept
-from tfwatch.runs.opened import open_run
 from tfwatch.terminal.output import render, write
 from tfwatch.workloads.workload import BadInputError
 
@@ -74,17 +72,9 @@ def list_past_runs(listing: Listing, clock: Clock = SYSTEM) -> int:
 
 
 def _matching(folders: Sequence[Path], listing: Listing, clock: Clock) -> Iterator[tuple[Path, PastRun]]:
-    found = ((folder, run) for folder in folders if (run := _read(folder, clock)))
+    found = ((folder, run) for folder in folders if (run := past_entry(folder, folder.name, clock)))
     wanted = listing.wanted.casefold()
     yield from islice((one for one in found if wanted in _searched(*one)), listing.most)
-
-
-def _read(folder: Path, clock: Clock) -> PastRun | None:
-    """Return a run in a line; None where it cannot be read."""
-    try:
-        return past_run(open_run(folder, clock), folder.name, clock)
-    except (NotARunError, OSError):
-        return None
 
 
 def _searched(folder: Path, run: PastRun) -> str:
@@ -112,6 +102,7 @@ def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
 def _label(folder: Path, run: PastRun) -> str:
     """Return a run's name, and its tags in a line of their own."""
     name = f"{run.labels.name} ({run.workload})" if run.labels.name else folder.name
+    name += f", {run.ranks} ranks" if run.ranks else ""
     tags = " ".join(run.labels.tags)
     return printable(name) + (f"\n  {tags}" if tags else "")
 

@@ -45,7 +45,12 @@ class Clock:
 
     def stamp(self) -> str:
         """Return the local wall time as in a folder name: 2026-11-20T10-17-03."""
-        return local_time(self.wall_ns()).strftime("%Y-%m-%dT%H-%M-%S")
+        return stamp_of(self.wall_ns())
+
+
+def stamp_of(wall_ns: int) -> str:
+    """Return nanoseconds since 1970 as the local time in a folder's name."""
+    return local_time(wall_ns).strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def local_time(wall_ns: int) -> datetime:

@@ -1,6 +1,6 @@
 """The events of a run, one frozen class each, and their lines in events.jsonl.
 
-`at_ns` counts from the run's clock origin. A field's type carries its bounds (`core/bounds.py`). `decode` skips an
+`at_ns` counts from the run's clock origin. A field's type carries its bounds (`decoding/bounds.py`). `decode` skips an
 event that is out of them: its readers need no check.
 """
 
@@ -10,9 +10,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from tfwatch.core.bounds import (
+from tfwatch.core.decoding.bounds import (
     Answer,
     AutopilotCause,
+    ByteCounts,
     Bytes,
     Change,
     Count,
@@ -31,9 +32,9 @@ from tfwatch.core.bounds import (
     StepTimes,
     Whole,
 )
+from tfwatch.core.decoding.older_formats import translate_event
+from tfwatch.core.decoding.validation import known_fields
 from tfwatch.core.knobs import ChangesKnob, KnobChange, as_value
-from tfwatch.core.older_formats import translate_event
-from tfwatch.core.validation import known_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -340,6 +341,19 @@ class SensorMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusFound:
+    """The GPUs of a distribution strategy, whose figures gpus.bin holds.
+
+    names: by device, e.g. `GPU:0`, in the order of the file's `gpu`; empty where the sensor does not find one.
+    memory_bytes: of each; unknown ones are missing.
+    """
+
+    at_ns: Moment
+    names: dict[str, str]
+    memory_bytes: ByteCounts
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFound:
     """The GPU whose figures the samples hold from now on.
 
@@ -483,6 +497,7 @@ Event: TypeAlias = (
     | SwitchMissed
     | SensorMissing
     | GpuFound
+    | GpusFound
     | StagesFound
     | StallLocated
     | Slept

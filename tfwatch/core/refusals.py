@@ -8,6 +8,11 @@ from enum import Enum
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE_SHARE
 
+#: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the pipeline.
+PER_REPLICA = "experimental_per_replica_buffer_size"
+#: The setting of TensorFlow's that a strategy has in place of a prefetch to the device.
+FETCH_TO_DEVICE = "experimental_fetch_to_device"
+
 
 class Refusal(Enum):
     """A reason that holds for every value of the knob; the member's value is the text for people."""

@@ -12,7 +12,7 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core.bounds import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
+from tfwatch.core.decoding.bounds import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
 
 Rows = NDArray[np.void]
 
@@ -108,6 +108,22 @@ STAGE = np.dtype(
         ("buffer_size", "<f4"),
         ("buffered_bytes", "<f4"),
         ("wait_cores", "<f4"),
+    ]
+)
+
+#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`,
+#: `process_busy`: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs.
+GPU = np.dtype(
+    [
+        ("at_ns", "<u8"),
+        ("gpu", "<u2"),
+        ("pad", "<u2"),
+        ("busy", "<f4"),
+        ("process_busy", "<f4"),
+        ("power_w", "<f4"),
+        ("temperature_c", "<f4"),
+        ("freq_mhz", "<f4"),
+        ("memory_bytes", "<f4"),
     ]
 )
 
@@ -211,7 +227,7 @@ class Phase(IntEnum):
 
 
 def clean_rows(rows: Rows) -> Rows:
-    """Return the plausible rows of `SAMPLE`, `STAGE` or `PROGRESS`, with NaN for each implausible figure.
+    """Return the plausible rows of a table with `at_ns`, with NaN for each implausible figure.
 
     A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
     `PROGRESS` are the model's own and have no limit.
@@ -230,7 +246,7 @@ def clean_rows(rows: Rows) -> Rows:
 def plausible_rows(rows: Rows) -> Rows:
     """Return the plausible rows of `STEP`: the same rows where all are, as a copy of ten million takes 360 MB."""
     good = plausible(rows)
-    kept: Rows = rows if good.all() else rows[good]
+    kept: Rows = rows if good.all() else np.asarray(rows).take(np.flatnonzero(good))
     return kept
 
 

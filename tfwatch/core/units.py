@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 MISSING = "n/a"
+#: Shorter times are shown in milliseconds where it matters that they are not 0.
+_SHORT_S = 0.1
 
 
 def is_missing(value: float | None) -> bool:
@@ -58,6 +60,11 @@ def seconds(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def duration(value_s: float) -> str:
+    """Return `98.9 ms` below a tenth of a second, else as `seconds`: `0.0 s` says nothing."""
+    return milliseconds(value_s * 1e3) if value_s < _SHORT_S else seconds(value_s)
+
+
 def age(seconds: float) -> str:
     """Return `now`, `12 min`, `3 h`, `5 days`."""
     for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
@@ -82,9 +89,11 @@ def gigabytes(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """Return `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in units of 2^20 bytes where it is small."""
+    """Return `48 kB`, `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in smaller units of 2^20 or 2^10 bytes."""
     if value is None or math.isnan(value) or value >= 0.1 * 2**30:
         return gigabytes(value)
+    if 0 < abs(value) < 0.1 * 2**20:
+        return f"{max(round(value / 2**10), 1)} kB"
     return f"{value / 2**20:.{0 if value >= 2**20 else 1}f} MB"
 
 

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import name_of_signal
-from tfwatch.core.install_source import pip_install
+from tfwatch.core.system.install_source import pip_install
 from tfwatch.doctor.cuda_faults import explain_cuda
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.view import Follower, RunView
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import list_folders
+from tfwatch.runs.library.finding import list_single_runs, run_name
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
@@ -26,7 +26,7 @@ MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class FollowedRun:
-    """A run and its present view. name: of its folder."""
+    """A run and its present view. name: as `find_run` takes it."""
 
     name: str
     view: RunView
@@ -48,7 +48,7 @@ class FollowedRuns:
         Raises:
             OSError: the folder cannot be read.
         """
-        folders = list_folders(self._runs_dir)
+        folders = list_single_runs(self._runs_dir)
         self._forget(set(folders))
         for folder in folders:
             if folder not in self._readers and folder not in self._over:
@@ -90,7 +90,7 @@ class FollowedRuns:
             del self._readers[folder]
             self._over.add(folder)
             return None
-        return FollowedRun(folder.name, view)
+        return FollowedRun(run_name(folder), view)
 
 
 def _is_unknown(run: FollowedRun) -> bool:

@@ -6,11 +6,13 @@ A figure that is missing has no sample: never 0, and never an old one.
 from __future__ import annotations
 
 import math
+import os
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from tfwatch.analysis.findings.machine import gpu_status
+from tfwatch.analysis.findings.hardware.machine import gpu_status
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.core.errors import printable
 from tfwatch.core.events import GpuFound, SensorMissing
@@ -64,15 +66,22 @@ def label(text: str) -> str:
     return printable(text)[:_LONGEST]
 
 
+def run_label(name: str) -> str:
+    """Return the label of a run: its name, or where that is no label, one of its own; two equal ones fail a scrape."""
+    text = label(name)
+    return text if text == name else f"{text[: _LONGEST - 9]}~{zlib.crc32(os.fsencode(name)):08x}"
+
+
 def metrics_of(runs: Sequence[FollowedRun]) -> list[Metric]:
     """Return the metrics of all runs."""
     families = _Families()
     for run in runs:
-        _add_run(families, run.name, run.view)
-        _add_sums(families, run.name, run.view)
+        name = run_label(run.name)
+        _add_run(families, name, run.view)
+        _add_sums(families, name, run.view)
         if not (run.view.is_over or run.view.snapshot.life.is_stale):
-            _add_present(families, run.name, run.view)
-            _add_process(families, run.name, run.view)
+            _add_present(families, name, run.view)
+            _add_process(families, name, run.view)
     for view in _newest_of_each_host(runs):
         _add_machine(families, view)
     return families.all()
@@ -202,4 +211,4 @@ def _newest_sample(view: RunView) -> Any:
 
 
 def _host(view: RunView) -> str:
-    return view.snapshot.manifest.machine.get("host") or "unknown"
+    return label(view.snapshot.manifest.machine.get("host") or "unknown")

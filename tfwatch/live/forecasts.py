@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfwatch.analysis.findings.bottleneck import make_stage_table
 from tfwatch.analysis.steps.summary import between
 from tfwatch.analysis.tuning import knob_state
+from tfwatch.analysis.tuning.autopilot.estimator import affects_step_time
 from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.estimator import affects_step_time
-from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables, build_evidence, stage_tables_by_time
-from tfwatch.analysis.tuning.forecast import CheckedForecast, Forecast, Record, check_forecast, forecast
-from tfwatch.analysis.tuning.search_text import running_experiment
+from tfwatch.analysis.tuning.forecasting.evidence import Evidence, EvidenceTables, build_evidence, stage_tables_by_time
+from tfwatch.analysis.tuning.forecasting.forecast import CheckedForecast, Forecast, Record, check_forecast, forecast
+from tfwatch.analysis.tuning.tuner_text import running_experiment
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, StagesFound
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.advice import find_slow_epoch_end
-from tfwatch.analysis.findings.machine import Hardware, summarise_hardware
+from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
 from tfwatch.analysis.steps.verdict import Conditions, breakdown
 from tfwatch.analysis.tuning.comparison import find_better_settings
-from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
-from tfwatch.analysis.tuning.forecast import Record, forecasts, record
+from tfwatch.analysis.tuning.forecasting.evidence import Evidence, build_evidence, last_table
+from tfwatch.analysis.tuning.forecasting.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.evidence import EvidenceTables
+    from tfwatch.analysis.tuning.forecasting.evidence import EvidenceTables
     from tfwatch.analysis.tuning.restarts import Restart
     from tfwatch.runs.opened import Run
 
@@ -64,7 +64,8 @@ class JudgedRun:
     @cached_property
     def hardware(self) -> Hardware:
         """The machine in figures."""
-        return summarise_hardware(self.run.samples, self.run.steps, self.run.events, self.run.manifest.accelerated)
+        run = self.run
+        return summarise_hardware(run.samples, run.steps, run.events, run.manifest.accelerated, run.gpus)
 
     @cached_property
     def record(self) -> Record:
@@ -146,12 +147,20 @@ class JudgedRun:
 
     @property
     def _epoch_spent(self) -> TimeSpent:
-        """The mean whole epoch since the last setting began; of all epochs where none is that new."""
-        run, time_breakdown = self.run, self.time_breakdown
-        is_finished = run.ended is not None and run.ended.cause == "finished"
-        epochs = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
-        whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
-        return mean_time_spent([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or time_breakdown.epochs)
+        """The mean whole epoch since the last setting began; of all whole ones, or of all, where none is that new."""
+        time_breakdown = self.time_breakdown
+        whole = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
+        if not self._is_last_epoch_whole:
+            del whole[-1:]
+        newest = [one for one, at_ns in whole if at_ns >= self.setting.begin_ns]
+        return mean_time_spent(newest or [one for one, _ in whole] or time_breakdown.epochs)
+
+    @property
+    def _is_last_epoch_whole(self) -> bool:
+        """Return False for an epoch that was broken off, and for one that `--steps` ends after a few steps."""
+        epochs, ended = self.time_breakdown.epochs, self.run.ended
+        is_finished = ended is not None and ended.cause == "finished"
+        return is_finished and (len(epochs) < 2 or epochs[-1].steps >= epochs[-2].steps)
 
 
 class EndedFinding:

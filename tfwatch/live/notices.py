@@ -12,7 +12,7 @@ from tfwatch.analysis.findings.banner import banner, describe_bound
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.situation import NOT_JUDGED, Banner
 from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
-from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
+from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched
 from tfwatch.core.rows import step_ms
 from tfwatch.live.view import MeasuredSetting, at_this_moment, build_situation, judge_now

@@ -11,7 +11,7 @@ from tfwatch.analysis.steps.spikes import Compiled, find_compiles
 from tfwatch.analysis.steps.stalls import Stall, StallSearch, without_stops, without_switches
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
-from tfwatch.live.machine import MachineFollower
+from tfwatch.live.machine_now import MachineFollower
 from tfwatch.runs.liveness import Life, find_open_phase
 from tfwatch.runs.reader import RECENT
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.stalls import Stretch
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.buffers import Events
+    from tfwatch.runs.in_memory.buffers import Events
     from tfwatch.runs.reader import Snapshot
 
 #: Steps that wait for their search, at most: half of those that a snapshot has at hand.

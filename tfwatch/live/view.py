@@ -31,7 +31,7 @@ from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
 from tfwatch.analysis.steps.verdict import NEEDED, Judgement, judge, left_s
 from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.knob_state import KnobRequest, KnobState, knob_states
-from tfwatch.analysis.tuning.search_text import (
+from tfwatch.analysis.tuning.tuner_text import (
     AUTOPILOT_EVENTS,
     UNDECIDED_EVENTS,
     RunningExperiment,
@@ -70,20 +70,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import Machine
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import Energy
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Compiled
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.forecast import Forecast
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast
     from tfwatch.analysis.tuning.restarts import Earlier
     from tfwatch.core.events import Event, StagesFound
     from tfwatch.core.rows import Rows
     from tfwatch.live.whole_run.previous import PreviousRun
-    from tfwatch.runs.buffers import Events
     from tfwatch.runs.format import Manifest
+    from tfwatch.runs.in_memory.buffers import Events
     from tfwatch.runs.reader import Snapshot
 
 #: Characters of a metric's name: its figure stands behind it.
@@ -351,6 +351,7 @@ def build_situation(
         has_own_loop=not manifest.knobs,
         cpu_asked=manifest.settings.get("device") == "cpu",
         switchable=tuple(manifest.switchable),
+        replicas=len(manifest.replicas),
         fast_pipeline=manifest.fast_pipeline,
         started=manifest.knobs,
         origin=_batch_source(setting.knobs, found),

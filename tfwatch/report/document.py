@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.findings.copying import bandwidth
+from tfwatch.analysis.findings.hardware.machine import PIPELINE
+from tfwatch.analysis.findings.hardware.strategy_gpus import extremes
 from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
-from tfwatch.analysis.findings.machine import PIPELINE
 from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.core.events import EpochEnded, SensorMissing, StallLocated
 from tfwatch.live.judged_run import JudgedRun
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
+    from tfwatch.analysis.findings.hardware.machine import Hardware
+    from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane
     from tfwatch.analysis.findings.log_lines import LogFinding
     from tfwatch.analysis.findings.loss import Divergence
-    from tfwatch.analysis.findings.machine import Hardware
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.stalls import Stall
@@ -93,6 +95,7 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "path": str(run.path.absolute()) if run.path else None,
         "workload": run.manifest.workload,
         "device": run.manifest.device or None,
+        "replicas": run.manifest.replicas,
         "knobs": by_name(run.manifest.knobs),
         "settings": run.manifest.settings,
         "steps": ended.steps if ended else summary.steps,
@@ -182,6 +185,9 @@ def _machine(machine: Hardware) -> dict[str, Any]:
         "unified_memory": found.unified if found else None,
         **machine.medians,
         "gpu_others_busy": machine.others,
+        "strategy_gpus": [_gpu(gpu) for gpu in machine.gpus],
+        "busiest_gpu": found_gpus[0].device if (found_gpus := extremes(machine.gpus)) else None,
+        "idlest_gpu": found_gpus[1].device if found_gpus else None,
         "process_begin_bytes": memory.begin_bytes if memory else None,
         "process_end_bytes": memory.end_bytes if memory else None,
         "process_peak_bytes": memory.peak_bytes if memory else None,
@@ -189,6 +195,20 @@ def _machine(machine: Hardware) -> dict[str, Any]:
         "thermal_limit_s": machine.heat_s,
         "swapping_s": machine.swap_s,
         "missing": {event.sensor: {"reason": event.reason, "fix": event.fix or None} for event in machine.missing},
+    }
+
+
+def _gpu(gpu: GpuLane) -> dict[str, Any]:
+    return {
+        "device": gpu.device,
+        "name": gpu.name or None,
+        "busy": gpu.busy,
+        "process_busy": gpu.ours,
+        "power_w": gpu.power_w,
+        "temperature_c": gpu.temperature_c,
+        "freq_mhz": gpu.freq_mhz,
+        "memory_bytes": gpu.memory_bytes,
+        "total_bytes": gpu.total_bytes,
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.tuning.search_text import AutopilotRun, answer_of, autopilot_runs, estimate_of
 from tfwatch.analysis.tuning.switch_text import changes_text
+from tfwatch.analysis.tuning.tuner_text import AutopilotRun, answer_of, autopilot_runs, estimate_of
 from tfwatch.core.events import ExperimentEnded, SwitchMissed
 from tfwatch.core.knobs import option_name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer, Estimate
-    from tfwatch.analysis.tuning.forecast import CheckedForecast, Record
+    from tfwatch.analysis.tuning.forecasting.forecast import CheckedForecast, Record
     from tfwatch.core.events import Event, MoveJudged
 
 

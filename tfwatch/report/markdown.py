@@ -30,21 +30,14 @@ _MOST_EFFECTS = 20
 
 def as_markdown(judged: JudgedRun, labels: Labels, redaction: Redaction | None = None) -> str:
     """Return the summary of a run. redaction: replaces paths, names and the host."""
-    return _Page(judged, labels, redaction).text()
+    return _RunPage(judged, labels, redaction).text()
 
 
-class _Page:
-    """The text in parts; every text of the run goes through `_plain`."""
+class MarkdownPage:
+    """A text in parts; every text of a run goes through `_plain`."""
 
-    def __init__(self, judged: JudgedRun, labels: Labels, redaction: Redaction | None) -> None:
-        self._judged = judged
-        self._labels = labels
+    def __init__(self, redaction: Redaction | None) -> None:
         self._redaction = redaction
-
-    def text(self) -> str:
-        """Return the whole summary."""
-        parts = (self._head(), self._figures(), self._effects(), self._time(), self._stalls())
-        return "\n".join(line for part in parts for line in part)
 
     def _plain(self, text: str) -> str:
         """Return a text in which nothing is markup."""
@@ -56,6 +49,29 @@ class _Page:
         longest = max((len(found) for line in shown_lines for found in re.findall("`+", line)), default=0)
         fence = "`" * max(3, longest + 1)
         yield from (f"{fence}python", *shown_lines, fence, "")
+
+    def _folded(self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+        yield from (f"<details><summary>{title}</summary>", "", *self._table(head, rows), "</details>", "")
+
+    def _table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+        yield f"| {' | '.join(head)} |"
+        yield f"|{' --- |' * len(head)}"
+        yield from (f"| {' | '.join(map(self._plain, row))} |" for row in rows)
+        yield ""
+
+
+class _RunPage(MarkdownPage):
+    """The summary of a run."""
+
+    def __init__(self, judged: JudgedRun, labels: Labels, redaction: Redaction | None) -> None:
+        super().__init__(redaction)
+        self._judged = judged
+        self._labels = labels
+
+    def text(self) -> str:
+        """Return the whole summary."""
+        parts = (self._head(), self._figures(), self._effects(), self._time(), self._stalls())
+        return "\n".join(line for part in parts for line in part)
 
     def _head(self) -> Iterator[str]:
         judged, manifest = self._judged, self._judged.run.manifest
@@ -92,12 +108,3 @@ class _Page:
         rows = [(one.when, one.what, one.lost) for one in make_stalls(self._judged)]
         if rows:
             yield from self._folded("Worst stalls", ("at", "stall", "lost"), rows)
-
-    def _folded(self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-        yield from (f"<details><summary>{title}</summary>", "", *self._table(head, rows), "</details>", "")
-
-    def _table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-        yield f"| {' | '.join(head)} |"
-        yield f"|{' --- |' * len(head)}"
-        yield from (f"| {' | '.join(map(self._plain, row))} |" for row in rows)
-        yield ""

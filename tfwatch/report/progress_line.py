@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.loss import current_divergence, divergence_text
-from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
+from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (

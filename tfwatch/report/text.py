@@ -6,14 +6,15 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.copying import bandwidth
+from tfwatch.analysis.findings.hardware.machine import GPU
+from tfwatch.analysis.findings.hardware.strategy_gpus import extremes_text
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
-from tfwatch.analysis.findings.machine import GPU
 from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.search_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.analysis.tuning.switch_text import claim_text, missed_switch_text, outcome_text
+from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
 from tfwatch.core.events import (
     DatasetReady,
@@ -35,9 +36,9 @@ from tfwatch.runs.liveness import Life
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.analysis.findings.machine import Hardware
+    from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
-    from tfwatch.analysis.steps.time_breakdown import TimeBreakdown
+    from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.runs.opened import Run
 
@@ -190,9 +191,19 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
         "import": total.import_s,
     }
     names = sorted((name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0), key=lambda n: -losses[n])
-    words = (f"{name} {units.seconds(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names)
+    words = [f"{name} {units.duration(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
+    if "between epochs" in names:
+        parts = _between_epochs(total, _LEAST_SHARE * length_s)
+        words = [f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word for word in words]
     slept = f", plus {units.seconds(total.asleep_s)} asleep" if total.asleep_s else ""
     return "".join(f", {word}" for word in words) + slept
+
+
+def _between_epochs(total: TimeSpent, least_s: float) -> str:
+    """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first batches 0.4 s`."""
+    parts = {"first batches": total.first_batch_s, "validation": total.validation_s, "epoch ends": total.epoch_end_s}
+    names = sorted((name for name in parts if parts[name] >= least_s), key=lambda name: -parts[name])
+    return ", ".join(f"{name} {units.duration(parts[name])}" for name in names or parts)
 
 
 def _keras(run: Run, step_ms: float) -> list[str]:
@@ -219,6 +230,10 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
     shared = f" ({', '.join(shares)})" if shares else ""
     power = machine.medians["gpu_power_w"]
     watts = f" at {units.watts(power)}" if power is not None else ""
+    if len(machine.gpus) > 1:
+        named = extremes_text(machine.gpus)
+        gpus = f"the {len(machine.gpus)} GPUs were {units.percent(busy)} busy{shared}{watts}"
+        return [f"{gpus}, median{named and f': {named}'}", *_energy(machine), *back]
     return [f"the GPU was {units.percent(busy)} busy{shared}{watts}, median", *_energy(machine), *back]
 
 

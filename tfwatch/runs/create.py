@@ -15,6 +15,8 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.errors import reason as error_text
 from tfwatch.runs.format import Manifest
+from tfwatch.runs.groups.environment import find_membership
+from tfwatch.runs.groups.joining import join
 from tfwatch.runs.library.finding import make_run_dir
 from tfwatch.runs.machine_info import boot_id, describe_machine, limits
 from tfwatch.runs.writer import BEGIN_S, RunWriter
@@ -100,9 +102,7 @@ def _create_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[]
     def make() -> None:
         with fails_open(fail, lambda error: _refusal(error, runs_dir)):
             writer.describe(versions=_versions())  # reads the folders of sys.path, the script's too
-            folder = make_run_dir(find_runs_dir(), writer.manifest().workload, writer.clock)
-            writer.describe(run=folder.name)
-            writer.adopt(folder)
+            writer.adopt(_make_run_dir(writer, find_runs_dir()))
 
     maker = threading.Thread(target=make, name="tfwatch-folder", daemon=True)
     try:
@@ -112,6 +112,23 @@ def _create_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[]
     else:
         maker.join(BEGIN_S)
     return failures[0] if failures else "" if writer.folder else _report_delay(writer, runs_dir)
+
+
+def _make_run_dir(writer: RunWriter, runs_dir: Path) -> Path:
+    """Create the folder of a run, below that of its group where the process is a rank of one.
+
+    Raises:
+        OSError: the runs folder cannot be written.
+    """
+    membership = find_membership(os.environ, os.uname().nodename)
+    if membership is None:
+        folder = make_run_dir(runs_dir, writer.manifest().workload, writer.clock)
+        writer.describe(run=folder.name)
+        return folder
+    joined = join(runs_dir, membership, writer.manifest().process_started_s, writer.clock)
+    folder, group = joined.folder, joined.folder.parent.name
+    writer.describe(run=f"{group}/{folder.name}", group=group, rank=joined.rank, group_size=membership.size)
+    return folder
 
 
 def _refusal(error: Exception, runs_dir: Path) -> str:

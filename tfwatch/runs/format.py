@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfwatch.core.bounds import (
+from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
+from tfwatch.core.decoding.bounds import (
     LATEST_NS,
     LATEST_WALL_NS,
     ByteCounts,
@@ -31,12 +32,11 @@ from tfwatch.core.bounds import (
     StartTime,
     WallTime,
 )
-from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
+from tfwatch.core.decoding.older_formats import translate_manifest
+from tfwatch.core.decoding.validation import known_entries, known_fields
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, as_value, epochs_until
-from tfwatch.core.older_formats import translate_manifest
-from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
-from tfwatch.core.validation import known_entries, known_fields
+from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,21 +60,26 @@ def make_folder(folder: Path) -> None:
 
 SCHEMA = 1
 MANIFEST = "run.json"
+#: In the folder of a group, which has a folder for each rank.
+GROUP_FILE = "group.json"
 STEPS = "steps.bin"
 SAMPLES = "samples.bin"
 PROGRESSES = "progress.bin"
 EVENTS = "events.jsonl"
 STAGES = "stages.bin"
+GPUS = "gpus.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
-STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, EVENTS)
+STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, EVENTS)
 #: The types of columns: whole numbers, floats, short texts.
 _COLUMN_TYPE = re.compile(r"[<>][uf][248]|\|?S\d{1,3}", re.ASCII)
 #: Characters of a file's text in a sentence.
 _LONGEST_QUOTE = 200
 #: The largest plausible row, bytes.
 _MAX_ROW_BYTES = 4096
-TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, PULSES: PULSE}
+TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, GPUS: GPU, PULSES: PULSE}
+#: Files that runs of earlier versions lack: each reads as a file without rows.
+_ADDED_LATER = (STAGES, GPUS)
 
 
 class NotARunError(ValueError):
@@ -125,7 +130,11 @@ class Manifest:
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
     control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
         `no_control`.
+    replicas: the devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty
+        without one.
     after: the run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
+    group: the name of the group's folder, empty where the process trains alone; rank: its number there; group_size: the
+        number of ranks, None where it is not known.
     tables: the numpy layout (`dtype.descr`) of each binary file of this run.
     skipped: the names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
     """
@@ -161,7 +170,11 @@ class Manifest:
     op_by_op: bool = False
     control_socket: str = ""
     no_control: str = ""
+    replicas: list[str] = field(default_factory=list)
     after: str = ""
+    group: str = ""
+    rank: Count | None = None
+    group_size: Count | None = None
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})
@@ -231,12 +244,10 @@ class Manifest:
     def layout(self, name: str) -> np.dtype[np.void]:
         """Return the row type of a binary file of this run; `convert_rows` adds the columns that it may lack.
 
-        Runs of the first versions have no stages.bin; it reads as a file without rows.
-
         Raises:
             NotARunError: a required column is missing.
         """
-        described = self.tables.get(name, STAGE.descr) if name == STAGES else self.tables[name]
+        described = self.tables.get(name, TABLES[name].descr) if name in _ADDED_LATER else self.tables[name]
         layout = np.dtype([(str(column), _column_type(kind)) for column, kind in described])
         needed = TABLES[name]
         lacking = [column for column in needed.names or () if not _has(layout, name, column)]

@@ -13,13 +13,13 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
-from tfwatch.core.rows import STAGE, clean_rows, plausible_rows
+from tfwatch.core.rows import GPU, STAGE, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
-from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import Pulse, decode_pulse
+from tfwatch.runs.in_memory.buffers import LogLines
+from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
 from tfwatch.runs.liveness import Life, find_open_phase, life_of, now_s
 from tfwatch.runs.streams import FolderSource, write_own_run
-from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,8 @@ class Run:
     files.
 
     path: None where no folder could be created.
-    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; events: in the order of writing.
+    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`; events: in the order
+    of writing.
     length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
     open_phase: the training thread's last phase; None where it is unknown. log: its first and its last lines.
     """
@@ -55,6 +56,7 @@ class Run:
     open_phase: OpenPhase | None = None
     log: tuple[str, ...] = ()
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
+    gpus: Rows = field(default_factory=lambda: np.empty(0, dtype=GPU))
 
     @cached_property
     def epochs(self) -> Rows:
@@ -90,10 +92,11 @@ class Run:
         return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
 
 
-def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
+def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
     """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
 
     A run that this process writes is complete up to now; one of another process lacks at most its last 0.1 s.
+    newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:
         NotARunError: the folder is not a run folder that this tfwatch reads.
@@ -102,7 +105,8 @@ def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
     write_own_run(folder)
     source = FolderSource(folder)
     manifest = source.manifest()
-    return _run(source, manifest, lambda name: _view(folder, name, manifest), clock)
+    first = None if newest is None else -newest
+    return _run(source, manifest, lambda name: _view(folder, name, manifest)[first:], clock)
 
 
 def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
@@ -116,18 +120,15 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
 
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
-    steps, samples, stages = (
-        rows_of(layout.STEPS),
-        clean_rows(rows_of(layout.SAMPLES)),
-        clean_rows(rows_of(layout.STAGES)),
-    )
+    steps = rows_of(layout.STEPS)
+    samples, stages, gpus = (clean_rows(rows_of(name)) for name in (layout.SAMPLES, layout.STAGES, layout.GPUS))
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
     life, length_s = _life(source, manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
     last = find_open_phase(ended, pulse)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages)
+    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages, gpus)
 
 
 def _life(

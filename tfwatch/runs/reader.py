@@ -16,7 +16,8 @@ from tfwatch.core.clock import SYSTEM, Clock, local_time
 from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
 from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
-from tfwatch.runs.buffers import (
+from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
+from tfwatch.runs.in_memory.buffers import (
     EventLog,
     Events,
     GrowingRows,
@@ -26,11 +27,10 @@ from tfwatch.runs.buffers import (
     StageRows,
     ThinnedRows,
 )
-from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
+from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
 from tfwatch.runs.liveness import Life, life_of, now_s
 from tfwatch.runs.opened import Run, read_run
 from tfwatch.runs.streams import FolderSource, Source
-from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -76,6 +76,7 @@ class Snapshot:
     `RunReader.steps_between`.
     samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     progress_thinned: every n-th row of `PROGRESS` of the whole run, at most `THINNED_PROGRESS`.
+    gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs.
     stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
     stages, by number. stages_before: the rows just before each switch, by the step of its request.
     torn: unreadable lines, rows and entries of the manifest.
@@ -98,6 +99,7 @@ class Snapshot:
     pyramid: Pyramid
     epochs: EpochSums
     samples: Rows
+    gpus: Rows
     progress: Rows
     progress_thinned: Rows
     latest: ProgressNow | None
@@ -151,6 +153,7 @@ class RunReader:
         self._total = 0
         self._end_s = 0.0
         self._samples = GrowingRows(self._whole(layout.SAMPLES, b"").dtype)
+        self._gpus = GrowingRows(self._whole(layout.GPUS, b"").dtype)
         self._progress = NewestRows(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
         self._progress_thinned = ThinnedRows(self._whole(layout.PROGRESSES, b"").dtype, THINNED_PROGRESS)
         self._stages = StageRows()
@@ -170,6 +173,8 @@ class RunReader:
             self._add_steps(rows)
         while len(rows := self._rows(layout.SAMPLES)):
             self._samples.extend(clean_rows(rows))
+        while len(rows := self._rows(layout.GPUS)):
+            self._gpus.extend(clean_rows(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
             self._progress.extend(rows := clean_rows(rows))
             self._progress_thinned.extend(rows)
@@ -223,6 +228,7 @@ class RunReader:
             pyramid=self._pyramid,
             epochs=self._epochs,
             samples=self._samples.rows,
+            gpus=self._gpus.rows,
             progress=progress,
             progress_thinned=self._progress_thinned.rows,
             latest=_latest(progress),

@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.runs import format as layout
@@ -35,6 +36,7 @@ class Stream:
     def __init__(self) -> None:
         self.path: Path | None = None
         self._file = -1
+        self._open = OpenFile(-1, 0, 0)
         self._written = 0
         self._waiting = bytearray()
         self._dropped = 0
@@ -64,6 +66,8 @@ class Stream:
                 start -= self._dropped
                 return bytes(self._waiting[start : start + limit])
         try:
+            if not self._open.is_ours():
+                return bytes(min(limit, on_disk))
             return os.pread(self._file, min(limit, on_disk), offset)
         except OSError:
             return bytes(min(limit, on_disk))
@@ -73,7 +77,10 @@ class Stream:
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-                weakref.finalize(self, _close_in_thread, self._file).atexit = False
+                self._open = OpenFile.of(self._file)
+                weakref.finalize(self, _close_in_thread, self._open).atexit = False
+            if not self._open.is_ours():
+                return "the program closed its file"
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"
             if self._dropped:
@@ -98,17 +105,39 @@ class Stream:
             self._written += len(data)
 
 
-def _close_in_thread(fd: int) -> None:
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A descriptor and the file it was opened for: a program may close descriptors, and reuse their numbers."""
+
+    fd: int
+    device: int
+    inode: int
+
+    @staticmethod
+    def of(fd: int) -> OpenFile:
+        """Return the file that is open now."""
+        found = os.fstat(fd)
+        return OpenFile(fd, found.st_dev, found.st_ino)
+
+    def is_ours(self) -> bool:
+        """Return whether the descriptor is still of that file."""
+        with contextlib.suppress(OSError):
+            return OpenFile.of(self.fd) == self
+        return False
+
+
+def _close_in_thread(file: OpenFile) -> None:
     """Close in another thread, without a lock: the garbage collector may call this in the training thread."""
     try:
-        _thread.start_new_thread(_close, (fd,))
+        _thread.start_new_thread(_close, (file,))
     except RuntimeError:
-        _close(fd)
+        _close(file)
 
 
-def _close(fd: int) -> None:
+def _close(file: OpenFile) -> None:
     with contextlib.suppress(OSError):  # the last flush has reported any error
-        os.close(fd)
+        if file.is_ours():
+            os.close(file.fd)
 
 
 def read_file(path: Path, offset: int, limit: int) -> bytes:
@@ -183,6 +212,8 @@ class FolderSource:
         """
         try:
             path = self._folder / layout.MANIFEST
+            if (self._folder / layout.GROUP_FILE).is_file():
+                raise NotARunError(f"it is a group of ranks: name one of them, as {self._folder.name}/rank-0")
             if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
             manifest = Manifest.decode(path.read_text(encoding="utf-8"))

@@ -23,7 +23,7 @@ from tfwatch.core.events import (
     WatchFailed,
     encode,
 )
-from tfwatch.core.rows import SAMPLE, Phase
+from tfwatch.core.rows import GPU, SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.streams import Stream, own_writers, read_file, write_at_start
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 _STEP = struct.Struct("<QIHHfffff")
 _SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
 _STAGE = struct.Struct("<QHHIffffff")
+_GPU = struct.Struct("<QHHffffff")
 _SAMPLE_COLUMNS = SAMPLE.names or ()
+_GPU_COLUMNS = (GPU.names or ())[3:]
 #: The interval at which rows and the pulse are written: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
 #: In these phases the step of a status is the next one.
@@ -71,6 +73,7 @@ class RunWriter:
     Attributes:
         status: the present state of the training thread; assigned as one tuple, so it needs no lock.
         progress: the training thread appends its progress here after each call; the next flush takes it.
+        strategy_gpus: the UUIDs, by device, of the GPUs of a distribution strategy; empty without one over several.
         training_thread: the identifier of the training thread; 0 where it is unknown.
         current_callback: `since_ns` of a status, and the callback that the training thread runs since then.
         folder: the run folder; None where there is none, or none yet.
@@ -86,6 +89,7 @@ class RunWriter:
         self.clock = clock
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
         self.training_thread = 0
+        self.strategy_gpus: dict[str, str] = {}
         self.current_callback = (0, "")
         self.cpu_ns = 0
         self.stages_cpu_ns = 0
@@ -138,6 +142,11 @@ class RunWriter:
         """Append a row of `core.rows.SAMPLE` from columns by name; the other columns are missing."""
         values = (figures.get(name, math.nan) for name in _SAMPLE_COLUMNS[1:])
         self._rows[layout.SAMPLES].append(_SAMPLE.pack(at_ns, *values))
+
+    def gpu(self, at_ns: int, gpu: int, figures: Mapping[str, float]) -> None:
+        """Append a row of `core.rows.GPU` from columns by name; the other columns are missing."""
+        values = (figures.get(name, math.nan) for name in _GPU_COLUMNS)
+        self._rows[layout.GPUS].append(_GPU.pack(at_ns, gpu, 0, *values))
 
     def stage(
         self,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from tfwatch.live.compared_runs import ComparedRuns
+    from tfwatch.live.evidence.compared_runs import ComparedRuns
 
 #: Below this many rows the facts are left out, and below the second one the chart.
 _LOW, _LOWEST = 20, 15

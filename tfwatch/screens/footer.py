@@ -11,8 +11,8 @@ from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import knob_name
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
-from tfwatch.widgets.header import header_view
-from tfwatch.widgets.knob_rows import KNOB_KEYS, PREFETCH, has_knob, refusal
+from tfwatch.widgets.live.header import header_view
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS, PREFETCH, has_knob, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,9 @@ def cost_note(cost: OwnCost | None, width: int) -> str:
 
 def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
     can_switch = not stopping
-    can_tune = can_switch and bool(view.snapshot.manifest.switchable)
+    if not view.snapshot.manifest.switchable and not view.awaits_fit:
+        return
+    can_tune = can_switch and not view.awaits_fit
     yield from _knob_keys(view, can_switch)
     yield Key("f", "f", "autopilot", can_tune, rank=1, brief="auto")
     yield Key("a", "a", "A/B test", can_tune, rank=3, brief="A/B")

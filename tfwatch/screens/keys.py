@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.widgets.knob_rows import KNOB_KEYS
-from tfwatch.widgets.timeline.style import KEYS, LOOK
+from tfwatch.widgets.live.knob_rows import KNOB_KEYS
+from tfwatch.widgets.live.timeline.style import KEYS, LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,6 +125,13 @@ def layout_for(size: Size) -> Layout:
 LEFT, RIGHT, BESIDE = (3, 8, 5), (4, 9), (6, 7)
 #: Columns from which the curves have a place of their own, and from which the epochs and the machine over time do.
 CURVES_FROM, ALL_FROM = 120, 180
+#: Rows from which a window of `ALL_FROM` columns has three columns of panes.
+THREE_FROM = 56
+
+
+def has_three_columns(size: Size) -> bool:
+    """Return True where the panes below the chart stand in three columns."""
+    return size.width >= ALL_FROM and size.height >= THREE_FROM
 
 
 def panes_shown(layout: Layout, size: Size, chosen: int, recent: Sequence[int]) -> set[int]:

@@ -156,8 +156,8 @@ class LauncherScreen(Screen[None]):
 
     def on_resize(self) -> None:
         size = self.app.size
-        self.set_class(size.width < SMALLEST[0] or size.height < SMALLEST[1], "-too-small")
-        self.set_class(size.width >= _WIDE, "-wide")
+        too_small = size.width < SMALLEST[0] or size.height < SMALLEST[1]
+        self.update_classes({"-too-small": too_small, "-wide": size.width >= _WIDE})
         text = f"{size.width}x{size.height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
         self.query_one("#too-small", Static).update(Content(text))
         self.workloads.styles.max_height = max(size.height - _BELOW, 3)

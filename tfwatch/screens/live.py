@@ -22,6 +22,7 @@ from tfwatch.screens.keys import (
     PANE_BINDINGS,
     TALL,
     Layout,
+    has_three_columns,
     layout_for,
     panes_shown,
     whole_run_rows,
@@ -29,22 +30,23 @@ from tfwatch.screens.keys import (
 from tfwatch.screens.stalls import StallsScreen
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
-from tfwatch.widgets.banner import BannerPane
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
-from tfwatch.widgets.card import CardPane
-from tfwatch.widgets.events import EventsPane
-from tfwatch.widgets.header import RunHeader
-from tfwatch.widgets.knob_rows import find_open_switch, knob_of, undo_key
-from tfwatch.widgets.knobs import KnobsPane
-from tfwatch.widgets.log import LogPane
-from tfwatch.widgets.machine import MachinePane, missing
-from tfwatch.widgets.pipeline import PipelinePane
-from tfwatch.widgets.timeline.widget import Timeline
-from tfwatch.widgets.whole_run.curves import CurvesPane
-from tfwatch.widgets.whole_run.epochs import EpochsPane
-from tfwatch.widgets.whole_run.line import LONG_S, WholeRunLine
-from tfwatch.widgets.whole_run.sensors import SensorsPane
+from tfwatch.widgets.basics.text import shorten
+from tfwatch.widgets.live.banner import BannerPane
+from tfwatch.widgets.live.card import CardPane
+from tfwatch.widgets.live.events import EventsPane
+from tfwatch.widgets.live.header import RunHeader
+from tfwatch.widgets.live.knob_rows import find_open_switch, knob_of, undo_key
+from tfwatch.widgets.live.knobs import KnobsPane
+from tfwatch.widgets.live.log import LogPane
+from tfwatch.widgets.live.machine import MachinePane, missing
+from tfwatch.widgets.live.pipeline import PipelinePane
+from tfwatch.widgets.live.timeline.widget import Timeline
+from tfwatch.widgets.live.whole_run.curves import CurvesPane
+from tfwatch.widgets.live.whole_run.epochs import EpochsPane
+from tfwatch.widgets.live.whole_run.line import LONG_S, WholeRunLine
+from tfwatch.widgets.live.whole_run.sensors import SensorsPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,11 +63,12 @@ if TYPE_CHECKING:
     from tfwatch.screens.switch_requests import SwitchRequests
     from tfwatch.widgets.basics.glyphs import Glyphs
 
+#: Cells of a copied line in the note about it.
+_COPIED_CELLS = 90
 _TABS = ("settings", "stages", "events", "machine", "log", "effect", "loss", "epochs", "usage")
 #: Shorter words, for narrow windows.
 _BRIEF_TABS = ("set", "stage", "event", "mach", "log", "eff", "loss", "ep", "use")
 _EVENTS, _LOG, _CURVES = 3, 5, 7
-_PANES = ("#knobs", "#pipeline", "#events", "#machine", "#log", "#card", "#curves", "#epochs", "#sensors")
 #: The containers, with the numbers of their panes.
 _CONTAINERS = (("#switching", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5, 7, 8, 9}))
 
@@ -119,6 +122,11 @@ class LiveScreen(Screen[None], CachedLines):
         self.curves_tab = CurvesPane(id="curves-tab")
         self.epochs_pane = EpochsPane(id="epochs")
         self.sensors = SensorsPane(id="sensors")
+        #: In the order of their numbers.
+        self.panes = (
+            *(self.knobs, self.pipeline, self.events_pane, self.machine, self.log_pane),
+            *(self.card, self.curves_beside, self.epochs_pane, self.sensors),
+        )
         self.keys = KeyLine(id="keys")
         self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
         self.view: RunView | None = None
@@ -129,6 +137,7 @@ class LiveScreen(Screen[None], CachedLines):
         self._has_shown_undo_hint = False
 
     def compose(self) -> ComposeResult:
+        self._set_size_classes()
         yield self.header
         yield self.banner
         with CachedHorizontal(id="charts"):
@@ -219,10 +228,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
         self.header.show(view)
-        for pane in (
-            *(self.pipeline, self.knobs, self.card, self.events_pane, self.machine, self.log_pane),
-            *(self.curves_beside, self.curves_tab, self.epochs_pane, self.sensors),
-        ):
+        for pane in (*self.panes, self.curves_tab):
             if pane.display:
                 pane.show(view)
         self._show_whole_run(view)
@@ -247,29 +253,36 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _arrange(self) -> None:
         layout = layout_for(self.app.size)
-        for known in Layout:
-            self.set_class(known is layout, known.value)
         bare = layout is Layout.TABS
         self.filter_input.display = self.filter_input.display and layout is not Layout.TOO_SMALL
-        self.set_class(self.app.size.height < LOW, "-low")
-        self.set_class(self.app.size.height >= TALL, "-tall")
-        self.set_class(self.app.size.height >= HUGE, "-huge")
-        self.set_class(self.app.size.width >= ALL_FROM, "-wide")
+        self._set_size_classes()
         self.timeline.compact = bare
         self.whole_run.styles.height = max(whole_run_rows(layout, self.app.size.height), 1)
         self.whole_run.display = layout is Layout.PANES
-        for selector in (*_PANES, "#curves-tab"):
-            self.query_one(selector).set_class(bare, "-bare")
         self.query_one("#tabs", KeyLine).display = bare
         self._choose_pane()
         if self.view:
             self.show(self.view, self._meter.cost)
 
+    def _set_size_classes(self) -> None:
+        """Set the classes of the window's size, at once: each change restyles the screen and all of its panes."""
+        size, layout = self.app.size, layout_for(self.app.size)
+        for pane in (*self.panes, self.curves_tab):
+            pane.set_class(layout is Layout.TABS, "-bare", update=False)
+        sized = {
+            "-low": size.height < LOW,
+            "-tall": size.height >= TALL,
+            "-huge": size.height >= HUGE,
+            "-wide": size.width >= ALL_FROM,
+            "-three": has_three_columns(size),
+        }
+        self.update_classes({known.value: known is layout for known in Layout} | sized)
+
     def _choose_pane(self) -> None:
         """Show the panes that fit, and mark the tab."""
         shown = panes_shown(layout_for(self.app.size), self.app.size, self.pane, self._recent)
         self.curves_beside.display = self.curves_tab.display = False
-        for number in range(1, len(_PANES) + 1):
+        for number in range(1, len(self.panes) + 1):
             self._pane_of(number).display = number in shown
         self.timeline.explains_gpu = not self.machine.display
         for selector, numbers in _CONTAINERS:
@@ -352,7 +365,7 @@ class LiveScreen(Screen[None], CachedLines):
     def _pane_of(self, number: int) -> Widget:
         """Return a pane by its number; the curves stand beside the chart where all panes show."""
         is_tab = number == _CURVES and self.has_class(Layout.TABS.value)
-        return self.curves_tab if is_tab else self.query_one(_PANES[number - 1])
+        return self.curves_tab if is_tab else self.panes[number - 1]
 
     def action_pane(self, number: int) -> None:
         """Show a pane and focus it; the curves have a log scale on their second key."""
@@ -368,7 +381,7 @@ class LiveScreen(Screen[None], CachedLines):
     def action_next_pane(self, places: int) -> None:
         """Show the next pane, or the previous one; where all panes show, focus it."""
         if self.has_class(Layout.TABS.value):
-            self.action_pane((self.pane - 1 + places) % len(_PANES) + 1)
+            self.action_pane((self.pane - 1 + places) % len(self.panes) + 1)
         elif places > 0:
             self.focus_next()
         else:
@@ -413,7 +426,8 @@ class LiveScreen(Screen[None], CachedLines):
         elif self.view and (lines := self.view.code):
             self.app.copy_to_clipboard(lines)
             path = save_copy(self.view.snapshot.folder, lines)
-            self.notify(f"copied, and written to {short_path(path)}" if path else "copied")
+            copied = f"copied: {_last_line(lines)}"
+            self.notify(f"{copied}; also in {short_path(path)}" if path else copied, timeout=8)
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
 
@@ -479,3 +493,8 @@ class AttachedScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*ATTACHED_BINDINGS]
     KEYS: ClassVar[list[Binding]] = ATTACHED_BINDINGS
     IS_ATTACHED: ClassVar[bool] = True
+
+
+def _last_line(code: str) -> str:
+    """Return the last line of a code suggestion without its comment: the lines before it name its place."""
+    return shorten(code.rstrip().split("\n")[-1].partition("  #")[0], _COPIED_CELLS)

@@ -11,11 +11,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from tfwatch.analysis.findings.situation import reading_text
-from tfwatch.analysis.steps.stall_groups import StallGroup, arrange, arrange_group
+from tfwatch.analysis.steps.stall_groups import StallGroup, arrange, arrange_group, period_text
 from tfwatch.core import units
 from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
 from tfwatch.widgets.basics.text import column, row
-from tfwatch.widgets.timeline.picture import clock
+from tfwatch.widgets.live.timeline.picture import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,18 +109,10 @@ class StallsScreen(ModalScreen["float | None"]):
         stalls, cost = group.stalls, units.seconds(group.lost_ms / 1e3)
         at = clock(self._view.snapshot, group.start_ns / 1e9)
         if group.period:
-            every = _every(group.period, self._view.snapshot.manifest.steps_per_epoch)
+            every = period_text(group.period, self._view.snapshot.manifest.steps_per_epoch)
             return f"{at}  {f'+ {len(stalls) - 1} more':<12}{column(cost, 7)}{stalls[0].cause}, {every}"
         until = clock(self._view.snapshot, stalls[-1].start_ns / 1e9)
         return f"{at}  {f'to {until}':<12}{column(cost, 7)}{units.counted(len(stalls), 'stall')}"
-
-
-def _every(steps: int, steps_per_epoch: int | None) -> str:
-    """Return a period, in epochs where it is a whole number of them."""
-    if not steps_per_epoch or steps % steps_per_epoch:
-        return f"every {units.count(steps)} steps"
-    epochs = steps // steps_per_epoch
-    return "every epoch" if epochs == 1 else f"every {epochs} epochs"
 
 
 def _title(view: RunView) -> str:

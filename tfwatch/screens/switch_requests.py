@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
-from tfwatch.analysis.tuning.search_text import subject_text
+from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
 from tfwatch.core.refusals import Fixed, Refusal
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
-from tfwatch.widgets.knob_rows import lacking, refusal, test_order
+from tfwatch.widgets.live.knob_rows import lacking, refusal, test_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable

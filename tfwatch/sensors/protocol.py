@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tfwatch.core import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 #: The values of `--gpu-sensor`.
 GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
@@ -45,7 +46,7 @@ class FullReading(GpuReading):
     """A reading with more figures than every source has. None is n/a.
 
     thermal_level: as in `core.rows.SAMPLE`. limited_by: the reason why the GPU's clock is limited, as text; empty where
-    it is not. resets: resets of the GPU since the machine booted.
+    it is not. resets: resets of the GPU since the machine booted. cards: of several GPUs that train together, each.
     """
 
     cpu_power_w: float | None = None
@@ -53,6 +54,45 @@ class FullReading(GpuReading):
     thermal_level: float | None = None
     limited_by: str = ""
     resets: int | None = None
+    cards: tuple[CardReading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CardReading(FullReading):
+    """One of several GPUs that train together. name: empty where the source does not find it; total_bytes: memory."""
+
+    name: str = ""
+    total_bytes: int | None = None
+
+
+def combine(cards: Sequence[CardReading]) -> FullReading:
+    """Return the reading of several GPUs as one, for the known ones of each figure.
+
+    Means of their activity, the sum of their power, and of the others the worst: the lowest clock, the fullest memory,
+    the hottest temperature. A sum that lacks a GPU is unknown.
+    """
+    limits = [(card.thermal_level, card.limited_by) for card in cards if card.thermal_level is not None]
+    level, limited_by = max(limits, default=(None, ""), key=lambda limit: limit[0] or 0.0)
+    power = _known(cards, "power_w")
+    return FullReading(
+        busy=_of(fmean, _known(cards, "busy")),
+        freq_mhz=_of(min, _known(cards, "freq_mhz")),
+        power_w=sum(power) if len(power) == len(cards) else None,
+        memory_bytes=_of(max, _known(cards, "memory_bytes")),
+        temperature_c=_of(max, _known(cards, "temperature_c")),
+        process_busy=_of(fmean, _known(cards, "process_busy")),
+        thermal_level=level,
+        limited_by=limited_by,
+        cards=tuple(cards),
+    )
+
+
+def _known(cards: Sequence[CardReading], field: str) -> list[float]:
+    return [value for card in cards if (value := getattr(card, field)) is not None]
+
+
+def _of(combined: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
+    return combined(values) if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +130,9 @@ class GpuSource(Protocol):
 
     def available(self) -> Availability:
         """Return whether it can be read here, and prepare `read`. Called again after a failure."""
+
+    def follow(self, gpus: Sequence[str]) -> None:
+        """Read these GPUs from the next `read` on, given by their UUIDs; none: the first one."""
 
     def read(self) -> GpuReading:
         """Return the newest figures.

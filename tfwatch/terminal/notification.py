@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfwatch.config.keys import NOTIFY_AFTER_S
 from tfwatch.core.errors import printable
-from tfwatch.settings.keys import NOTIFY_AFTER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

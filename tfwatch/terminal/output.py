@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from io import StringIO
+from io import StringIO, UnsupportedOperation
 from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.terminal.capture import WITHOUT_UNICODE
@@ -23,7 +23,8 @@ def write(out: TextIO, text: str) -> int:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             failed = 1
-            sys.stderr.write(f"tfwatch: the output cannot be written: {error.strerror or error}\n")
+            why = "it is closed" if isinstance(error, UnsupportedOperation) else error.strerror or error
+            sys.stderr.write(f"tfwatch: the output cannot be written: {why}\n")
         leave_output(out)
     return failed
 

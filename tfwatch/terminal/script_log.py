@@ -10,8 +10,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
-from tfwatch.runs.buffers import LONGEST_LINE, visible_end
 from tfwatch.runs.format import FILE_MODE, LOG
+from tfwatch.runs.in_memory.buffers import LONGEST_LINE, visible_end
 from tfwatch.runs.scripts.announcements import Announcements
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose
-from tfwatch.tfdata.stage_names import GATE, OWN
+from tfwatch.tfdata.stages.stage_names import GATE, OWN
 from tfwatch.tfdata.work_ahead import buffer_size, on_device
 
 

@@ -26,7 +26,7 @@ from tfwatch.tfdata.pipeline_tree import (
     label_of,
     reshuffles,
 )
-from tfwatch.tfdata.stage_names import HIDDEN, inputs_of
+from tfwatch.tfdata.stages.stage_names import HIDDEN, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

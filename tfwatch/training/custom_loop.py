@@ -6,9 +6,9 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.watch.fit.eager_operations import time_operations
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.step_runners import BatchStep, StepByStepRunner, on_host
+from tfwatch.watch.fit.stepping.eager_operations import time_operations
+from tfwatch.watch.fit.stepping.step_runners import BatchStep, StepByStepRunner, on_host
 from tfwatch.watch.step_log import StepLog, count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from tfwatch.analysis.tuning import autopilot_moves
-from tfwatch.analysis.tuning.autopilot_moves import LEAST, MOST, Limits, Move, Stop
-from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.autopilot import autopilot_moves
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import LEAST, MOST, Limits, Move, Stop
+from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.autopilot.estimator import Measurement, measure
 from tfwatch.analysis.tuning.comparison import LONGEST, effect_between
-from tfwatch.analysis.tuning.estimator import Measurement, measure
-from tfwatch.analysis.tuning.evidence import cores_of
 from tfwatch.analysis.tuning.experiment import UNKNOWN
+from tfwatch.analysis.tuning.forecasting.evidence import cores_of
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import (

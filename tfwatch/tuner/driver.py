@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.autopilot_moves import drop_settling_rows
-from tfwatch.analysis.tuning.forecast import Forecast, forecast
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import drop_settling_rows
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast, forecast
 from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
@@ -17,7 +17,7 @@ from tfwatch.runs.reader import RunReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tfwatch.analysis.tuning.autopilot_moves import MakeForecast
+    from tfwatch.analysis.tuning.autopilot.autopilot_moves import MakeForecast
     from tfwatch.core.events import Event
     from tfwatch.core.knobs import Setting
     from tfwatch.core.rows import Rows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.tuning.autopilot_moves import settling_steps
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import settling_steps
 from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded

@@ -9,11 +9,10 @@ import sys
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
-from importlib import import_module
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.errors import warn_user
@@ -28,6 +27,7 @@ from tfwatch.runs.scripts.announcements import announce
 from tfwatch.runs.writer import Beside
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata.work_ahead import prefetch_only
+from tfwatch.watch import tuner_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.live_switch import Build
     from tfwatch.tfdata.shuffle import Shuffle
-    from tfwatch.tfdata.stage_reader import StageReader
+    from tfwatch.tfdata.stages.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device
+    from tfwatch.watch.tuner_factory import Tuner
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class ScriptRequests:
         self._writer = writer
         self._server = ControlServer(writer, start_tuner=self._start_tuner)
         self._newest: Control | None = None
-        self._tuner: tuple[Control, Any] | None = None
+        self._tuner: tuple[Control, Tuner] | None = None
 
     def serve(self, control: Control | None, no_control: str) -> None:
         """Pass requests to this control. A job of an earlier one ends: nobody would take its requests."""
@@ -140,16 +141,16 @@ class ScriptRequests:
             self._writer.flush()
 
     def _start_tuner(self, control: Control) -> None:
-        """Start the tuner's thread, once for a control. Loaded by name: the tuner is a room above this one.
+        """Start the tuner's thread, once for a control.
 
         Raises:
-            ImportError: only the recording half of tfwatch is here. RuntimeError: the system gives no thread.
+            RuntimeError: the system gives no thread.
         """
         if self._tuner and self._tuner[0] is control:
             return
         if self._tuner:
             self._tuner[1].stop()
-        tuner = import_module("tfwatch.tuner.thread").TunerThread(self._writer, control)
+        tuner = tuner_factory.make_tuner(self._writer, control)
         tuner.start()
         self._tuner = control, tuner
 

@@ -178,7 +178,7 @@ class StepLog:
         if len(timed) < len(runs):
             self._writer.note(f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed")
             return
-        from tfwatch.watch.fit.fused_steps import split_steps
+        from tfwatch.watch.fit.stepping.fused_steps import split_steps
 
         flags[0] |= self.flags
         self.flags = 0
@@ -235,12 +235,21 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+#: The class of values that differ between replicas: a loop of NumPy arrays runs without TensorFlow.
+_REPLICAS = "DistributedValues"
+
+
 def count_examples(batch: Any) -> int | None:
-    """Return the number of examples in a batch, the first dimension of its first tensor; None if it has none."""
+    """Return the number of examples in a batch, the first dimension of its first tensor; None if it has none.
+
+    The parts of a batch on the replicas of a strategy are counted together.
+    """
     try:
         while isinstance(batch, (tuple, list, dict)) and batch:
             batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
         shape = getattr(batch, "shape", None)
+        if shape is None and _REPLICAS in {kind.__name__ for kind in type(batch).__mro__}:
+            return sum(int(part.shape[0]) for part in batch.values)
         return int(shape[0]) if shape is not None and len(shape) else None
     except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual.content import Content
 
-    from tfwatch.live.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns
 
 BEFORE_COLOUR, AFTER_COLOUR = "$primary", "$warning"
 #: The marks of A, B and both in one cell.

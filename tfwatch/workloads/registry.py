@@ -6,16 +6,16 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.config.config_file import read_config
+from tfwatch.config.keys import KEYS
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.refusals import LACKING
-from tfwatch.settings.config_file import read_config
-from tfwatch.settings.keys import KEYS
 from tfwatch.workloads.workload import BadInputError, Entry, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.settings.keys import Key
+    from tfwatch.config.keys import Key
 
 
 #: Every workload by name, which is also the name of its module (a `Workload`).

@@ -25,7 +25,13 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
 @pytest.mark.parametrize(
     ("changes", "word", "sentence"),
     [
-        pytest.param({"phase": Phase.STARTING, "phase_s": 0.4}, "STARTING", "starting, 0.4 s", id="starting"),
+        pytest.param({"phase": Phase.STARTING, "phase_s": 1.4}, "STARTING", "starting, 1.4 s", id="starting"),
+        pytest.param(
+            {"phase": Phase.DATA_SET, "phase_s": 0.1, "detail": "making the image set, 400 of 8 000, 12 s left"},
+            "STARTING",
+            "making the image set, 400 of 8 000, 12 s left",
+            id="making images",
+        ),
         pytest.param(
             {"phase": Phase.IMPORT, "phase_s": 6.2}, "STARTING", "importing TensorFlow, 6.2 s", id="importing"
         ),

@@ -213,6 +213,12 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
             "from_generator(rows) runs Python and holds the GIL: 17.0 ms/batch, serial",
             id="python",
         ),
+        pytest.param(
+            [stage("ParallelMapV2 python", 64.0, 8, name="map(ask)"), stage("BatchV2", 6.0, name="batch")],
+            0.85,
+            "map(ask) waits in Python: 8.0 ms/batch, 8 parallel, with 0.1 cores in use",
+            id="Python that waits while another stage computes",
+        ),
     ],
 )
 def test_the_sentence_names_the_stage_the_reason_and_the_time(

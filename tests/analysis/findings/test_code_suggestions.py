@@ -10,10 +10,10 @@ import pytest
 from tests.analysis.situations import RUNNING, judged, split
 from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.advice import advise_starving
-from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.banner import banner, describe_bound
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
 DECODE = Stage("map(decode)", "Map", 21.0)
 STAGES = (
@@ -120,12 +120,17 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
         pytest.param(
             {"knobs": {"prefetch": "4", "workers": "off"}}, "dataset = dataset.map(decode, num_", id="it is on"
         ),
-        pytest.param({"knobs": {"prefetch": "4", "workers": "auto"}}, "", id="storage is the limit"),
+        pytest.param(
+            {"knobs": {"prefetch": "4", "workers": "auto"}}, "dataset = dataset.map(", id="storage is the limit"
+        ),
         pytest.param({"switchable": ()}, "", id="a script's, of which nothing is known"),
     ],
 )
 def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(changes: dict[str, Any], edit: str) -> None:
-    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes))
+    now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
+    found, over = banner(now), describe_bound(now)
+    assert over
+    assert found.edit == over.edit
     assert found.edit.startswith(edit)
     assert bool(found.edit) == bool(edit)
 
@@ -144,10 +149,15 @@ def test_steps_that_do_not_starve_have_edits_too(bound: Bound, accelerated: bool
     assert found.edit == edit
 
 
-def test_the_edit_contains_the_switches_of_the_run() -> None:
+@pytest.mark.parametrize(
+    ("bound", "own"),
+    [(Bound.COMPUTE, ""), (Bound.LAUNCH, code_suggestions.FEWER_LAUNCHES), (Bound.HOST, code_suggestions.LONGER_CALLS)],
+)
+def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), knobs=knobs, started=started))
-    assert found.edit == "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
+    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started)
+    switched = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
+    assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(filter(None, (switched, own)))
 
 
 def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
@@ -181,3 +191,11 @@ def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
     assert code_suggestions.pasted_lines(knobs, started) == (
         "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = os.cpu_count(), True, 20  # before fit"
     )
+
+
+@pytest.mark.parametrize(("stage", "name"), [("from_generator(examples)", "examples"), ("flat_map", "rows")])
+def test_interleaved_generators_have_the_generators_own_name(stage: str, name: str) -> None:
+    line = code_suggestions.interleaved(stage)
+
+    assert f"from_generator({name}, args=(n, 4)" in line
+    assert line.endswith(f"# {name}(n, 4): every fourth element from the n-th on")

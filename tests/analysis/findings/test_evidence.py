@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.samples import make_samples
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.findings.machine import GpuCheck, check_gpu, disagreement_text
+from tfwatch.analysis.findings.hardware.machine import GpuCheck, check_gpu, disagreement_text
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.core.rows import Flag
 

@@ -110,7 +110,46 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
             id="a serial map",
         ),
         pytest.param(
-            table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH), "make batches cheaper", "", id="cpu"
+            table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH, wait_cores=4.0),
+            ".cache(), cheaper operations or a map over whole batches: all workers of map(decode) are busy",
+            "",
+            id="cpu",
+        ),
+        pytest.param(
+            table(Stage("map(read)", "ParallelMapV2 files", 84.0, 4.0), PREFETCH),
+            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same time",
+            "dataset = dataset.map(read, num_parallel_calls=16)",
+            id="storage",
+        ),
+        pytest.param(
+            table(Stage("interleave", "InterleaveDataset", 21.0), PREFETCH, wait_cores=1.0),
+            "num_parallel_calls=tf.data.AUTOTUNE on the interleave",
+            "",
+            id="a serial interleave",
+        ),
+        pytest.param(
+            table(Stage("batch(32)", "BatchV2", 21.0), PREFETCH, wait_cores=1.0),
+            "make batches cheaper: a parallel map, cache, a map over whole batches; prefetch is on already",
+            "",
+            id="a serial batch",
+        ),
+        pytest.param(
+            table(Stage("map(load)", "Map python", 21.0), PREFETCH),
+            "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time",
+            "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)",
+            id="Python that waits",
+        ),
+        pytest.param(
+            table(Stage("map(load)", "ParallelMapV2 python", 84.0, 4.0), PREFETCH),
+            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same time",
+            "dataset = dataset.map(load, num_parallel_calls=16)",
+            id="parallel Python that waits",
+        ),
+        pytest.param(
+            table(Stage("map(load)", "ParallelMapV2 python", 84.0, 4.0), PREFETCH, wait_cores=1.0),
+            "TensorFlow operations in place of Python: the GIL allows no parallel calls",
+            "",
+            id="Python that computes",
         ),
         pytest.param(
             None, ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there", "", id="never read"
@@ -227,3 +266,13 @@ def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, adv
     assert "steps_per_epoch" not in found.advice + found.edit
     assert "on_epoch_end" not in found.advice + found.edit
     assert "fit" not in found.edit
+
+
+@pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
+def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> None:
+    said = banner(replace(SCRIPT, origin=BatchSource(given), replicas=2, switchable=(), live=True))
+
+    assert said.advice.startswith("num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy")
+    assert "experimental_per_replica_buffer_size=4" in said.advice
+    assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
+    assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit

@@ -8,8 +8,8 @@ import pytest
 
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.hardware.machine import Machine
 from tfwatch.analysis.findings.loss import current_divergence, divergence_text, divergences, divergences_text
-from tfwatch.analysis.findings.machine import Machine
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded

@@ -12,8 +12,8 @@ from tests.analysis.samples import make_samples
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.findings.gpu_others import others_share
-from tfwatch.analysis.findings.machine import (
+from tfwatch.analysis.findings.hardware.gpu_others import others_share
+from tfwatch.analysis.findings.hardware.machine import (
     GpuCheck,
     GpuFigures,
     Growth,
@@ -24,7 +24,7 @@ from tfwatch.analysis.findings.machine import (
     recent,
     summarise_machine,
 )
-from tfwatch.analysis.findings.machine_remark import remark, swap_time_text
+from tfwatch.analysis.findings.hardware.machine_remark import remark, swap_time_text
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing

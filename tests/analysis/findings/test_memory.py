@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.samples import make_samples
-from tfwatch.analysis.findings.machine import LEAST_S, WINDOW_S, Growth, growth
+from tfwatch.analysis.findings.hardware.machine import LEAST_S, WINDOW_S, Growth, growth
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

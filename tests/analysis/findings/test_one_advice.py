@@ -13,7 +13,7 @@ from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
 CACHE = Forecast("cache", "on", 18.0, 16.5, 19.5, 15.0, "compute and data share the cores", None, 18.0, 23.4, 23.4)
 NO_GAIN = replace(CACHE, step_ms=23.0, mean_ms=23.0)
@@ -44,7 +44,7 @@ BOUNDS = [
 @pytest.mark.parametrize(("bound", "otherwise"), BOUNDS)
 def test_a_cache_that_is_forecast_to_gain_is_the_advice(bound: Bound, otherwise: str) -> None:
     found = banner(situation(bound, forecasts={("cache", "on"): CACHE}))
-    assert "c cache on: 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)" in found.advice
+    assert "c cache on: 23.4 so far to about 18.0 ms, 1.3 x (compute and data share the cores)" in found.advice
     assert otherwise not in found.advice
     assert "dataset = dataset.cache()" in found.edit
 
@@ -68,5 +68,5 @@ def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
     ahead = replace(CACHE, knob="device_prefetch", value="2")
     now = situation(Bound.INPUT, switchable=("device_prefetch",), forecasts={("device_prefetch", "2"): ahead})
     found = banner(replace(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
-    assert "g device prefetch 2: 23.4 to about 18.0 ms" in found.advice
+    assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
     assert "cannot be switched" not in found.advice

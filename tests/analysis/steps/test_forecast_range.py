@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.analysis.evidences import KNOBS, evidence, stages
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.steps.verdict import breakdown
-from tfwatch.analysis.tuning.forecast import choices, forecast, forecasts
+from tfwatch.analysis.tuning.forecasting.forecast import choices, forecast, forecasts
 from tfwatch.core.events import PipelineSwitched
 
 if TYPE_CHECKING:

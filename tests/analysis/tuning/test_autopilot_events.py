@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.tuning.search_text import (
+from tfwatch.analysis.tuning.tuner_text import (
     autopilot_end_text,
     autopilot_gain_text,
     autopilot_runs,
@@ -88,11 +88,11 @@ def test_a_gain_is_claimed_only_where_its_interval_excludes_1() -> None:
         for autopilot_run in autopilot_runs([BEGAN, MADE, KEPT, ended])
     ]
     assert texts == [
-        "autopilot: no difference seen (0.97 to 1.13), 1 of 1 moves kept",
+        "autopilot: not clear (0.97 to 1.13), 1 of 1 moves kept",
         "autopilot: 23.4 to 9.2 ms/step, 1 of 1 moves kept",
         "autopilot: compute drifted by 9 %, not the data wait, 1 of 1 moves kept",
     ]
-    assert "no difference seen (0.97 to 1.13)" in autopilot_end_text(unclear)
+    assert "not clear (0.97 to 1.13)" in autopilot_end_text(unclear)
     assert "faster" not in autopilot_end_text(older)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.plants import Plant
-from tfwatch.analysis.tuning.autopilot_moves import (
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     BUDGET,
     LEAST,
     MOST,
@@ -24,10 +24,10 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     judging_steps,
     settling_steps,
 )
-from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
-from tfwatch.analysis.tuning.batch_supply import needed_bytes
-from tfwatch.analysis.tuning.estimator import Measurement, measure
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.autopilot.estimator import Measurement, measure
+from tfwatch.analysis.tuning.forecasting.batch_supply import needed_bytes
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
 

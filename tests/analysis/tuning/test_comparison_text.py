@@ -31,7 +31,7 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
         ),
         pytest.param(
             replace(SETTLED, ratio=1.24, low=0.97, high=1.4),
-            "no difference seen (0.97 to 1.40) over 600 steps",
+            "not clear (0.97 to 1.40) over 600 steps",
             id="an interval that holds 1",
         ),
         pytest.param(

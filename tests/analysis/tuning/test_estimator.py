@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tfwatch.analysis.tuning.estimator import Estimator, ForecastDatum, MeasuredDatum, Measurement
+from tfwatch.analysis.tuning.autopilot.estimator import Estimator, ForecastDatum, MeasuredDatum, Measurement
 
 A, B, C = {"workers": "deviation"}, {"workers": "2"}, {"workers": "4"}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.findings.test_bottleneck import FOUND, row
 from tests.analysis.samples import make_samples
 from tests.analysis.tuning.test_record import Manifest, made, rows_of
-from tfwatch.analysis.tuning.evidence import build_evidence, last_table, stage_tables_by_time
+from tfwatch.analysis.tuning.forecasting.evidence import build_evidence, last_table, stage_tables_by_time
 
 
 def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped_stretch() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfwatch.analysis.steps.stalls import Stall, without_switches
-from tfwatch.analysis.tuning.search_text import answer_text, experiment_line, running_experiment
+from tfwatch.analysis.tuning.tuner_text import answer_text, experiment_line, running_experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, Noted, PipelineSwitched, SwitchAsked
 
 BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 100, 600, 0)

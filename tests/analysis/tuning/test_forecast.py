@@ -14,10 +14,10 @@ from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.steps.verdict import breakdown
 from tfwatch.analysis.tuning.comparison import Comparison
-from tfwatch.analysis.tuning.forecast import forecast
+from tfwatch.analysis.tuning.forecasting.forecast import forecast
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.evidence import Evidence
+    from tfwatch.analysis.tuning.forecasting.evidence import Evidence
 
 # -- prefetch ---------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, forecast_note, has_usable_gain, interval_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,17 @@ NONE = Forecast(
 def now(*forecasts: Forecast, **knobs: str) -> Situation:
     known = {(one.knob, one.value): one for one in forecasts}
     return replace(RUNNING, forecasts=known, knobs={**RUNNING.knobs, **knobs})
+
+
+@pytest.mark.parametrize(
+    ("high_ms", "measured", "is_advised"), [(2.7, False, False), (2.7, True, True), (2.1, False, True)]
+)
+def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
+    high_ms: float, measured: bool, is_advised: bool
+) -> None:
+    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, 1.8, "", None, 1.9, 2.3, 2.3, measured)
+
+    assert best([ahead]) is (ahead if is_advised else None)
 
 
 def test_the_banner_promises_a_number_and_says_about() -> None:
@@ -137,6 +148,8 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
     wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
 
     assert expected_gain_text(wide) == "23.4 to about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
+    assert expected_gain_text(wide, shown_ms=23.0) == expected_gain_text(wide), "nearly the same mean needs no word"
+    assert expected_gain_text(wide, shown_ms=17.0).startswith("23.4 so far to about 13.8 ms (13.2 to 23.4), 1.7 x (")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +190,7 @@ def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never(
 
 def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(ON, "off") == "p prefetch on"
+    assert key_text(replace(ON, value="1"), "off") == "+ depth off → 1"  # p requests the last depth, not 1
     assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
     assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
     assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"

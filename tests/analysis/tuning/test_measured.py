@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.analysis.situations import split
+from tfwatch.analysis.tuning.autopilot.estimator import Interval, find_measured, intervals
 from tfwatch.analysis.tuning.comparison import Comparison
-from tfwatch.analysis.tuning.estimator import Interval, find_measured, intervals
 from tfwatch.core.events import PipelineSwitched
 
 OFF, FOUR = {"prefetch": "off", "workers": "off"}, {"prefetch": "4", "workers": "off"}

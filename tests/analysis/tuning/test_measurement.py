@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.plants import Plant
-from tfwatch.analysis.tuning.estimator import measure
+from tfwatch.analysis.tuning.autopilot.estimator import measure
 
 KNOBS = {"prefetch": "off", "workers": "off"}
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfwatch.analysis.tuning.batch_supply import by_workers, in_turn, overlapped, partly_ahead, queued, shared_cores
+from tfwatch.analysis.tuning.forecasting.batch_supply import (
+    by_workers,
+    in_turn,
+    overlapped,
+    partly_ahead,
+    queued,
+    shared_cores,
+)
 
 TIMES = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=40)
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.analysis.evidences import evidence, stages
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.tuning.predict import Prediction, predict
+from tfwatch.analysis.tuning.forecasting.predict import Prediction, predict
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.evidence import Evidence
+    from tfwatch.analysis.tuning.forecasting.evidence import Evidence
 
 #: Compute and host of `evidence`, milliseconds.
 WORK = 13.8

@@ -12,8 +12,8 @@ from tests.analysis.samples import make_samples
 from tests.analysis.step_rows import restart
 from tests.analysis.tuning.test_switches import asked, switched
 from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.evidence import EvidenceTables, build_evidence
-from tfwatch.analysis.tuning.forecast import Record, evidence_before, record
+from tfwatch.analysis.tuning.forecasting.evidence import EvidenceTables, build_evidence
+from tfwatch.analysis.tuning.forecasting.forecast import Record, evidence_before, record
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import STEP, Flag, Rows
 

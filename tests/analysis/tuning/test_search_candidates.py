@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfwatch.analysis.tuning.autopilot_moves import (
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     Limits,
     Move,
     SearchState,
@@ -18,9 +18,9 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     find_return_moves,
     fits,
 )
-from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
-from tfwatch.analysis.tuning.estimator import Measurement
-from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.autopilot.estimator import Measurement
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
 

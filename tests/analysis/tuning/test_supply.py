@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.evidences import stages
-from tfwatch.analysis.tuning.batch_supply import Supply, cached, in_form
+from tfwatch.analysis.tuning.forecasting.batch_supply import Supply, cached, in_form
 
 #: 100 ms a batch by each of the three guesses.
 MADE = (Supply(20, 80, 1), Supply(20, 80, 1), Supply(20, 80, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.analysis.tuning.search_text import Undecided, find_undecided
+from tfwatch.analysis.tuning.tuner_text import Undecided, find_undecided
 from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,

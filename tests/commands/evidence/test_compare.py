@@ -86,6 +86,21 @@ def test_the_text_begins_with_the_sides_and_the_answer(folder: Path, capsys: pyt
     assert lines[-1] == "Differs: prefetch off → 4"
 
 
+def test_html_is_written_to_a_file_whose_place_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "a0_cnn", "b0_cnn", "--html", "--runs-dir", str(folder)]
+
+    assert main(words) == 0
+    assert capsys.readouterr().out == "tfwatch-compare.html\n"
+    assert main([*words, "-o", "-"]) == 0
+
+    page = (tmp_path / "tfwatch-compare.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert capsys.readouterr().out == page
+
+
 def test_the_time_breakdown_stands_under_its_own_head(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "a0_cnn", "b0_cnn", "--runs-dir", str(folder)]) == 0
 
@@ -123,13 +138,19 @@ def test_batch_sizes_are_compared_by_image(folder: Path, capsys: pytest.CaptureF
     [
         pytest.param(["a0_cnn"], "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3", id="one"),
         pytest.param(["a0_cnn", "a0_cnn"], "a0_cnn is given twice: give two runs", id="twice"),
-        pytest.param(["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}", id="unknown"),
+        pytest.param(["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}: tfwatch runs lists them", id="unknown"),
         pytest.param(
             ["a0_cnn,b0_cnn", "a1_cnn"],
             "a0_cnn and b0_cnn are on one side, but prefetch is off and 4",
             id="a side of two settings",
         ),
         pytest.param(["a0_cnn", ","], "',' names no run", id="a comma"),
+        pytest.param(["a0_cnn", "b0_cnn", "-o", "x"], "-o names the file of --html: add --html", id="no page"),
+        pytest.param(
+            ["a0_cnn", "b0_cnn", "--html", "-o", "/nowhere/x"],
+            "/nowhere/x cannot be written: No such file or directory",
+            id="no place",
+        ),
         pytest.param(["a0_cnn", "b0_cnn", "--screen"], "stdout is not a terminal: leave out --screen", id="a screen"),
     ],
 )

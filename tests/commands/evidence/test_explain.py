@@ -36,6 +36,25 @@ def test_the_limit_has_evidence_and_code(tmp_path: Path, capsys: pytest.CaptureF
     evidence = {fact["name"]: fact for fact in finding["evidence"]}
     assert evidence["data_wait_share"]["low"] < 0.5 < evidence["data_wait_share"]["high"]
     assert evidence["step_time"]["unit"] == "ms"
+    parts = [evidence[f"{name}_mean"]["value"] for name in ("data_wait", "compute", "host")]
+    assert sum(parts) == pytest.approx(evidence["step_time_mean"]["value"])
+
+
+def test_evidence_has_the_values_of_check_where_batches_come_in_bursts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = noisy_rows(1, wait=0.1)
+    rows["wait_ms"][24::25] += 120
+    record(tmp_path / "one_cnn", rows)
+
+    evidence = {fact["name"]: fact for fact in explained(tmp_path, capsys)["findings"][0]["evidence"]}
+    main(["check", "latest", "--max-wait-share", "99", "--max-step-ms", "999", "--json", "--runs-dir", str(tmp_path)])
+    checked = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+
+    for fact, check in (("data_wait_share", "wait_share"), ("step_time", "step_ms")):
+        assert [evidence[fact][key] for key in ("value", "low", "high")] == pytest.approx(
+            [checked[check][key] for key in ("value", "low", "high")]
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,4 +117,4 @@ def test_the_text_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_an_unknown_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "nothing", "--runs-dir", str(tmp_path)]) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: no run 'nothing' in {tmp_path}\n")
+    assert capsys.readouterr() == ("", f"tfwatch: no run 'nothing' in {tmp_path}: tfwatch runs lists them\n")

@@ -57,7 +57,7 @@ def test_a_trace_is_compressed_by_its_name(runs: Path) -> None:
 def test_tables_are_files_of_a_new_folder(runs: Path) -> None:
     assert export(runs, "--to", "csv", "-o", "tables") == 0
 
-    names = ("epochs", "events", "progress", "samples", "stage_names", "stages", "steps")
+    names = ("epochs", "events", "gpus", "progress", "samples", "stage_names", "stages", "steps")
     assert made(runs) == [f"tables/{name}.csv" for name in names]
 
 
@@ -102,9 +102,9 @@ def test_half_a_table_is_not_left(
         (["--to", "csv", "--steps", "9"], "--steps: '9' is no range of steps: give FIRST:LAST, e.g. 1000:2000"),
         (["--to", "csv", "--steps", "9:8"], "--steps: '9:8' is no range of steps: give FIRST:LAST, e.g. 1000:2000"),
         (["--to", "csv", "--steps", "452:999"], "the run has 451 steps, none from 452 on"),
-        (["nothing", "--to", "csv"], "no run 'nothing' in {runs}"),
+        (["nothing", "--to", "csv"], "no run 'nothing' in {runs}: tfwatch runs lists them"),
         (["--to", "perfetto", "-o", "none/x.json"], "none/x.json cannot be written: No such file or directory"),
-        ([], "the following arguments are required: --to"),
+        ([], "--to is missing, as in: tfwatch export latest --to perfetto"),
     ],
     ids=["one step", "backwards", "beyond the run", "run", "folder", "no format"],
 )

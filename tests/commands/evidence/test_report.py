@@ -73,7 +73,7 @@ def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["nothing"], "no run 'nothing' in {runs}"),
+        (["nothing"], "no run 'nothing' in {runs}: tfwatch runs lists them"),
         (["-o", "none/page.html"], "none/page.html cannot be written: No such file or directory"),
         (["-o", "."], ". cannot be written: Is a directory"),
         (["--markdwn"], "unrecognized arguments: --markdwn: did you mean --markdown?"),

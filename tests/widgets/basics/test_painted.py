@@ -11,11 +11,11 @@ from textual.geometry import Region
 from textual.selection import SELECT_ALL
 
 from tfwatch.widgets.basics.pane import FramedPane, Pane
-from tfwatch.widgets.header import HeaderView, RunHeader
-from tfwatch.widgets.knob_rows import KnobRow
-from tfwatch.widgets.knobs import KnobsPane
-from tfwatch.widgets.machine import MachinePane, Reading
-from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
+from tfwatch.widgets.live.header import HeaderView, RunHeader
+from tfwatch.widgets.live.knob_rows import KnobRow
+from tfwatch.widgets.live.knobs import KnobsPane
+from tfwatch.widgets.live.machine import MachinePane, Reading
+from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -10,7 +10,7 @@ import pytest
 from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, shown
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.timeline.rows import GUTTER, lay_out
+from tfwatch.widgets.live.timeline.rows import GUTTER, lay_out
 
 if TYPE_CHECKING:
     from tests.widgets.runs import CannedRun
@@ -120,5 +120,5 @@ async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> N
 def test_the_gpu_takes_the_rows_of_the_cpu_where_they_are_dear(
     height: int, compact: bool, strip_rows: int, gpu_rows: int, has_cpu: bool
 ) -> None:
-    layout = lay_out(118, height, compact, gpu=True)
+    layout = lay_out(118, height, compact, gpus=1)
     assert (layout.strip_rows, layout.gpu_rows, layout.has_cpu) == (strip_rows, gpu_rows, has_cpu)

@@ -19,7 +19,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import Flag
-from tfwatch.widgets.timeline.labels import (
+from tfwatch.widgets.live.timeline.labels import (
     Kind,
     Label,
     Mark,

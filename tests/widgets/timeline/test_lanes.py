@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfwatch.widgets.timeline.step_bars import gauge, sample_columns, shade, stacked
+from tfwatch.widgets.live.timeline.step_bars import gauge, sample_columns, shade, stacked
 
 NAN = float("nan")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfwatch.core.rows import STEP, Flag, Rows
-from tfwatch.widgets.timeline.step_bars import (
+from tfwatch.widgets.live.timeline.step_bars import (
     Bars,
     Cells,
     Part,

@@ -11,10 +11,10 @@ import pytest
 from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
 from tfwatch.runs.liveness import Life
-from tfwatch.widgets.timeline.rows import GUTTER, WIDE
-from tfwatch.widgets.timeline.style import KEYS
-from tfwatch.widgets.timeline.widget import Timeline
-from tfwatch.widgets.timeline.window import View, Zoom, around, bars_in_view
+from tfwatch.widgets.live.timeline.rows import GUTTER, WIDE
+from tfwatch.widgets.live.timeline.style import KEYS
+from tfwatch.widgets.live.timeline.widget import Timeline
+from tfwatch.widgets.live.timeline.window import View, Zoom, around, bars_in_view
 
 if TYPE_CHECKING:
     from tests.widgets.runs import CannedRun

@@ -14,8 +14,8 @@ from tfwatch.core.events import PipelineSwitched, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.timeline.labels import Kind, Label
-from tfwatch.widgets.timeline.rows import GUTTER, lay_out, mark_line
+from tfwatch.widgets.live.timeline.labels import Kind, Label
+from tfwatch.widgets.live.timeline.rows import GUTTER, lay_out, mark_line
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.timeline.step_bars import bars_of_time
-from tfwatch.widgets.whole_run.curves import figure
-from tfwatch.widgets.whole_run.line import Marks, draw
-from tfwatch.widgets.whole_run.plot import Frame, PlotLine, draw_plot
+from tfwatch.widgets.live.timeline.step_bars import bars_of_time
+from tfwatch.widgets.live.whole_run.curves import figure
+from tfwatch.widgets.live.whole_run.line import Marks, draw
+from tfwatch.widgets.live.whole_run.plot import Frame, PlotLine, draw_plot
 
 BLOCKS = choose_glyphs(colour=True, unicode=True)
 ASCII = choose_glyphs(colour=False, unicode=False)
@@ -35,6 +35,10 @@ def test_a_steep_line_has_no_gaps() -> None:
     assert all("*" in row for row in rows)
     assert rows[0].endswith("**")
     assert rows[-1].startswith("**")
+
+
+def test_what_a_longer_line_has_beyond_the_frame_is_not_drawn_into_its_last_column() -> None:
+    assert _text([_line([0, 0, 0, 9, 0, 9])], Frame((0, 2), (0, 9), 3, 3)) == ["   ", "   ", "***"]
 
 
 def test_braille_has_two_by_four_dots_in_a_cell() -> None:

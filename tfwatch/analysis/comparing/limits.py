@@ -14,7 +14,7 @@ class Limits:
     """The largest figures that pass; None: no limit.
 
     wait_share: data wait over step time, 0 to 1. slower_share: the step time beyond that of the baseline, 0 to 1.
-    loss: at the run's end.
+    loss: at the run's end. straggler_share: the time that ranks wait for the slowest one over the group's step, 0 to 1.
     """
 
     wait_share: float | None = None
@@ -22,6 +22,7 @@ class Limits:
     memory_bytes: float | None = None
     loss: float | None = None
     slower_share: float | None = None
+    straggler_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

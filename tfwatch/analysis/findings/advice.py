@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
 from tfwatch.analysis.findings.situation import Advice
 from tfwatch.analysis.steps.verdict import Bound
+from tfwatch.analysis.tuning.knob_state import deeper
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, Paused
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
-    from tfwatch.analysis.tuning.forecast import Forecast
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast
     from tfwatch.core.events import Event, StallLocated
     from tfwatch.core.rows import Rows
 
@@ -97,8 +99,8 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
     if not can_switch or now.origin.has_no_pipeline:
         return _advise_script(now, switch)
-    edit = _edit_with_switch(now, *switch.setting) if switch.setting else ""
-    return Advice(switch.sentence if now.live else _advise_edit(now, part, switch), edit)
+    found = _advise_edit(now, part, switch)
+    return Advice(switch.sentence if now.live else found.sentence, found.edit)
 
 
 def advise_gain(now: Situation) -> Advice | None:
@@ -110,7 +112,7 @@ def advise_gain(now: Situation) -> Advice | None:
     if forecast is None:
         return None
     sentence = _forecast_advice(now, forecast) if now.live else _forecast_phrase(now, forecast)
-    return Advice(sentence, _edit_with_switch(now, forecast.knob, forecast.value))
+    return Advice(sentence, edit_with_switch(now, forecast.knob, forecast.value))
 
 
 def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
@@ -148,7 +150,7 @@ def _limit(now: Situation) -> str:
     return f"; {place.sentence}" if place else ""
 
 
-def _edit_with_switch(now: Situation, knob: str, value: str) -> str:
+def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
     if (knob, value) in now.better:
         return ""
@@ -161,24 +163,35 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code)
 
 
-def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> str:
-    """Return `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
+def beside_switches(now: Situation, found: Advice) -> Advice:
+    """Return advice on the model or its callbacks, with the lines of the switches already made before its own."""
+    return Advice(found.sentence, "\n".join(filter(None, (lines_of(now, now.knobs), found.edit))))
+
+
+def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
 
     The advice comes first: a narrow row cuts the end.
     """
-    limit = _limit(now)
+    found = _advise_change(now, part, switch)
+    return Advice(f"{found.sentence}{_limit(now)}", found.edit)
+
+
+def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
     forecast = best(now.forecasts.values())
     if forecast is not None:
-        return f"{_forecast_phrase(now, forecast)}{limit}"
+        return Advice(_forecast_phrase(now, forecast), edit)
     if over_limit := memory_limit_text(now):
-        return f"{over_limit}: make batches cheaper, or raise the limit{limit}"
+        return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
     prefetch = now.knobs.get("prefetch", "default")
-    work = units.milliseconds(part.work_mean_ms)
     if prefetch == "off" and switch.setting and switch.setting[0] == "prefetch":
-        return f"prefetch prepares batches during the {work} of compute and host{limit}"
-    if prefetch == "default":
-        return f"{input_advice.GENERAL.sentence}{limit}"
-    return f"prefetch cannot hide the wait: {input_advice.CHEAPER}{limit}"
+        work = units.milliseconds(part.work_mean_ms)
+        return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
+    if prefetch != "off" and not switch.setting:
+        return input_advice.advise_data_wait(now)
+    general = input_advice.GENERAL.sentence if prefetch == "default" else input_advice.CANNOT_HIDE.sentence
+    return Advice(general, edit)
 
 
 def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
@@ -191,11 +204,15 @@ def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
 
 
 def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
-    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`."""
+    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`.
+
+    From off, `p` requests the last depth that was on, and `+` the least one.
+    """
     knob, value = forecast.knob, forecast.value
-    if knob == "prefetch" and "off" not in (current, value):
-        deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
-        return f"{'+' if deeper else '-'} depth {current} → {value}"
+    is_least = current == "off" and value == deeper("off")
+    if knob == "prefetch" and (is_least or "off" not in (current, value)):
+        is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
+        return f"{'+' if is_deeper else '-'} depth {current} → {value}"
     value = "on" if knob == "prefetch" and value != "off" else value
     return f"{KEYS.get(knob, '')} {knob_name(knob, fast_name)} {value}".strip()
 
@@ -271,7 +288,9 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _forecast_advice(now: Situation, forecast: Forecast) -> str:
     current = now.knobs.get(forecast.knob, "off")
-    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {expected_gain_text(forecast)}"
+    part = now.judgement.breakdown
+    gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
+    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {gain}"
     if forecast.knob == "cache":
         advice = f"{advice}; {_cache_costs(now, forecast)}"
     return advice

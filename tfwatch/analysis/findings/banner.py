@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import advice
 from tfwatch.analysis.findings.copying import describe_copy_bound
+from tfwatch.analysis.findings.hardware.machine_remark import remark
 from tfwatch.analysis.findings.loss import divergence_text
-from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone, reading_text
 from tfwatch.analysis.findings.starving_cost import DataWaitCost
 from tfwatch.analysis.steps.verdict import Bound, Verdict
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.verdict import Breakdown
 
-#: Shorter times are shown in milliseconds.
-_SHORT_S = 0.1
+#: Shorter times of a start are left out.
+_WORTH_SHOWING_S = 1.0
 
 
 def describe_between_epochs(now: Situation) -> Banner | None:
@@ -33,39 +33,39 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     spent = now.epoch_spent
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
-    parts = (f"{part} {_duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
-    brief = f"{_duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
+    parts = (f"{part} {units.duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
+    brief = f"{units.duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
-    return Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
+    found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
+    return _with_switches(now, found)
 
 
-def _duration(seconds: float) -> str:
-    return units.milliseconds(seconds * 1e3) if seconds < _SHORT_S else units.seconds(seconds)
+def _with_switches(now: Situation, found: Banner) -> Banner:
+    """Return a finding that has no lines of its own with those of the switches already made."""
+    return replace(found, edit=found.edit or advice.lines_of(now, now.knobs))
 
 
 def describe_bound(now: Situation) -> Banner | None:
     """Describe the limit of the steps; None without enough data."""
     part = now.judgement.breakdown
     describe = _BOUND.get(now.judgement.bound) if now.judgement.bound else None
-    return describe(now, part) if describe and part else None
+    return _with_switches(now, describe(now, part)) if describe and part else None
 
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     spent = advice.of_step(part.wait, part.step)
-    gain = advice.advise_gain(now)
-    found = gain or _next(now, part)
-    switched = advice.lines_of(now, now.knobs)
-    edit = gain.edit if gain else "\n".join(filter(None, (switched, found.edit)))
+    found = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
-    return Banner(word, sentence, found.sentence, Tone.GOOD, edit=edit, brief=f"compute-bound: waits {spent}")
+    return Banner(word, sentence, found.sentence, Tone.GOOD, edit=found.edit, brief=f"compute-bound: waits {spent}")
 
 
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
     spent = f"{advice.of_step(part.dispatch, part.step)}/step"
-    found = (None if now.op_by_op else advice.advise_gain(now)) or _next(now, part)
+    gain = None if now.op_by_op else advice.advise_gain(now)
+    found = gain or advice.beside_switches(now, _next(now, part))
     if now.op_by_op and not now.accelerated:
         brief = f"Python between operations takes {spent}"
         sentence = brief
@@ -93,7 +93,7 @@ def _host_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
     brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
     where = f"most of it callback {now.callback}" if now.callback else "in callbacks and Python between the steps"
-    found = advice.advise_longer_calls(part)
+    found = advice.beside_switches(now, advice.advise_longer_calls(part))
     return Banner(f"HOST-BOUND {share}", f"{brief}, {where}", found.sentence, Tone.WARN, edit=found.edit, brief=brief)
 
 
@@ -122,7 +122,7 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 def banner(now: Situation) -> Banner:
     """Return the finding of the first check that has one, with the remark on the loss and the machine."""
-    found = next(result for check in _CHECKS if (result := check(now)))
+    found = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
     if now.last_finding and not found.remark:  # a failed or killed run: its cause keeps the sentence
         found = replace(found, remark=f"{now.last_finding.word}; {now.last_finding.advice}", edit=now.last_finding.edit)
     found = _with_loss(now, replace(found, remark=found.remark or remark(now)))
@@ -215,17 +215,18 @@ def _unwatched(now: Situation) -> Banner | None:
 
 
 def _starting(now: Situation) -> Banner | None:
-    so_far = units.seconds(now.phase_s)
+    # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the time of the count.
+    so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
     known = {
-        Phase.STARTING: f"{now.detail or 'starting'}, {so_far}",
-        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}, {so_far}",
-        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}, {so_far}",
+        Phase.STARTING: f"{now.detail or 'starting'}{so_far}",
+        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}{so_far}",
+        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}{so_far}",
     }
     if now.phase in known:
         return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
     if now.is_starting:
         filling = advice.shuffle_fill_text(now)
-        sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
+        sentence = f"{filling or 'waiting for the first batch'}{so_far}"
         again = ["it fills again in every epoch"] if filling else []
         return Banner("STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY)
     return None

@@ -34,6 +34,8 @@ _FULL = 0.5
 #: against 0.8 ms of work.
 _BUFFERS = ("Prefetch",)
 _PARALLEL = ("Parallel", "MapAndBatch")
+#: Python that uses this share of a core computes, and holds the GIL meanwhile; below it, its calls wait.
+_COMPUTES = 0.5
 
 Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
 
@@ -89,13 +91,14 @@ class Stage:
 class Bottleneck:
     """The stage (its index) that limits the pipeline's rate, and the reason.
 
-    reason: it waits for `storage`, is `cpu`-bound on all of its workers, runs `serial`, or runs `python` and holds the
-    GIL.
+    reason: it waits for `storage`, is `cpu`-bound on all of its workers, runs `serial`, or runs `python`.
+    waits: the Python that it runs waits most of the time, and releases the GIL; None where that is unknown.
     """
 
     stage: int
     reason: Reason
     sentence: str
+    waits: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,12 @@ class StageTable:
     @property
     def rate_ms(self) -> float:
         """The time of a batch where all stages run in parallel: the slowest stretch; NaN where no element passed."""
-        taken = [sum(self.stages[n].batch_ms for n in part) for part in _stretches(self.stages)]
-        return max(taken, default=math.nan)
+        return _slowest_ms(self.stages)
+
+    @property
+    def is_computing(self) -> bool:
+        """True if preparing batches in Python uses the CPU, False also where that is unknown."""
+        return _python_cores(self.stages, self.wait_cores) >= _COMPUTES
 
     @property
     def is_prefetched(self) -> bool:
@@ -205,7 +212,22 @@ def find_bottleneck(
     in_all = sum(stages[n].batch_ms for n in slowest)
     crowded = cores is not None and others > _CROWDED * cores
     reason = _reason(stage, in_all, wait_cores, cores, crowded)
+    if reason == "python":
+        used = math.nan if crowded else _python_cores(stages, wait_cores)
+        waits = None if math.isnan(used) else used < _COMPUTES
+        return Bottleneck(at, reason, _python(stage, in_all, used, waits=waits), waits)
     return Bottleneck(at, reason, _SENTENCES[reason](stage, in_all, wait_cores, cores))
+
+
+def _python_cores(stages: tuple[Stage, ...], wait_cores: float) -> float:
+    """Return the cores that Python used during data wait: those in use less the work of the other stages."""
+    others = (one.busy_ms for one in stages if one.busy_ms > 0 and not (one.calls_python or one.reads_files))
+    return wait_cores - sum(others) / _slowest_ms(stages)
+
+
+def _slowest_ms(stages: tuple[Stage, ...]) -> float:
+    """Return the time of a batch in the slowest stretch; NaN where no element passed."""
+    return max((sum(stages[n].batch_ms for n in part) for part in _stretches(stages)), default=math.nan)
 
 
 def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
@@ -259,8 +281,12 @@ def _serial(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -
     return f"{stage.name} runs serially{of_cores}: {_takes(stage, in_all)}"
 
 
-def _python(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    return f"{stage.name} runs Python and holds the GIL: {_takes(stage, in_all)}, serial"
+def _python(stage: Stage, in_all: float, used: float, *, waits: bool | None) -> str:
+    if waits:
+        cpu = f"{max(0.0, used):.1f} cores in use"
+        return f"{stage.name} waits in Python: {_takes(stage, in_all)}{_parallel_words(stage)}, with {cpu}"
+    holds = "may hold" if waits is None else "holds"
+    return f"{stage.name} runs Python and {holds} the GIL: {_takes(stage, in_all)}{_parallel_words(stage)}"
 
 
 def _parallel_words(stage: Stage) -> str:
@@ -271,7 +297,6 @@ _SENTENCES: dict[Reason, Callable[[Stage, float, float, int | None], str]] = {
     "storage": _storage,
     "cpu": _cpu,
     "serial": _serial,
-    "python": _python,
 }
 
 

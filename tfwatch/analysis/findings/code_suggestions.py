@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.code_edits import edited_lines
 from tfwatch.core.knobs import PY_DATASET_KNOBS
+from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,12 @@ UINT8 = (
 DEVICE_PREFETCH = (
     'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
 )
+#: Batches that a strategy prepares ahead for each replica in place of one.
+BUFFER_PER_REPLICA = 4
+SPREAD = (
+    f"options = tf.distribute.InputOptions({PER_REPLICA}={BUFFER_PER_REPLICA})  # batches ahead for each replica\n"
+    "dataset = strategy.experimental_distribute_dataset(dataset, options)  # fit takes it too"
+)
 ONE_ITERATOR_OF_LOOP = "batches = iter(dataset.repeat())  # before the loop; next(batches) in each step"
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"
 ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # one iterator for all epochs"
@@ -51,10 +58,6 @@ PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generat
     def __len__(self): return batches  # in an epoch
     def __getitem__(self, index): return x, y  # the batch with this number
 model.fit(Batches({way}), ...)"""
-INTERLEAVED = (
-    "dataset = tf.data.Dataset.range(4).interleave(lambda n: tf.data.Dataset.from_generator(rows, args=(n, 4), "
-    "output_signature=...), cycle_length=4, num_parallel_calls=4)  # rows(n, 4): every fourth batch from the n-th on"
-)
 FROM_PYTHON = (
     "dataset = tf.data.Dataset.from_generator(rows, output_signature=...).prefetch(tf.data.AUTOTUNE)"
     "  # rows() returns your iterator; loop over dataset"
@@ -93,13 +96,49 @@ def switch_line(
     if knob == "prefetch":
         return f"dataset = dataset.prefetch({_number(value)})  # the last stage: prepares batches while a step runs"
     if knob == "workers":
-        name = costliest_map(table)
-        return f"dataset = dataset.map({name}, num_parallel_calls={_number(value)})  # in place of .map({name})"
+        return _parallel_map(costliest_map(table), _number(value))
     if knob == "cache":
         return "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
     if knob == "device_prefetch":
         return DEVICE_PREFETCH.format(depth=_number(value))
     return _fast(fast_name, costliest_map(table)) if knob == "fast_pipeline" else ""
+
+
+def parallel_map(stage: str) -> str:
+    """Return the line that makes the calls of the map of this stage parallel."""
+    return _parallel_map(_function(stage), "tf.data.AUTOTUNE")
+
+
+def waiting_map(stage: str, threads: int) -> str:
+    """Return the lines that let more calls of a map wait than the machine has cores: each of them needs a thread."""
+    return "\n".join(
+        (
+            _parallel_map(_function(stage), str(threads)),
+            "options = tf.data.Options()",
+            f"options.threading.private_threadpool_size = {threads}",
+            "dataset = dataset.with_options(options)  # after the last stage",
+        )
+    )
+
+
+def interleaved(stage: str) -> str:
+    """Return the line that interleaves four of a generator, and what the generator has to do for it."""
+    kind, _, name = stage.removesuffix(")").partition("(")
+    name = name if kind == "from_generator" and name.isidentifier() else "rows"
+    return (
+        f"dataset = tf.data.Dataset.range(4).interleave(lambda n: tf.data.Dataset.from_generator({name}, args=(n, 4), "
+        f"output_signature=...), cycle_length=4, num_parallel_calls=4)  # {name}(n, 4): every fourth element from the "
+        "n-th on"
+    )
+
+
+def _parallel_map(name: str, calls: str) -> str:
+    return f"dataset = dataset.map({name}, num_parallel_calls={calls})  # in place of .map({name})"
+
+
+def _function(stage: str) -> str:
+    match = _NAMED_MAP.search(stage)
+    return match["name"] if match and match["name"].isidentifier() else _FUNCTION
 
 
 def switch_phrase(knob: str, value: str, fast_name: str = "") -> str:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.situation import Advice, SourceKind
+from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage
     from tfwatch.analysis.findings.situation import Situation
 
-#: A pipeline that uses this share of a core during data wait is computing: threads would share the GIL.
-_COMPUTES = 0.5
+#: The fewest threads to try for calls that wait, and so many times those in use: AUTOTUNE stops at one for each core.
+_LEAST_THREADS, _MORE_THREADS = 16, 4
 
 
 def advise_data_wait(now: Situation) -> Advice:
     """Advise on data wait for this kind of data, with lines of Python."""
+    if now.replicas > 1 and not now.origin.has_no_pipeline:
+        return _below_strategy(now)
     return _FOR[now.origin.kind](now)
+
+
+def _below_strategy(now: Situation) -> Advice:
+    """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
+    several = (
+        "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
+    )
+    size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
+    lines = code_suggestions.switch_line("workers", "auto", now.stages, code=now.code)
+    return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")
 
 
 def advise_longer_epochs(now: Situation) -> Advice:
@@ -79,41 +92,81 @@ def _tf_data(now: Situation) -> Advice:
     if place is None or stage is None:
         return _DEARER
     if stage.kind.startswith("FlatMap") and place.reason == "python":
-        return _from_generator(now)
-    if place.reason == "python" and computes(now):
-        return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
+        return _from_generator(now, stage)
+    if place.reason == "python":
+        return _python_map(place, stage)
     if stage.is_parallel or "Map" not in stage.kind or ("workers", "auto") in now.better:
-        return _DEARER
+        return _costly_stage(place, stage)
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",
         code_suggestions.switch_line("workers", "auto", table, code=now.code),
     )
 
 
-def _from_generator(now: Situation) -> Advice:
+def _costly_stage(place: Bottleneck, stage: Stage) -> Advice:
+    """Advise on a stage that parallel calls of a map do not help."""
+    if stage.kind.startswith("Interleave"):
+        return _INTERLEAVE
+    if not stage.is_parallel:
+        return _DEARER
+    return Advice(_BUSY.format(stage.name)) if place.reason == "cpu" else _more_calls(stage)
+
+
+def _python_map(place: Bottleneck, stage: Stage) -> Advice:
+    """Advise on a stage that calls Python: calls that wait can wait at the same time."""
+    if place.waits is False:
+        return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
+    if "Map" not in stage.kind:
+        return _DEARER
+    if place.waits is None:
+        more = "more threads" if stage.is_parallel else "num_parallel_calls"
+        line = "" if stage.is_parallel else code_suggestions.parallel_map(stage.name)
+        return Advice(f"{more} where its calls wait, TensorFlow operations in place of Python where they compute", line)
+    if not stage.is_parallel:
+        line = code_suggestions.parallel_map(stage.name)
+        return Advice("num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time", line)
+    return _more_calls(stage)
+
+
+def _more_calls(stage: Stage) -> Advice:
+    """Advise more calls at the same time than the machine has cores: 16 took 12 ms/batch where 2 took 98."""
+    threads = max(_LEAST_THREADS, round(_MORE_THREADS * stage.parallelism))
+    if "Map" not in stage.kind:
+        return _DEARER
+    more = f"num_parallel_calls={threads} and a private_threadpool_size of {threads}: more calls wait at the same time"
+    return Advice(more, code_suggestions.waiting_map(stage.name, threads))
+
+
+def _from_generator(now: Situation, stage: Stage) -> Advice:
     if computes(now):
         return Advice(
             "a parallel map of TensorFlow operations in place of from_generator", code_suggestions.FROM_GENERATOR
         )
     several = "several from_generator, interleaved: one works while another waits; prefetch is on already"
-    return Advice(several, code_suggestions.INTERLEAVED)
+    return Advice(several, code_suggestions.interleaved(stage.name))
 
 
 def _unknown(now: Situation) -> Advice:
     on = now.knobs.get("prefetch", "default") not in ("off", "default")
-    return Advice(f"prefetch cannot hide the wait: {CHEAPER}") if on else GENERAL
+    return CANNOT_HIDE if on else GENERAL
 
 
 def computes(now: Situation) -> bool:
     """Return True if preparing batches uses the CPU, False also where that is unknown."""
-    cores = now.stages.wait_cores if now.stages else math.nan
-    return cores >= _COMPUTES
+    return now.stages is not None and now.stages.is_computing
 
 
 #: The advice where the stages are unknown.
 CHEAPER = "make batches cheaper: a parallel map, cache, a map over whole batches"
 GENERAL = Advice(f".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there already, {CHEAPER}")
-_DEARER = Advice(f"{CHEAPER}; they are prepared ahead already")
+CANNOT_HIDE = Advice(f"prefetch cannot hide the wait: {CHEAPER}")
+_DEARER = Advice(f"{CHEAPER}; prefetch is on already")
+_INTERLEAVE = Advice(
+    "num_parallel_calls=tf.data.AUTOTUNE on the interleave (make_csv_dataset, TFRecordDataset: num_parallel_reads), "
+    "over several files; or .cache() after it"
+)
+#: The advice for parallel calls of TensorFlow operations that use all cores.
+_BUSY = ".cache(), cheaper operations or a map over whole batches: all workers of {} are busy"
 _FOR = {
     SourceKind.PY_DATASET: _py_dataset,
     SourceKind.GENERATOR: _generator,

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import Machine
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.forecast import Forecast, Record
-    from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast, Record
+    from tfwatch.analysis.tuning.tuner_text import AutopilotRun, RunningExperiment
     from tfwatch.core.code_edits import CodeEdit
     from tfwatch.core.events import LossDiverged, Paused, RunEnded, StagesFound, StallLocated, TrainingFailed
 
@@ -155,6 +155,7 @@ class Situation:
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
     source of its batches.
+    replicas: the devices of the distribution strategy that trains; 0 without one.
     batch_bytes: of one batch of `batch_size` examples; None where unknown. copied_bytes, copy_ahead_ms: see
     `Manifest`.
     lost: the cost of data wait so far.
@@ -219,6 +220,7 @@ class Situation:
     stages: StageTable | None = None
     code: tuple[CodeEdit, ...] = ()
     origin: BatchSource = field(default_factory=BatchSource)
+    replicas: int = 0
     batch_size: int | None = None
     batch_bytes: int | None = None
     copied_bytes: Mapping[str, int] = field(default_factory=dict)

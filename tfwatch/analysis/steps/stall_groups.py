@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.steps.patterns import LEAST_TIMES, find_period
+from tfwatch.core import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +41,14 @@ class StallGroup:
 
 #: A row of a menu.
 Row: TypeAlias = "Stall | StallGroup"
+
+
+def period_text(steps: int, steps_per_epoch: int | None) -> str:
+    """Return a period, in epochs where it is a whole number of them: `every 100 steps`, `every epoch`."""
+    if not steps_per_epoch or steps % steps_per_epoch:
+        return f"every {units.count(steps)} steps"
+    epochs = steps // steps_per_epoch
+    return "every epoch" if epochs == 1 else f"every {epochs} epochs"
 
 
 def split_periodic(stalls: Iterable[Stall]) -> tuple[list[StallGroup], list[Stall]]:

@@ -25,7 +25,7 @@ from tfwatch.analysis.steps.verdict import (
     steady,
 )
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
-from tfwatch.analysis.tuning.search_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
+from tfwatch.analysis.tuning.tuner_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, plausible_rows
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.steps.verdict import steady
-from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
+from tfwatch.core.decoding.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:

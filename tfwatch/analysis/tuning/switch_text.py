@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer
-    from tfwatch.analysis.tuning.forecast import Forecast, Record
+    from tfwatch.analysis.tuning.forecasting.forecast import Forecast, Record
     from tfwatch.core.events import SwitchMissed
     from tfwatch.core.knobs import KnobChange
 
@@ -47,14 +47,15 @@ def outcome_text(switch: Comparison) -> str:
 
 
 def than(switch: Comparison) -> str:
-    """Return `1.68 x faster than off`, `no difference seen from off`; the interval has no room beside a knob."""
+    """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a knob."""
     if switch.compute_drift is not None:
         return _drift_text(switch.compute_drift)
-    return _ratio_text(switch.estimate, switch.answer, f" than {switch.old}", f" from {switch.old}")
+    old = switch.old
+    return _ratio_text(switch.estimate, switch.answer, f" than {old}", f" from {old}", f" vs {old}")
 
 
 def claim_text(switch: Comparison) -> str:
-    """Return `1.68 x faster (1.61 to 1.74)`, `no difference seen (0.94 to 1.08)`.
+    """Return `1.68 x faster (1.61 to 1.74)`, `not clear (0.94 to 1.08)`.
 
     Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`.
     """
@@ -72,14 +73,16 @@ def effect_text(known: Estimate | None, compute_drift: float | None, per: str = 
 def estimate_text(known: Estimate | None, per: str = "") -> str:
     """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is below 1."""
     if known is None:
-        return "no difference seen"
+        return "not clear"
     turned = Estimate(1 / known.ratio, 1 / known.high, 1 / known.low) if known.answer == "slower" else known
-    return f"{_ratio_text(known, known.answer, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    return (
+        f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    )
 
 
-def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str) -> str:
+def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str, versus: str) -> str:
     if known is None or answer == "unclear":
-        return f"no difference seen{same}"
+        return f"not clear{versus}"
     if answer == "same":
         return f"no difference{same}"
     return f"{speed(known.ratio)}{differs}"
@@ -180,6 +183,8 @@ def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[
 
 #: A forecast change below this share of a step reads as no gain.
 WORTH = 0.05
+#: Two means that differ by more than this share are explained.
+_DIFFERS = 0.1
 #: An interval wider than this, high over low, is shown beside the forecast.
 _WIDE = 1.4
 
@@ -191,14 +196,16 @@ def forecast_note(known: Forecast) -> str:
     return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
 
 
-def expected_gain_text(known: Forecast) -> str:
+def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
     """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval.
 
-    The ratio is that of these two: a finding beside it may show the mean of fewer steps.
+    The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it; where it differs, the
+    text says that the first figure is that of all steps so far.
     """
+    so_far = " so far" if abs(shown_ms / (known.ratio * known.typical_ms) - 1) > _DIFFERS else ""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
     now, then = units.in_one_unit(known.ratio * known.typical_ms, known.typical_ms)
-    return f"{now} to about {then}{within}, {_gain(known)} ({known.why})"
+    return f"{now}{so_far} to about {then}{within}, {_gain(known)} ({known.why})"
 
 
 def interval_text(known: Forecast) -> str:
@@ -223,10 +230,16 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
     Among nearly equal gains, the cheapest knob wins.
     """
-    worthwhile = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
+    usable = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
+    worthwhile = [one for one in usable if not _may_be_slower(one)]
     most = max((one.ratio for one in worthwhile), default=0.0)
     near = [one for one in worthwhile if one.ratio >= most * (1 - WORTH)]
     return min(near, key=lambda one: _ORDER.index(one.knob) if one.knob in _ORDER else len(_ORDER), default=None)
+
+
+def _may_be_slower(known: Forecast) -> bool:
+    """Return whether a copy ahead may cost more than it hides: copy and launching race (1.3 x as long on one H200)."""
+    return known.knob == "device_prefetch" and not known.measured and known.high_ms >= known.now_ms
 
 
 def record_text(found: Record) -> str:

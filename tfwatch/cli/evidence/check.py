@@ -25,6 +25,7 @@ def add(commands: Any) -> None:
         ("--max-wait-share", "PERCENT", "largest data wait, of step time"),
         ("--max-step-ms", "MS", "largest step time"),
         ("--max-slower", "PERCENT", "largest step time over that of the baseline"),
+        ("--max-straggler-share", "PERCENT", "largest wait of a group for one rank, of its step time"),
         ("--max-loss", "LOSS", "largest loss at the end of the run"),
     ):
         check.add_argument(option, metavar=name, type=options.typed(_reader(option)), help=words)
@@ -52,6 +53,7 @@ def _run(args: argparse.Namespace) -> int:
     from tfwatch.analysis.comparing.limits import Limits
     from tfwatch.commands.evidence.check import CheckOptions, check
 
-    wait, slower = (None if share is None else share / 100 for share in (args.max_wait_share, args.max_slower))
-    limits = Limits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower)
+    shares = (args.max_wait_share, args.max_slower, args.max_straggler_share)
+    wait, slower, straggler = (None if share is None else share / 100 for share in shares)
+    limits = Limits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower, straggler)
     return check(CheckOptions(args.which, options.runs_dir(args), limits, args.baseline, args.junit, args.json))

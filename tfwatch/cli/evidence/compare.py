@@ -21,8 +21,12 @@ def add(commands: Any) -> None:
         "sides", metavar="RUN[,RUN2,...]", nargs="+", help=f"{options.RUN}; commas join several runs of one side"
     )
     compare.add_argument("--by-image", action="store_true", help="compare the time per image: batch sizes may differ")
-    compare.add_argument("--json", action="store_true", help="one JSON object instead of the text")
-    compare.add_argument("--screen", action="store_true", help="both sides on one axis, in the terminal")
+    form = compare.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of the text")
+    form.add_argument("--html", action="store_true", help="one HTML page, to show or send")
+    form.add_argument("--screen", action="store_true", help="both sides on one axis, in the terminal")
+    text = "where to write the page of --html; - is standard output; default: tfwatch-compare.html here"
+    compare.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
     options.add_runs_dir(compare)
     options.add_theme(compare)
 
@@ -35,7 +39,11 @@ _EPILOG = (
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.compare import CompareOptions, compare
+    from tfwatch.commands.evidence.compare import USUAL_PLACE, CompareOptions, Form, compare
+    from tfwatch.workloads.workload import BadInputError
 
+    if args.output and not args.html:
+        raise BadInputError("-o names the file of --html: add --html")
+    form: Form = "json" if args.json else "html" if args.html else "screen" if args.screen else "text"
     runs_dir, sides = options.runs_dir(args), tuple(args.sides)
-    return compare(CompareOptions(sides, runs_dir, args.by_image, args.json, args.screen, args.theme))
+    return compare(CompareOptions(sides, runs_dir, args.by_image, form, args.theme, args.output or USUAL_PLACE))

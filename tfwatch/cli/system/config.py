@@ -9,7 +9,7 @@ from tfwatch.cli import options
 if TYPE_CHECKING:
     import argparse
 
-_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/config.md has an example."
+_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
 
 
 def add(commands: Any) -> None:

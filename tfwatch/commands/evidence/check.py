@@ -13,7 +13,7 @@ from tfwatch.analysis.comparing.comparability import NotComparableError
 from tfwatch.analysis.comparing.limits import Limits, worst
 from tfwatch.commands.evidence.sides import find_past, find_side
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.checked_run import check_runs
+from tfwatch.live.evidence.checked_run import check_runs
 from tfwatch.report.evidence.check_report import check_json, check_lines, github_annotations, junit_xml, step_summary
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
@@ -48,6 +48,9 @@ def check(options: CheckOptions, environment: Mapping[str, str] = os.environ, cl
     """
     _check_options(options)
     runs = find_side(options.run, options.runs_dir, clock)
+    single = next((run for run in runs if run.rank_count is None), None)
+    if single and options.limits.straggler_share is not None:
+        raise BadInputError(f"{single.name} is no group of ranks: --max-straggler-share needs one")
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
@@ -66,7 +69,8 @@ def check(options: CheckOptions, environment: Mapping[str, str] = os.environ, cl
 def _check_options(options: CheckOptions) -> None:
     if options.limits == Limits():
         raise BadInputError(
-            "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, or --baseline with --max-slower"
+            "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, --max-straggler-share, "
+            "or --baseline with --max-slower"
         )
     if bool(options.baseline) != (options.limits.slower_share is not None):
         missing = "--max-slower PERCENT" if options.baseline else "--baseline RUN"

@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text
-from tfwatch.commands.evidence.recorded import find, opened
+from tfwatch.commands.evidence.recorded import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
+from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
+from tfwatch.report.groups.group_markdown import as_group_markdown
+from tfwatch.report.groups.group_page import as_group_html
+from tfwatch.report.groups.group_sections import make_rank_section
 from tfwatch.report.html.page import as_html
-from tfwatch.report.html.redaction import redaction_of
+from tfwatch.report.html.redaction import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
+from tfwatch.runs.groups.group_file import is_group
+from tfwatch.runs.groups.reading import open_group
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.terminal.output import write
 from tfwatch.workloads.registry import WORKLOADS
@@ -42,17 +48,33 @@ def report(options: ReportOptions, clock: Clock = SYSTEM) -> int:
         BadInputError: there is no such run, or the place cannot be written.
     """
     folder = find(options.which, options.runs_dir)
+    if is_group(folder):
+        return _report_group(options, folder, clock)
     run, labels = opened(folder, clock), read_labels(folder)
     redaction = redaction_of(run, labels, Path.home(), WORKLOADS) if options.is_redacted else None
     if options.is_markdown:
         return write_text(options.output or STANDARD_OUTPUT, as_markdown(JudgedRun(run), labels, redaction))
-    place = options.output or _usual_place(folder, redaction)
     judged = JudgedRun(run)
     _judge(judged)
-    failed = write_text(place, as_html(judged, labels, redaction))
-    if place == STANDARD_OUTPUT or failed:
-        return failed
-    return write(sys.stdout, f"{printable(str(place))}\n")
+    return _write_page(options.output or _usual_place(folder, redaction), as_html(judged, labels, redaction))
+
+
+def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
+    with readable(folder):
+        group = open_group(folder, clock)
+    judged, labels = JudgedGroup(group), read_labels(folder)
+    redaction = redaction_of_group(group, labels, Path.home(), WORKLOADS) if options.is_redacted else None
+    if options.is_markdown:
+        return write_text(options.output or STANDARD_OUTPUT, as_group_markdown(judged, labels, redaction))
+    whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in sorted(group.ranks.items()))
+    sections = [make_rank_section(rank, JudgedRun(run), options.is_redacted) for rank, run in whole]
+    page = as_group_html(judged, sections, labels, redaction)
+    return _write_page(options.output or _usual_place(folder, redaction), page)
+
+
+def _write_page(place: Path, page: str) -> int:
+    failed = write_text(place, page)
+    return failed if failed or place == STANDARD_OUTPUT else write(sys.stdout, f"{printable(str(place))}\n")
 
 
 def _judge(judged: JudgedRun) -> None:

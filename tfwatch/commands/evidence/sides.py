@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.evidence.recorded import find, opened
+from tfwatch.commands.evidence.recorded import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.compared_runs import RunToCompare, equal_runs, may_equal
+from tfwatch.live.evidence.compared_runs import RunToCompare, equal_runs, may_equal
+from tfwatch.live.groups.group_to_compare import GroupToCompare
+from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.groups.group_file import is_group
+from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.library.finding import list_runs, run_name
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.streams import FolderSource
@@ -43,13 +47,17 @@ def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCo
 
 
 def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> RunToCompare:
-    """Open a run by its folder, its name or a part of it, the name given to it, or `latest`.
+    """Open a run, or a group, by its folder, its name or a part of it, the name given to it, or `latest`.
 
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
     folder = find(wanted, runs_dir)
-    return RunToCompare(opened(folder, clock), read_labels(folder).name or folder.name)
+    name = read_labels(folder).name or run_name(folder)
+    if is_group(folder):
+        with readable(folder):
+            return GroupToCompare(JudgedGroup(open_group(folder, clock)), name, clock)
+    return RunToCompare(opened(folder, clock), name)
 
 
 def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:

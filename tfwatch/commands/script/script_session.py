@@ -16,8 +16,8 @@ from tfwatch.commands.script.script_notices import FollowedRuns
 from tfwatch.core.errors import fails_open
 from tfwatch.live.notifier import Notifier
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import LOG
+from tfwatch.runs.in_memory.buffers import LogLines
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.scripts.announcements import Announcements
 from tfwatch.runs.scripts.awaited import AwaitedRun
@@ -26,7 +26,7 @@ from tfwatch.runs.streams import read_file
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.notification import NO_NOTICES
-from tfwatch.terminal.relay import OutputRelay
+from tfwatch.terminal.pseudo_terminal import OutputRelay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

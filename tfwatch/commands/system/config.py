@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.config.config_file import read_config
+from tfwatch.config.keys import KEYS, Key
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import show
 from tfwatch.runs.library.finding import platform_runs_dir
-from tfwatch.settings.config_file import read_config
-from tfwatch.settings.keys import KEYS, Key
 from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
 

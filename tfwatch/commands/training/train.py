@@ -20,7 +20,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.create import NotBegunError, begin_run
 from tfwatch.runs.library.finding import default_runs_dir, find_run
 from tfwatch.runs.library.retention import start_pruning
-from tfwatch.runs.writable import find_problem_soon
+from tfwatch.runs.library.writable import find_problem_soon
 from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
 from tfwatch.terminal.guard import short_path
 from tfwatch.workloads import registry
@@ -193,6 +193,7 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     entry = registry.find(plan.workload)
     settings["storage_latency_ms"] = plan.knobs.latency_ms
     settings["keep_awake"] = request.keep_awake
+    settings["begin_with"] = short_path(plan.start_weights) if plan.start_weights else None
     settings["memory_limit_bytes"] = request.memory_bytes
     knobs = {name: value for name, value in describe(plan.knobs).items() if entry.has(name)}
     asked_latency = plan.knobs.latency_ms > 0 or "latency_ms" in _asked_knobs(request)

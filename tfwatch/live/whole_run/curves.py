@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfwatch.core.events import EpochEnded
-from tfwatch.runs.sums import BUCKET_S
+from tfwatch.runs.in_memory.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

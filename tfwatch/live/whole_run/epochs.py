@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.buffers import Events
+    from tfwatch.runs.in_memory.buffers import Events
 
 _LAST_NS = 2**63
 #: Rows of steps hold the lower bits of an epoch's number.

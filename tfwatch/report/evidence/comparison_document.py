@@ -10,7 +10,7 @@ from tfwatch.report.evidence.comparison_text import SIDES, change_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
 
 
 def comparison_json(sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]) -> dict[str, Any]:
@@ -25,14 +25,14 @@ def comparison_json(sides: Sequence[Sequence[RunToCompare]], found: Sequence[Com
 
 
 def _run(one: RunToCompare) -> dict[str, Any]:
-    run = one.run
     return {
-        "run": run.manifest.run,
-        "path": str(run.path.absolute()) if run.path else None,
-        "workload": run.manifest.workload,
-        "state": run.ended.cause if run.ended else run.life.value,
-        "steps": len(run.steps),
+        "run": one.recorded_name,
+        "path": str(one.folder.absolute()) if one.folder else None,
+        "workload": one.run.manifest.workload,
+        "state": one.state,
+        "steps": one.step_count,
         "steady_steps": len(one.rows),
+        "ranks": one.rank_count,
     }
 
 

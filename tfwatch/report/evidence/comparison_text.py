@@ -8,11 +8,12 @@ from tfwatch.analysis.comparing.run_steps import PARTS
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.runs.groups.reading import NEWEST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.live.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
+    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns, RunToCompare
 
 SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.
@@ -24,14 +25,16 @@ _LOSS_DIGITS = 4
 
 def sides_text(sides: Sequence[Sequence[RunToCompare]]) -> list[str]:
     """Return a line for each side with its runs."""
-    return [f"{SIDES[n]}  {_names(side)}" for n, side in enumerate(sides)]
+    return [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
 
 
-def _names(side: Sequence[RunToCompare]) -> str:
+def side_text(side: Sequence[RunToCompare]) -> str:
+    """Return the names of a side's runs, its workload and their number."""
     shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
     more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
-    workload = printable(side[0].run.manifest.title)
-    return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
+    workload, ranks = printable(side[0].run.manifest.title), side[0].rank_count
+    of_ranks = f" of {units.counted(ranks, 'rank')}" if ranks else ""
+    return f"{shown}{more} ({workload}, {units.counted(len(side), 'group' if ranks else 'run')}{of_ranks})"
 
 
 def comparison_lines(found: ComparedRuns, letter: str) -> list[str]:
@@ -41,7 +44,7 @@ def comparison_lines(found: ComparedRuns, letter: str) -> list[str]:
     for head, figures in (("time breakdown", found.time_spent), (epoch, found.losses)):
         rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
     lines = [answer_text(found, letter), *part_lines(found), "", *_table(rows), ""]
-    return [*lines, *_why_lines(found), *change_lines(found)]
+    return [*lines, *why_lines(found), *change_lines(found)]
 
 
 def answer_text(found: ComparedRuns, letter: str) -> str:
@@ -143,7 +146,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _why_lines(found: ComparedRuns) -> list[str]:
+def why_lines(found: ComparedRuns) -> list[str]:
     """Return the origin of the interval, and the remedies for a wide one."""
     of = "mean" if found.in_bursts else "median"
     lines = [f"Each run counts with the {of} of the same {units.counted(found.steps, 'steady step')}."]
@@ -169,6 +172,11 @@ def _is_single(found: ComparedRuns) -> bool:
 
 def _remarks(found: ComparedRuns) -> list[str]:
     remarks = []
+    if any(one.rank_count for one in (*found.before, *found.after)):
+        remarks.append(
+            "A group counts as one run: its ranks share each step. Its parts are those of the rank that comes last, in "
+            f"the newest {units.count(NEWEST_ROWS)} steps."
+        )
     if found.spread.source != "measured":
         remarks.append("Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3")
     if max((share for share in found.others if share is not None), default=0.0) >= _BUSY:

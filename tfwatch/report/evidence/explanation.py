@@ -12,8 +12,8 @@ from tfwatch.report.evidence.comparison_text import value_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.compared_runs import RunToCompare
-    from tfwatch.live.explained_run import Fact, Finding
+    from tfwatch.live.evidence.compared_runs import RunToCompare
+    from tfwatch.live.evidence.explained_run import Fact, Finding
 
 
 def explanation_json(one: RunToCompare, found: Sequence[Finding]) -> dict[str, Any]:
@@ -21,12 +21,13 @@ def explanation_json(one: RunToCompare, found: Sequence[Finding]) -> dict[str, A
     manifest = one.run.manifest
     document: dict[str, Any] = finite(
         {
-            "run": manifest.run,
-            "path": str(one.run.path.absolute()) if one.run.path else None,
+            "run": one.recorded_name,
+            "path": str(one.folder.absolute()) if one.folder else None,
+            "ranks": one.rank_count,
             "workload": manifest.workload,
             "device": manifest.device or None,
-            "state": one.run.ended.cause if one.run.ended else one.run.life.value,
-            "steps": len(one.run.steps),
+            "state": one.state,
+            "steps": one.step_count,
             "verdict": one.judged.summary.verdict.value,
             "knobs": by_name(one.judged.situation.knobs),
             "findings": [_finding_json(finding) for finding in found],
@@ -38,6 +39,7 @@ def explanation_json(one: RunToCompare, found: Sequence[Finding]) -> dict[str, A
 def _finding_json(finding: Finding) -> dict[str, Any]:
     return {
         "kind": finding.kind,
+        "rank": finding.rank,
         "finding": f"{finding.word}: {finding.sentence}",
         "evidence": [_fact_json(fact) for fact in finding.evidence],
         "suggestion": finding.advice or None,
@@ -53,11 +55,12 @@ def _fact_json(fact: Fact) -> dict[str, Any]:
 
 def explanation_lines(one: RunToCompare, found: Sequence[Finding]) -> list[str]:
     """Return the explanation as text; text from outside is in one line each, without control characters."""
-    state = one.run.ended.cause if one.run.ended else one.run.life.value
-    head = f"{one.name} ({one.run.manifest.title}): {state}, {units.counted(len(one.run.steps), 'step')}"
+    ranks = f", {units.counted(one.rank_count, 'rank')}" if one.rank_count else ""
+    head = f"{one.name} ({one.run.manifest.title}{ranks}): {one.state}, {units.counted(one.step_count, 'step')}"
     lines = [printable(head)]
     for finding in found:
-        lines += ["", printable(f"{finding.word}: {finding.sentence}")]
+        of_rank = "" if finding.rank is None else f"rank {finding.rank}: "
+        lines += ["", printable(f"{of_rank}{finding.word}: {finding.sentence}")]
         lines += [printable(f"  evidence    {_fact_text(fact)}") for fact in finding.evidence]
         lines += [printable(f"  suggestion  {finding.advice}")] if finding.advice else []
         lines += [printable(f"  code        {line}") for line in finding.code.split("\n") if line]
@@ -69,6 +72,8 @@ def _fact_text(fact: Fact) -> str:
     name = fact.name.replace("_", " ")
     if isinstance(fact.value, str):
         return f"{name}: {fact.value}"
+    if fact.unit == "MHz":
+        return f"{name} {fact.value:.0f} MHz"
     if fact.unit == "step":
         return f"{name} {units.count(int(fact.value))}"
     interval = ""

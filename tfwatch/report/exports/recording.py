@@ -30,6 +30,7 @@ TABLES = {
     "samples": layout.SAMPLES,
     "progress": layout.PROGRESSES,
     "stages": layout.STAGES,
+    "gpus": layout.GPUS,
 }
 
 

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from tfwatch.analysis.tuning.search_text import (
+from tfwatch.analysis.tuning.switch_text import outcome_text
+from tfwatch.analysis.tuning.tuner_text import (
     answer_of,
     answer_text,
     autopilot_end_text,
@@ -14,7 +15,6 @@ from tfwatch.analysis.tuning.search_text import (
     estimate_of,
     subject_text,
 )
-from tfwatch.analysis.tuning.switch_text import outcome_text
 from tfwatch.core import units
 from tfwatch.core.events import ExperimentEnded, SwitchMissed
 from tfwatch.report.outcome import restart_words
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer, Estimate
-    from tfwatch.analysis.tuning.search_text import AutopilotRun
+    from tfwatch.analysis.tuning.tuner_text import AutopilotRun
     from tfwatch.live.judged_run import JudgedRun
 
 #: The ratios at the edges of the axis: at least this and its inverse, at most that; and the room around the intervals.

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import jinja2
-from markupsafe import Markup
 
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.situation import Tone
@@ -18,7 +14,6 @@ from tfwatch.core.clock import local_time
 from tfwatch.report.document import judged_json
 from tfwatch.report.html.curves import make_curves
 from tfwatch.report.html.effects import folded, make_effects
-from tfwatch.report.html.redaction import shown
 from tfwatch.report.html.sections import (
     MOST_EPOCHS,
     epochs_table,
@@ -31,22 +26,18 @@ from tfwatch.report.html.sections import (
     make_stalls,
     parts_table,
 )
+from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.html.timeline import make_timeline
 from tfwatch.report.outcome import lost_words, setting_words
 from tfwatch.report.text import failure, fate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.report.html.redaction import Redaction
     from tfwatch.runs.library.labels import Labels
 
-_HERE = Path(__file__).parent
 #: Entries of a list in the raw figures: a long run has ten thousand spikes.
 _MOST_ENTRIES = 100
-#: A line of code may be longer than a name.
-_LONGEST_CODE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ def as_html(judged: JudgedRun, labels: Labels, redaction: Redaction | None = Non
     effects, more_effects = folded(effects)
     run = judged.run
     page = {
-        "style": Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        "style": page_style(),
         "is_redacted": redaction is not None,
         "title": run.manifest.title,
         "label": labels.name,
@@ -102,7 +93,7 @@ def as_html(judged: JudgedRun, labels: Labels, redaction: Redaction | None = Non
         "epochs_left": max(len(judged.time_breakdown.epochs) - MOST_EPOCHS, 0),
         "raw": json.dumps(_shortened(judged_json(judged)), indent=1).split("\n"),
     }
-    return _environment(redaction).get_template("page.html.j2").render(page)
+    return environment(redaction).get_template("page.html.j2").render(page)
 
 
 def make_verdict(judged: JudgedRun) -> Verdict:
@@ -137,26 +128,3 @@ def _shortened(value: Any) -> Any:
         more = [f"... {len(value) - _MOST_ENTRIES} more: tfwatch replay --json"] if len(value) > _MOST_ENTRIES else []
         return [*(_shortened(one) for one in value[:_MOST_ENTRIES]), *more]
     return value
-
-
-def _environment(redaction: Redaction | None) -> jinja2.Environment:
-    """Return an environment in which every text of a run is made harmless before it is escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_finalizer(redaction),
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
-    environment.filters["code"] = lambda text: Markup.escape(shown(text, redaction, _LONGEST_CODE))
-    return environment
-
-
-def _finalizer(redaction: Redaction | None) -> Callable[[object], object]:
-    def finalize(value: object) -> object:
-        return shown(value, redaction) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    return finalize

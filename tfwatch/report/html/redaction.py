@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from tfwatch.runs.groups.reading import Group
     from tfwatch.runs.library.labels import Labels
     from tfwatch.runs.opened import Run
 
@@ -47,6 +48,14 @@ class Redaction:
         longest_first = sorted(secrets, key=len, reverse=True)
         self._known = re.compile("|".join(map(_pattern, longest_first)) or "(?!)", re.IGNORECASE)
 
+    @classmethod
+    def joined(cls, secrets: Mapping[str, str], others: Collection[Redaction]) -> Redaction:
+        """Return the redaction of these secrets and of all others'."""
+        found: dict[str, str] = {}
+        for one in others:
+            found |= one._secrets
+        return cls({**found, **secrets}, frozenset().union(*(one._functions for one in others)))
+
     def text(self, text: str) -> str:
         """Return the text without what identifies its author, cut after `_SEARCHED` characters."""
         text = self._known.sub(lambda found: self._secrets.get(found[0].lower(), "[name]"), text)[:_SEARCHED]
@@ -63,6 +72,15 @@ def shown(text: str, redaction: Redaction | None, longest: int = LONGEST) -> str
     """Return a text for the page: one line without control characters, cut to `longest`, redacted where asked."""
     text = redaction.text(text) if redaction else text
     return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
+
+
+def redaction_of_group(group: Group, labels: Labels, home: Path, known_workloads: Collection[str]) -> Redaction:
+    """Return the redaction of a group: that of all its ranks, and its own names."""
+    folder = group.folder
+    names = dict.fromkeys((group.file.name, folder.name), "[group]")
+    names |= dict.fromkeys((str(folder), str(folder.absolute())), "[path]")
+    each = [redaction_of(run, labels, home, known_workloads) for run in group.ranks.values()]
+    return Redaction.joined(_secrets(names), each)
 
 
 def redaction_of(run: Run, labels: Labels, home: Path, known_workloads: Collection[str]) -> Redaction:
@@ -83,5 +101,8 @@ def redaction_of(run: Run, labels: Labels, home: Path, known_workloads: Collecti
     names |= {str(path): "[path]" for path in paths if path}
     stages = (name for event in run.events if isinstance(event, StagesFound) for name in event.names)
     functions = frozenset(found for name in stages for found in _FUNCTION.findall(name))
-    secrets = {name.lower(): instead for name, instead in names.items() if len(name) >= _SHORTEST}
-    return Redaction(secrets, functions)
+    return Redaction(_secrets(names), functions)
+
+
+def _secrets(names: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): instead for name, instead in names.items() if len(name) >= _SHORTEST}

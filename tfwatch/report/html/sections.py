@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.findings.machine import PIPELINE
+from tfwatch.analysis.findings.hardware.machine import PIPELINE
 from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import PARTS
 from tfwatch.core import units

@@ -11,7 +11,7 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, LossDiverged
 from tfwatch.core.rows import plausible_rows, step_ms
 from tfwatch.report.html.plot import Scale, areas, round_up, ticks, time_text, time_ticks
-from tfwatch.runs.sums import BUCKET_S
+from tfwatch.runs.in_memory.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,8 +128,8 @@ def make_timeline(judged: JudgedRun) -> Timeline | None:
     if not np.isfinite(columns.total).any():
         return None
     across = Scale(0.0, max(run.length_s, float(np.nanmax(columns.end_s))))
-    top_ms = _top_ms(columns.total)
-    up = Scale(0.0, top_ms)
+    top = top_ms(columns.total)
+    up = Scale(0.0, top)
     begins, ends = across.shares(columns.begin_s), across.shares(columns.end_s)
     highest_ms = float(np.nanmax(columns.total))
     return Timeline(
@@ -138,8 +138,8 @@ def make_timeline(judged: JudgedRun) -> Timeline | None:
         marks=_marks(judged, across),
         hovers=_hovers(columns, begins, ends),
         times=time_ticks(across),
-        heights=ticks(up, _height_text),
-        cut=units.milliseconds(highest_ms) if highest_ms > top_ms else "",
+        heights=ticks(up, height_text),
+        cut=units.milliseconds(highest_ms) if highest_ms > top else "",
         per_column=_per_column(columns),
     )
 
@@ -166,13 +166,14 @@ def _single_steps(rows: Rows) -> Columns:
     return Columns(begin_s, end_s, np.ones(len(rows)), wait, compute - copy, copy, host)
 
 
-def _top_ms(total: Floats) -> float:
+def top_ms(total: Floats) -> float:
     """Return the top of the chart: a round figure above nearly all columns."""
     known = total[np.isfinite(total)]
     return round_up(min(float(known.max()), _ABOVE_USUAL * float(np.percentile(known, _USUAL))), (1.5, 3, 4, 6, 8))
 
 
-def _height_text(ms: float) -> str:
+def height_text(ms: float) -> str:
+    """Return `20 ms`, `12 s`, `0`: the label of a height."""
     return f"{ms / 1e3:g} s" if ms >= 10_000 else f"{ms:g} ms" if ms else "0"
 
 

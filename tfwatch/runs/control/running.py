@@ -9,7 +9,7 @@ import psutil
 
 from tfwatch.runs.control.client import ControlClient, NoAnswerError
 from tfwatch.runs.format import Manifest, NotARunError
-from tfwatch.runs.library.finding import find_run, list_folders, replay_argument
+from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument
 from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.opened import open_run
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _UNWATCHED = "start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"
+_START = "start one with tfwatch run or tfwatch train; tfwatch replay shows those that are over"
 _EARLIER_VERSION = "another version of tfwatch writes it"
 
 
@@ -34,7 +35,8 @@ def find_running(wanted: str | None, runs_dir: Path) -> Path:
         NotRunningError: there is none. FileNotFoundError: there is no such run. OSError: the runs cannot be read.
     """
     if wanted is None:
-        return _first(_running(runs_dir), f"no training runs on this machine now, among the runs in {runs_dir}")
+        none = f"no training runs on this machine now, among the runs in {runs_dir}: {_START}"
+        return _first(_running(runs_dir), none)
     if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 and psutil.pid_exists(int(wanted)):
         of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
         return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")
@@ -85,7 +87,7 @@ def _first(runs: Iterator[Path], why_none: str) -> Path:
 
 def _running(runs_dir: Path) -> Iterator[Path]:
     """Yield the runs whose training goes on, the newest first."""
-    for folder in list_folders(runs_dir):
+    for folder in list_single_runs(runs_dir):
         with suppress(NotARunError, OSError, ValueError):
             manifest = _manifest(folder)
             if manifest.boot_id == boot_id() and is_process_alive(manifest) and not open_run(folder).life.is_over:

@@ -34,6 +34,7 @@ from tfwatch.runs.control.messages import (
     encode_answer,
 )
 from tfwatch.runs.control.private_socket import SOCKET_NAME, is_own_user, make_private_folder
+from tfwatch.runs.streams import OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,6 +133,7 @@ class ControlServer:
         self._folder: Path | None = None
         self._listener: socket.socket | None = None
         self._wake: tuple[socket.socket, socket.socket] | None = None
+        self._opened: dict[socket.socket, OpenFile] = {}
         self._thread = threading.Thread(target=self._run, name="tfwatch-control", daemon=True)
 
     def open(self) -> None:
@@ -139,6 +141,7 @@ class ControlServer:
         _servers.add(self)
         with fails_open(self._give_up):
             self._wake = socket.socketpair()
+            self._opened |= {one: OpenFile.of(one.fileno()) for one in self._wake}
             self._wake[1].setblocking(False)
             self._thread.start()
 
@@ -149,7 +152,7 @@ class ControlServer:
         _servers.discard(self)
         self._closing.set()
         with fails_open(lambda why: None):
-            if self._wake:
+            if self._wake and self._is_ours(self._wake[1]):
                 self._wake[1].send(b"x")
             self._remove()
 
@@ -168,6 +171,7 @@ class ControlServer:
     def _listen(self) -> None:
         self._folder = make_private_folder()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._opened[self._listener] = OpenFile.of(self._listener.fileno())
         self._listener.setblocking(False)
         self._listener.bind(str(self._path))
         self._listener.listen(2 * self._limits.clients)
@@ -179,9 +183,16 @@ class ControlServer:
             self._writer.describe(control_socket="", no_control=why)
         self._release()
 
+    def _is_ours(self, one: socket.socket) -> bool:
+        """Return whether the socket is the one that was opened: a program may close descriptors, and reuse them."""
+        return one not in self._opened or self._opened[one].is_ours()
+
     def _release(self) -> None:
         for one in self._sockets():
-            one.close()
+            if self._is_ours(one):
+                one.close()
+            else:
+                one.detach()
         self._remove()
 
     def _remove(self) -> None:
@@ -214,6 +225,8 @@ class ControlServer:
             for client in self._clients.values():
                 waiting.register(client.socket, selectors.EVENT_READ, self._receive)
             ready = [(key.data, key.fd) for key, _ in waiting.select(self._patience_s())]
+        if not all(map(self._is_ours, self._sockets())):
+            raise OSError("the program closed its sockets")
         for serve, fd in ready:
             if serve and not self._closing.is_set():
                 self._pace()
@@ -237,6 +250,7 @@ class ControlServer:
             connection, _address = self._listener.accept()
             connection.setblocking(False)
             until_ns = self._clock.now_ns() + int(self._limits.idle_s * 1e9)
+            self._opened[connection] = OpenFile.of(connection.fileno())
             self._clients[connection.fileno()] = _Client(connection, self._is_own(connection), until_ns)
 
     def _receive(self, fd: int) -> None:
@@ -266,6 +280,7 @@ class ControlServer:
 
     def _drop(self, client: _Client) -> None:
         self._clients.pop(client.socket.fileno(), None)
+        self._opened.pop(client.socket, None)
         client.socket.close()
 
     def _drop_idle(self) -> None:

@@ -10,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.config.config_file import ConfigError, read_config
+from tfwatch.core.clock import SYSTEM, Clock, stamp_of
 from tfwatch.core.errors import warn_user
 from tfwatch.core.events import ImportEnded, decode
 from tfwatch.runs.format import (
@@ -23,10 +24,11 @@ from tfwatch.runs.format import (
     make_folder,
     write_atomically,
 )
+from tfwatch.runs.groups.group_file import is_group, rank_folders, read_group_file
+from tfwatch.runs.groups.joining import WINDOW_S
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.streams import FolderSource, read_file
-from tfwatch.settings.config_file import ConfigError, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +84,7 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
 
 
 def list_runs(runs_dir: Path) -> list[Path]:
-    """Return the runs of a folder, the newest first; none where the folder does not exist.
+    """Return the runs and groups of a folder, the newest first; none where the folder does not exist.
 
     A run that was over before its first step is a failed start: it is not listed, and opens only by its name.
 
@@ -93,7 +95,7 @@ def list_runs(runs_dir: Path) -> list[Path]:
 
 
 def list_folders(runs_dir: Path) -> list[Path]:
-    """Return the folders with a manifest, failed starts too, the newest first; none where the folder does not exist.
+    """Return the runs and groups, failed starts too, the newest first; none where the folder does not exist.
 
     Raises:
         OSError: the folder cannot be read.
@@ -102,7 +104,37 @@ def list_folders(runs_dir: Path) -> list[Path]:
         folders = list(runs_dir.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(filter(_is_run, folders), key=_sort_key, reverse=True)
+    return sorted(filter(_is_entry, folders), key=_sort_key, reverse=True)
+
+
+def run_name(run: Path) -> str:
+    """Return the name by which `find_run` finds a run: its folder's, with the group's in front of a rank's."""
+    path = run.absolute()
+    return f"{path.parent.name}/{path.name}" if is_group(path.parent) else path.name
+
+
+def list_single_runs(runs_dir: Path) -> list[Path]:
+    """Return the runs, failed starts too, with those of a group's ranks in its place; the newest first.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return [run for entry in list_folders(runs_dir) for run in runs_of(entry)]
+
+
+def runs_of(entry: Path) -> list[Path]:
+    """Return the runs of a group's ranks, the newest of each process and the first rank first; or the run itself.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    if not is_group(entry):
+        return [entry]
+    return [one.folder for one in sorted(rank_folders(entry), key=lambda one: (-one.round, one.rank))]
+
+
+def _is_entry(folder: Path) -> bool:
+    return _is_run(folder) or is_group(folder)
 
 
 def _is_run(folder: Path) -> bool:
@@ -114,8 +146,13 @@ def _is_run(folder: Path) -> bool:
 
 
 def _is_failed_start(run: Path) -> bool:
-    """Return whether a run was over before its first step; steps that are not split are only in the progress."""
+    """Return whether a run was over before its first step; steps that are not split are only in the progress.
+
+    A group is a failed start where each of its ranks is one.
+    """
     try:
+        if is_group(run):
+            return all(map(_is_failed_start, runs_of(run)))
         if any((run / name).stat().st_size for name in (STEPS, PROGRESSES) if (run / name).is_file()):
             return False
         return open_run(run).life.is_over
@@ -125,14 +162,22 @@ def _is_failed_start(run: Path) -> bool:
 
 def _sort_key(run: Path) -> list[tuple[int, str]]:
     """Return a key that sorts names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
-    return [(int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", run.name)]
+    return [(int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", _dated_name(run))]
+
+
+def _dated_name(entry: Path) -> str:
+    """Return the name of an entry with its date in front: the folder of a group has none."""
+    with suppress(NotARunError):
+        if is_group(entry):
+            return f"{stamp_of(read_group_file(entry).began_wall_ns)}_{entry.name}"
+    return entry.name
 
 
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """Return the run that a user names; None, and `latest`, are the newest one.
 
     A user names it by its folder, its name, the name given by `tfwatch runs rename`, or a part of its name (the newest
-    match).
+    match). The run of a rank is GROUP/RANK; a group itself is found as a run is.
 
     Failed starts match last, and are never the newest run.
 
@@ -140,8 +185,10 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
         FileNotFoundError: there is no such run; the message is a sentence for the user.
         OSError: the runs' folder cannot be read.
     """
-    if wanted and _is_run(folder := Path(os.path.expanduser(wanted))):
+    if wanted and _is_entry(folder := Path(os.path.expanduser(wanted))):
         return folder
+    if wanted and os.sep in wanted and _is_run(runs_dir / wanted):
+        return runs_dir / wanted
     wanted = None if wanted == LATEST else wanted
     listed = list_runs(runs_dir)
     runs = listed if wanted is None else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
@@ -158,7 +205,7 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
         return f"no runs yet in {runs_dir}"
     folder = Path(os.path.expanduser(wanted))
     if not wanted or not os.path.isdir(folder):
-        return f"no run {wanted!r} in {runs_dir}"
+        return f"no run {wanted!r} in {runs_dir}: tfwatch runs lists them"
     if os.sep not in wanted:  # part of a run's name, or a folder
         return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} is not a run: it has no {MANIFEST}"
     try:
@@ -171,8 +218,9 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
 def replay_argument(run: Path) -> str:
     """Return the argument of `tfwatch replay` for a run: its name, or its path outside the default folder."""
     path = run.absolute()
-    if path.parent == default_runs_dir():
-        return run.name
+    name = run_name(path)
+    if default_runs_dir() / name == path:
+        return name
     home = Path(os.path.expanduser("~"))
     return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))
 
@@ -183,12 +231,12 @@ def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
     Raises:
         OSError: the folder cannot be read.
     """
-    for folder in list_runs(runs_dir):
+    for folder in list_single_runs(runs_dir):  # another rank of its group may have begun before it
         with suppress(NotARunError, OSError):
             manifest = FolderSource(folder).manifest()
-            if manifest.origin_wall_ns < began_ns:
+            if manifest.origin_wall_ns < began_ns - WINDOW_S * 1e9:
                 return
-            if manifest.pid == pid:
+            if manifest.pid == pid and manifest.origin_wall_ns >= began_ns:
                 yield folder
 
 

@@ -10,7 +10,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.runs.format import MANIFEST, NotARunError
+from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
+from tfwatch.runs.library.finding import runs_of
 from tfwatch.runs.library.labels import may_be_tagged
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
@@ -48,17 +49,17 @@ def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
     if folder.is_symlink():
         return "it is a link"
     try:
-        life = open_run(folder, clock).life
+        lives = [open_run(run, clock).life for run in runs_of(folder)]
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
-    if life is Life.KILLED and _written_s_ago(folder, clock) < _SILENT_S:
+    if Life.KILLED in lives and _written_s_ago(folder, clock) < _SILENT_S:
         return "it still runs, or did a moment ago"
-    return "" if life.is_over or life is Life.UNKNOWN else "it still runs"
+    return "" if all(life.is_over or life is Life.UNKNOWN for life in lives) else "it still runs"
 
 
 def _written_s_ago(folder: Path, clock: Clock) -> float:
     """Return the seconds since a file of a folder was written."""
-    written = (_lstat(path) for path in folder.iterdir())
+    written = (_lstat(path) for path in folder.rglob("*"))
     return clock.wall_ns() / 1e9 - max((found.st_mtime for found in written if found), default=0.0)
 
 
@@ -75,10 +76,13 @@ def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate
 def _candidate(folder: Path, clock: Clock) -> Candidate | None:
     if folder.is_symlink() or may_be_tagged(folder):
         return None
-    run = open_run(folder, clock)
-    if not run.life.is_over or (run.life is Life.KILLED and _written_s_ago(folder, clock) < _LIMIT_SILENT_S):
+    runs = [open_run(run, clock) for run in runs_of(folder)]
+    if not runs or not all(run.life.is_over for run in runs):
         return None
-    return Candidate(folder, (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9, folder_bytes(folder))
+    if any(run.life is Life.KILLED for run in runs) and _written_s_ago(folder, clock) < _LIMIT_SILENT_S:
+        return None
+    age_s = (clock.wall_ns() - min(run.manifest.origin_wall_ns for run in runs)) / 1e9
+    return Candidate(folder, age_s, folder_bytes(folder))
 
 
 def beyond(runs: Sequence[Candidate], limits: Limits) -> list[Candidate]:
@@ -102,13 +106,15 @@ def _lstat(path: Path) -> os.stat_result | None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a run folder with everything in it. The manifest goes last: a removal cut short can be repeated.
+    """Remove the folder of a run or a group with everything in it.
+
+    The file that makes it one goes last: a removal cut short can be repeated.
 
     Raises:
         OSError: a file cannot be removed.
     """
     for path in folder.iterdir():
-        if path.name == MANIFEST:
+        if path.name in (MANIFEST, GROUP_FILE):
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.config.config_file import ConfigError, read_config
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.library.finding import default_runs_dir
 from tfwatch.runs.library.removal import Limits
-from tfwatch.settings.config_file import ConfigError, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system_tool import run
+from tfwatch.core.system.system_tool import run
 from tfwatch.sensors.protocol import (
     Availability,
     Available,
@@ -22,7 +22,7 @@ from tfwatch.sensors.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 COMMAND = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
 CLIENTS = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient")
@@ -175,6 +175,9 @@ class Source:
     def close(self) -> None:
         """Reset the counters."""
         self._text, self._spent, self._share, self._no_clients, self._clients_due_ns = "", None, None, "", 0
+
+    def follow(self, gpus: Sequence[str]) -> None:
+        """Do nothing: a Mac has one GPU."""
 
     def cancel(self) -> None:
         """Do nothing: ioreg ends within a second."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.core.system_tool import spent_ns
+from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
+from tfwatch.core.system.system_tool import spent_ns
 from tfwatch.sensors.gpu import ioreg, nvml, powermetrics
 from tfwatch.sensors.protocol import Availability, Available, FullReading, Unavailable, reason
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.sensors.protocol import GpuIdentity, GpuReading, GpuSource
+    from tfwatch.sensors.protocol import CardReading, GpuIdentity, GpuReading, GpuSource
 
 #: The sources in order of preference: each figure comes from the first source that has it.
 _SYSTEM_SOURCES = {"darwin": ("powermetrics", "ioreg")}
@@ -49,6 +49,10 @@ _FIELD_NAMES = {
     "memory_bytes": "memory",
     "process_busy": "process share",
 }
+#: The columns of `core.rows.GPU`: fields of a reading. A row a GPU each second: the samples come twice as often.
+_CARD_COLUMNS = ("busy", "process_busy", "power_w", "temperature_c", "freq_mhz", "memory_bytes")
+_CARDS_NS = 900_000_000
+_UNLISTED = "NVML does not list this GPU of the strategy"
 #: A figure is shown for this time after its period; then it is stale.
 _STALE_NS = 1_000_000_000
 _STOP_S = 0.5
@@ -76,6 +80,9 @@ class GpuSensor:
         self._shown: SourceThread | None = None
         self._reported: dict[str, set[str]] = {}
         self._resets: int | None = None
+        self._cards: list[Sequence[CardReading]] = []
+        self._cards_due_ns = 0
+        self._reported_cards: dict[str, str] = {}
 
     @property
     def cpu_ns(self) -> int:
@@ -103,11 +110,13 @@ class GpuSensor:
         self._report(now_ns, working)
         for thread in self._threads:
             thread.is_secondary = bool(working) and thread is not working[0]
+            thread.source.follow(tuple(self._writer.strategy_gpus.values()))
         figures: dict[str, float] = {}
         self.limited_by = ""
         for thread in working:
             readings = self._readings(thread, now_ns)
             self._add_reports(readings)
+            self._add_cards(readings, now_ns)
             for field, column in _COLUMNS.items():
                 if column not in figures and (values := _values(readings, field)):
                     figures[column] = fmean(values)
@@ -140,6 +149,30 @@ class GpuSensor:
                 if self._resets is not None and reading.resets > self._resets:
                     self._writer.note("the system reset the GPU: results of that moment may be lost")
                 self._resets = reading.resets
+
+    def _add_cards(self, readings: Iterable[GpuReading], now_ns: int) -> None:
+        """Write the mean of the readings of each of several GPUs, once a second."""
+        self._cards += [reading.cards for reading in readings if isinstance(reading, FullReading) and reading.cards]
+        if not self._cards or now_ns < self._cards_due_ns:
+            return
+        newest, self._cards_due_ns = self._cards[-1], now_ns + _CARDS_NS
+        self._report_cards(newest)
+        for index in range(len(newest)):
+            seen = [cards[index] for cards in self._cards if len(cards) == len(newest)]
+            means = {column: fmean(known) for column in _CARD_COLUMNS if (known := _values(seen, column))}
+            self._writer.gpu(self._writer.now_ns(), index, means)
+        self._cards = []
+
+    def _report_cards(self, cards: Sequence[CardReading]) -> None:
+        found = dict(zip(self._writer.strategy_gpus, cards, strict=False))
+        names = {device: card.name for device, card in found.items()}
+        if names == self._reported_cards:
+            return
+        self._reported_cards, now_ns = names, self._writer.now_ns()
+        totals = {device: card.total_bytes for device, card in found.items() if card.total_bytes is not None}
+        self._writer.event(GpusFound(now_ns, names, totals))
+        for device in [device for device, name in names.items() if not name]:
+            self._writer.event(SensorMissing(now_ns, device, _UNLISTED, ""))
 
     # -- events -----------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.code_edits import VALUE, CodeEdit
 from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
 from tfwatch.tfdata.script_code.call_sites import CallSite, call_of
-from tfwatch.tfdata.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NO_DATA = "the iterator has not been initialized"
-_NO_DATA_LINE = re.compile(f".*{_NO_DATA}.*")
+#: A graph on a GPU lists two errors, each with its code: that of the fetch, and that of the batch's copy, which waits.
+_NO_DATA_ERROR = re.compile(rf"(?P<code>[A-Z_]+:  )?GetNext\(\) failed because {_NO_DATA}.*")
+_ERRORS = re.compile(rf"^(?:\d+ root error\(s\) found\.|.*{_NO_DATA})", re.MULTILINE)
 _TITLE = "Graph execution error:"
-_GRAPH_OPERATION = re.compile(r"\[\[\{\{node (?P<node>.*)\}\}\]\] \[Op:(?P<function>\w+)\]")
+_GRAPH_OPERATION = re.compile(r"\[\[\{\{node (?P<name>.*)\}\}\]\]")
 _EAGER_OPERATION = re.compile(r"\s*\[Op:\w+\](?: name:.*)?\s*$")
 _FUNCTION = re.compile(r"\{\{function_node .*?\}\} ?")
 _NODE = re.compile(r"\{\{node (.*?)\}\}")
@@ -46,7 +48,8 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any, error: tf.error
     except tf.errors.FailedPreconditionError as failed:
         if _NO_DATA not in failed.message:
             raise
-        error._message = _as_in_graph(error.message, failed.message)
+        with fails_open(lambda _: None):  # the error keeps its own words
+            error._message = _as_in_graph(error.message, _code_of(error), failed.message)
 
 
 def without_gate(message: str) -> str:
@@ -63,19 +66,30 @@ def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:
     return type(iterator)(components=[resource], element_spec=iterator.element_spec)
 
 
-def _as_in_graph(message: str, failed: str) -> str:
-    """Return the message of a fetch in the words of the graph that failed, or of its operation."""
+def _code_of(error: tf.errors.OpError) -> str:
+    names: dict[object, str] = {code: name for name, code in vars(tf.errors).items() if name.isupper()}
+    return names[error.error_code]
+
+
+def _as_in_graph(message: str, code: str, failed: str) -> str:
+    """Return the message of a fetch in the words of the graph that failed, or of its operation.
+
+    code: the name of the error's code.
+    """
     operation = _GRAPH_OPERATION.search(failed)
     if not operation:
         return _as_eager(message, failed)
     text = _FUNCTION.sub("", _EAGER_OPERATION.sub("", message)).strip()
+    worded, errors = _NO_DATA_ERROR.subn(lambda error: f"{code}:  {text}" if error["code"] else text, failed)
     nodes = _NODE.findall(text)
-    if not nodes:
-        return _NO_DATA_LINE.sub(lambda _: text, failed)
+    begin = _ERRORS.search(failed)
+    if not nodes or not begin:
+        return worded
     places = [
         f"Detected at node {node} defined at (most recent call last):\n<stack traces unavailable>" for node in nodes
     ]
-    return "\n".join([_TITLE, "", *places, text, f"\t [[{operation['node']}]] [Op:{operation['function']}]"])
+    body = worded[begin.start() :].replace(operation[0], f"[[{operation['name']}]]")
+    return "\n".join([_TITLE, "", *places * errors, body])
 
 
 def _as_eager(message: str, failed: str) -> str:

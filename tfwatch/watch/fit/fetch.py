@@ -19,14 +19,14 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Request
 from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
-from tfwatch.tfdata.stage_model import ShuffleFill
-from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.stages.stage_model import ShuffleFill
+from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.deferred_switches import DeferredSwitches
-from tfwatch.watch.fit.device_copy import why_no_device_prefetch
-from tfwatch.watch.fit.fused_steps import clock_offset_ns
 from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
+from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
+from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs

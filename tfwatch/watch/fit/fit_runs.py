@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.control.requests import Control
-from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.tensorflow_info import find_device
@@ -135,3 +135,10 @@ def complete_runs() -> None:
 
 def _follows_a_short_fit(runs_dir: Path | None) -> bool:
     return any(where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit)
+
+
+def note_in_newest_run(text: str) -> None:
+    """Append a note to the run of the last `fit` of this process, where it still runs."""
+    for script in _newest:
+        if not script.is_over:
+            script.writer.note(text)

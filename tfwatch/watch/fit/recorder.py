@@ -11,12 +11,13 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of
 from tfwatch.core.refusals import NotTimed
-from tfwatch.watch.fit.device_copy import make_copy, why_no_device_prefetch
-from tfwatch.watch.fit.eager_operations import time_operations
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.fused_steps import FusedSteps
-from tfwatch.watch.fit.kept_traces import find_kept, keep
-from tfwatch.watch.fit.step_runners import (
+from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch
+from tfwatch.watch.fit.stepping.eager_operations import time_operations
+from tfwatch.watch.fit.stepping.fused_steps import FusedSteps
+from tfwatch.watch.fit.stepping.kept_traces import find_kept, keep
+from tfwatch.watch.fit.stepping.single_step import SingleStep
+from tfwatch.watch.fit.stepping.step_runners import (
     ITERATORS,
     BatchStep,
     InGraphRunner,
@@ -26,14 +27,15 @@ from tfwatch.watch.fit.step_runners import (
     UntimedRunner,
     is_keras_own,
 )
+from tfwatch.watch.replicas import note_replicas
 from tfwatch.watch.step_log import StepLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.tfdata.live_switch import BatchSpec
-    from tfwatch.watch.fit.eager_operations import Operations
-    from tfwatch.watch.fit.step_runners import Runner
+    from tfwatch.watch.fit.stepping.eager_operations import Operations
+    from tfwatch.watch.fit.stepping.step_runners import Runner
     from tfwatch.watch.session import Session
 
 #: The way to separate the steps of a call with several: see `Watch`.
@@ -60,6 +62,7 @@ class Recorder:
         self._runner: Runner | None = None
         self._spec: Any = None
         self._has_step_raised = False
+        self._why_exact = ""
         self._history = getattr(model, "history", None)
 
     # -- what Keras calls ---------------------------------------------------------------------
@@ -154,15 +157,18 @@ class Recorder:
             raise TypeError(_NOT_KERAS)
         if not isinstance(iterator, ITERATORS):
             raise TypeError(f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from")
+        is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
+        if is_spread:
+            note_replicas(self.writer, iterator)
         steps = self._model.steps_per_execution
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
-        if steps > 1 and self._split == "fused" and not eager:
-            self._prepare_fused(original, iterator, steps)
+        # In Python the fetch for two GPUs made a step of 21 ms 1.12 times as long, and looked like data wait.
+        is_in_graph = (steps > 1 or is_spread) and self._split == "fused" and not eager
+        if is_in_graph and not self._why_exact and self._prepare_in_graph(original, iterator, steps):
             return
         shape = self._fetch.use_iterator(iterator)
         if self._runner is None or shape != self._spec:
             # Under a distribution strategy other threads run operations too.
-            is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
             step = self._find_step(original, shape, eager=eager, timed=eager and not is_spread)
             is_flat = shape.flat is not None
             copy = make_copy(self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread)
@@ -183,19 +189,38 @@ class Recorder:
             keep(original, step, shape)
         return step
 
-    def _prepare_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
+    def _prepare_in_graph(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> bool:
+        """Prepare to read the clock in the graph; return False if a single step cannot: it is timed exactly then.
+
+        Raises:
+            Exception: the training's own, or the trace of several steps fails.
+        """
         # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
         like = self._fetch.iterator_like(iterator)
         if self._runner is None or like._type_spec != self._spec:
-            step, spec = self._note_raise(original), like._type_spec
-            traced = find_kept(original, FusedSteps, spec)
-            runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
-            if traced is None:
-                keep(original, runner.steps, spec)
-            self._fetch.in_graph = True
-            self.writer.describe(copy_not_timed=(why_no_device_prefetch() or NotTimed.IN_GRAPH).value)
-            self._use(runner, spec)
+            try:
+                runner = self._trace_in_graph(original, like, steps)
+            except Exception as error:
+                if steps > 1 or self._has_step_raised:
+                    raise
+                self._why_exact = _first_line(error)
+                return False
+            is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
+            self._fetch.in_graph = not is_spread
+            why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
+            self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
+            self._use(runner, like._type_spec)
         self._fetch.use_iterator(iterator)
+        return True
+
+    def _trace_in_graph(self, original: Callable[[Any], Any], like: Any, steps: int) -> InGraphRunner:
+        step, spec = self._note_raise(original), like._type_spec
+        traced: FusedSteps | SingleStep | None
+        traced = find_kept(original, FusedSteps, spec) if steps > 1 else find_kept(original, SingleStep, spec)
+        runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
+        if traced is None:
+            keep(original, runner.steps, spec)
+        return runner
 
     def _note_raise(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return Keras' function, which notes that it raised: then no other way is tried."""
@@ -215,16 +240,18 @@ class Recorder:
 
     def _use(self, runner: StepByStepRunner | InGraphRunner, spec: Any) -> None:
         self._runner, self._spec = runner, spec
-        is_new = self.writer.manifest().split != runner.description
-        self.writer.describe(split=runner.description, not_split="")
-        if is_new and self._model.steps_per_execution > 1:
-            self.writer.note(f"step timing: {runner.description}")
+        why_exact = f", as the clock cannot be read in the graph: {self._why_exact}" if self._why_exact else ""
+        split = runner.description + why_exact
+        is_new = self.writer.manifest().split != split
+        self.writer.describe(split=split, not_split="")
+        if is_new and (why_exact or self._model.steps_per_execution > 1):
+            self.writer.note(f"step timing: {split}")
 
     def _give_up(self, error: Exception) -> None:
         """Leave the steps to Keras; raise for a source of tfwatch's own, as Keras would train on a placeholder."""
         if self._session.source is not None:
             raise error
-        reason = message_of(error).partition("\n")[0] or type(error).__name__
+        reason = _first_line(error)
         self.writer.describe(split="", not_split=reason)
         self.writer.note(f"the steps of this fit are not split: {reason}")
         self._runner = UntimedRunner(self._fetch, self._step_log, self.writer, self._model.steps_per_execution)
@@ -238,3 +265,7 @@ class Recorder:
         for part in (self.end, report):
             with fails_open(self._step_log.report_failure):
                 part()
+
+
+def _first_line(error: Exception) -> str:
+    return message_of(error).partition("\n")[0] or type(error).__name__

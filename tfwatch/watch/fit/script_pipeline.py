@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
+from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
 from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.shuffle_order import read_seeds
-from tfwatch.tfdata.stage_names import find_code_stages
+from tfwatch.tfdata.stages.stage_names import find_code_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ class ScriptPipeline:
 
     def read(self, iterator: Any) -> None:
         """Read the pipeline of an iterator, unless it is known."""
-        dataset = getattr(iterator, "_dataset", None)
+        dataset = dataset_of(iterator)
         if dataset is None or dataset is self._dataset:
             return
         self._dataset, self._pipeline = dataset, None
@@ -124,12 +125,27 @@ class KnobDescriber:
 
     def describe(self, iterator: Any, *, has_begun: bool) -> None:
         """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and its maps switch at once."""
-        dataset = getattr(iterator, "_dataset", None)
+        is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
+        dataset = dataset_of(iterator)
         if dataset is None or dataset is self._described():
             return
         self._described = weakref.ref(dataset)
         with fails_open(lambda _: None):
-            self._write(iterator, has_begun)
+            if is_spread:
+                self._write_spread(iterator)
+            else:
+                self._write(iterator, has_begun)
+
+    def _write_spread(self, iterator: Any) -> None:
+        """Describe the data set below a strategy: its settings are those of the script's lines, and none is live."""
+        script = ScriptPipeline()
+        script.read(iterator)
+        fixed = {
+            "prefetch": f"{PER_REPLICA} {buffer_size_per_replica(iterator)}",
+            _WORKERS: script.why_not or "not live below a strategy",
+            "device_prefetch": f"{FETCH_TO_DEVICE} {'on' if fetches_to_device(iterator) else 'off'}",
+        }
+        self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
 
     def _write(self, iterator: Any, has_begun: bool) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()

@@ -241,7 +241,7 @@ def make_completion_probe(writer: RunWriter, device: str = "/GPU:0") -> Callable
     """
     import tensorflow as tf
 
-    from tfwatch.watch.fit.fused_steps import clock_offset_ns, find_clock
+    from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns, find_clock
 
     clock = find_clock(writer.clock)
     with tf.device(device):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.call_sites import find_continued, length_of, remember
+from tfwatch.watch.loops.continued_runs import find_continued, length_of, remember
 from tfwatch.watch.loops.tracked_loop import EarlierFetch, TrackedRun
 from tfwatch.watch.step_log import count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.call_sites import CallSite, find_continued, length_of, remember
+from tfwatch.watch.loops.continued_runs import CallSite, find_continued, length_of, remember
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText
 

@@ -17,8 +17,9 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.server import OWN_LOOP
-from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
+from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device
@@ -33,7 +34,10 @@ _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 #: The number of fetches after which a GPU that cannot be probed yet is given up.
 _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
-_SPLIT = "the loop's fetches: the fetch is data wait, the body is compute"
+_SPLIT = (
+    "the loop's fetches: the fetch is data wait; of the body, calls of tf.function are compute, and the rest is host; "
+    "a body without a call is compute"
+)
 _SPLIT_GPU = "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
 _HERE = str(Path(__file__).parents[1])
 
@@ -52,19 +56,22 @@ class EarlierFetch:
 
 
 class LoopStepLog(StepLog):
-    """The step log of a tracked loop: a step is a fetch and a body, and the body is compute.
-
-    Launching, callbacks and Python cannot be separated in a body: dispatch and host are 0 in each row.
+    """The step log of a tracked loop: a step is a fetch and a body. Launching is not separated: dispatch is 0.
 
     gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing functions so far;
-    None if unknown.
+    None if unknown. in_calls_ns: returns the time spent in calls of `tf.function`, which is the compute of a body; the
+    rest is host. Where it is None, and in a body without a call, all is compute.
     """
 
-    def __init__(self, writer: RunWriter, traced: Callable[[], int] | None) -> None:
+    def __init__(
+        self, writer: RunWriter, traced: Callable[[], int] | None, in_calls_ns: Callable[[], int] | None = None
+    ) -> None:
         super().__init__(writer, metric="", by_keras=False)
         self.gpu_probe: GpuProbe | None = None
         self._traced = traced
         self._traced_before = 0
+        self._in_calls_ns = in_calls_ns
+        self._in_calls_before_ns = 0
         self._ever_traced = False
         self._open_step: tuple[int, int] | None = None
 
@@ -117,6 +124,7 @@ class LoopStepLog(StepLog):
         self._report_progress(1, examples, {})
         self._open_step = start_ns, got_ns
         self._traced_before = traced
+        self._in_calls_before_ns = self._in_calls_ns() if self._in_calls_ns else 0
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_step is None:
@@ -130,8 +138,14 @@ class LoopStepLog(StepLog):
                 self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
             )
             return
-        wait_ms, compute_ms = (got_ns - start_ns) / 1e6, (end_ns - got_ns) / 1e6
-        self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, 0.0)
+        host_ms = self._host_ns(end_ns - got_ns) / 1e6
+        wait_ms, compute_ms = (got_ns - start_ns) / 1e6, (end_ns - got_ns) / 1e6 - host_ms
+        self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms)
+
+    def _host_ns(self, body_ns: int) -> int:
+        """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another thread has them."""
+        in_calls_ns = self._in_calls_ns() - self._in_calls_before_ns if self._in_calls_ns else 0
+        return max(body_ns - in_calls_ns, 0) if in_calls_ns > 0 else 0
 
     def _trace_flag(self) -> int:
         if not self._traced or self._traced() == self._traced_before:
@@ -171,7 +185,9 @@ class TrackedRun:
         if begun_ns is None:  # a loop that began already waits for nothing
             self._writer.wait_until_begun()
         self._now_ns = self._writer.now_ns
-        self._step_log = LoopStepLog(self._writer, find_trace_count(self._writer.note) if in_tensorflow else None)
+        traced = find_trace_count(self._writer.note) if in_tensorflow else None
+        self._times_calls = in_tensorflow and not device.accelerated and function_calls.begin(self._writer.note)
+        self._step_log = LoopStepLog(self._writer, traced, function_calls.spent_ns if self._times_calls else None)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
         self._epochs = epochs
         self._epochs_begun = 0
@@ -222,6 +238,15 @@ class TrackedRun:
             self._iterator = weakref.ref(iterator)
         except TypeError:  # a list's iterator, which has no stages
             self._iterator = object
+        self._note_replicas(iterator)
+
+    def _note_replicas(self, iterator: Any) -> None:
+        tensorflow = sys.modules.get("tensorflow")
+        kind = getattr(getattr(tensorflow, "distribute", None), "DistributedIterator", ())
+        if isinstance(iterator, kind):
+            from tfwatch.watch.replicas import note_replicas
+
+            note_replicas(self._writer, iterator)
 
     # -- a step -----------------------------------------------------------------------------------
 
@@ -292,6 +317,8 @@ class TrackedRun:
         stopped = "the loop was left before its data ended" if self._left_at or self.epoch is not None else ""
         self.is_over, self.epoch = True, None
         self._forget()
+        if self._times_calls:
+            function_calls.end()
         self._stages.stop()
         self._step_log.close()
         self._step_log.closed = True

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.watch.script.feed import Feed
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
 
@@ -95,6 +96,7 @@ class _Fits:
         self._signs = signs
         self._pid = os.getpid()
         self._said: set[str] = set()
+        self._feed = Feed()
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a `fit` that appends `Watch` to the callbacks."""
@@ -124,12 +126,15 @@ class _Fits:
             call = signature.bind(*args, **kwargs)
         except TypeError:  # Keras raises it again, with its own sentence
             return args, kwargs
+        if self._feed.is_asked and "x" in call.arguments:
+            call.arguments["x"] = self._feed.feed(call.arguments["x"])
+            args, kwargs = call.args, call.kwargs
         given = call.arguments.get("callbacks")
         if isinstance(given, self._keras.callbacks.CallbackList):
             self._add_to(given, call.args[0], added)
             return args, kwargs
         callbacks = self._keras.tree.flatten(given) if given else []
-        call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks)]
+        call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks), *self._feed_notes()]
         return call.args, call.kwargs
 
     def _add_to(self, given: Any, model: Any, added: _Added) -> None:
@@ -147,6 +152,12 @@ class _Fits:
             return []
         self._note_version()
         return [Watch(self._runs_dir)]
+
+    def _feed_notes(self) -> list[Any]:
+        """Return a callback that records the feed in the run, once `Watch` has begun it."""
+        if not self._feed.is_asked:
+            return []
+        return [self._keras.callbacks.LambdaCallback(on_train_begin=lambda _logs: self._feed.note_all())]
 
     def _note_version(self) -> None:
         if _version(self._keras) > _NEWEST_TRIED:

@@ -1,0 +1,92 @@
+"""`tfwatch replay GROUP`: printed, as an object, and in screens one after the other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.groups import write_group
+from tests.runs.folders import FakeClock
+from tests.schemas import errors
+from tfwatch.cli import main
+from tfwatch.commands import replay_group as command
+from tfwatch.commands.replay_group import replay_group
+from tfwatch.runs.groups.group_file import folder_of_rank
+from tfwatch.workloads.workload import BadInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_without_a_terminal_the_summary_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_group(tmp_path / "one", [1, 21])
+
+    assert main(["replay", "one", "--runs-dir", str(tmp_path)]) == 0
+
+    assert "the other ranks wait 20.0 of 30.0 ms/step for rank 1" in capsys.readouterr().out
+
+
+def test_json_prints_the_group_and_one_rank_prints_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_group(tmp_path / "one", [1, 21])
+
+    assert main(["replay", "one", "--json", "--runs-dir", str(tmp_path)]) == 0
+    group = json.loads(capsys.readouterr().out)
+    assert main(["replay", "one/rank-1", "--json", "--runs-dir", str(tmp_path)]) == 0
+    rank = json.loads(capsys.readouterr().out)
+
+    assert errors("group", group) == []
+    assert group["straggler"]["rank"] == 1
+    assert rank["run"] == "one/rank-1"
+
+
+def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_group(tmp_path / "one", [1, 21])
+    (folder / "group.json").write_text("{")
+
+    assert main(["replay", str(folder), "--json"]) == 2
+
+    assert "its group.json cannot be read" in capsys.readouterr().err
+
+
+def test_a_damaged_group_is_bad_input_for_the_screen_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_group(tmp_path / "one", [1, 21])
+    (folder / "group.json").write_text("{")
+    monkeypatch.setattr(command, "why_no_screen", lambda _: "")
+
+    with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
+        replay_group(folder, False, None, lambda _: 0, FakeClock(2).clock)
+
+
+def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, opens = write_group(tmp_path / "one", [1, 21]), [1, 0, None]
+    shown: list[Path] = []
+
+    def show_app(make: Any) -> int:
+        rank = opens.pop(0)
+        make().opened = None if rank is None else folder_of_rank(folder, rank)
+        return 0
+
+    def show_rank(rank: Path) -> int:
+        shown.append(rank)
+        return 0
+
+    monkeypatch.setattr(command, "show_app", show_app)
+    monkeypatch.setattr(command, "why_no_screen", lambda _: "")
+
+    assert replay_group(folder, False, None, show_rank, FakeClock(2).clock) == 0
+    assert shown == [folder_of_rank(folder, 1), folder_of_rank(folder, 0)]
+
+
+def test_a_screen_that_a_signal_ends_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_group(tmp_path / "one", [1, 21])
+
+    def show_app(make: Any) -> int:
+        make().opened = folder_of_rank(folder, 1)
+        return 0
+
+    monkeypatch.setattr(command, "show_app", show_app)
+    monkeypatch.setattr(command, "why_no_screen", lambda _: "")
+
+    assert replay_group(folder, False, None, lambda _: 143, FakeClock(2).clock) == 143

@@ -1,0 +1,151 @@
+"""The config file: values as their options read them, and errors in one sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfwatch.config.config_file import VARIABLE, ConfigError, config_path, read_config
+from tfwatch.core.knobs import Knobs
+from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
+from tfwatch.runs.library.removal import Limits
+from tfwatch.runs.library.retention import configured_limits, prune_words
+from tfwatch.workloads.registry import default_knobs
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of a config file that is not there yet."""
+    path = tmp_path / "config.toml"
+    path.write_text("")
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        pytest.param("", {}, id="empty"),
+        pytest.param("# nothing\n", {}, id="comment"),
+        pytest.param('theme = "light"\nnotify = true', {"theme": "light", "notify": True}, id="words"),
+        pytest.param("prefetch = 4\ncache = true", {"prefetch": 4, "cache": True}, id="knobs"),
+        pytest.param('prefetch = "auto"', {"prefetch": "auto"}, id="knob in words"),
+        pytest.param(
+            'keep-age = "30d"\nkeep-size = 1.5', {"keep-age": 2_592_000.0, "keep-size": 1.5 * 2**30}, id="keep"
+        ),
+        pytest.param(
+            "notify-command = \"/bin/sh -c 'a b'\"", {"notify-command": ("/bin/sh", "-c", "a b")}, id="command"
+        ),
+    ],
+)
+def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values: dict[str, Any]) -> None:
+    config.write_text(text)
+
+    assert read_config().values == values
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("prefech = 4", "no key 'prefech': did you mean prefetch?", id="mistyped"),
+        pytest.param("zzz = 4", "no key 'zzz': there are theme, runs-dir, notify", id="unknown"),
+        pytest.param("[notify]\nafter = 3", "notify: {'after': 3} is neither true nor false", id="table"),
+        pytest.param("prefetch = [1]", "prefetch: give one value, not a list", id="list"),
+        pytest.param(
+            "prefetch = 4096", "prefetch: 4096 is not a setting: give off, default, auto or a", id="too large"
+        ),
+        pytest.param('theme = "blue"', "theme: 'blue' is no theme: there are dark, light", id="theme"),
+        pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
+        pytest.param("notify-after = 0", "notify-after: '0' is not a whole number from 1 to 86400", id="after"),
+        pytest.param('notify-command = "/no/such"', "notify-command: there is no program /no/such", id="program"),
+        pytest.param('notify-command = "a \'b"', 'notify-command: "a \'b" is no command: No closing', id="quote"),
+        pytest.param('theme = "dark"\nnotify true', "is no TOML: Expected '=' after a key", id="no TOML"),
+        pytest.param("keep-runs = " + "1" * 5000, "is no TOML: Exceeds the limit", id="number"),
+        pytest.param('"\\u001b[2J" = 1', "no key ' [2J'", id="control characters"),
+    ],
+)
+def test_what_cannot_be_used_is_a_sentence_with_file_and_key(config: Path, text: str, sentence: str) -> None:
+    config.write_text(text)
+
+    with pytest.raises(ConfigError) as raised:
+        read_config()
+    assert str(raised.value).startswith(str(config))
+    assert sentence in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+def test_an_error_of_toml_has_its_line(config: Path) -> None:
+    config.write_text('theme = "dark"\nnotify true')
+
+    with pytest.raises(ConfigError, match="line 2"):
+        read_config()
+
+
+def test_files_that_are_no_text_are_refused(config: Path) -> None:
+    config.write_bytes(b'theme = "dark"\n\xff')
+    with pytest.raises(ConfigError, match="line 2 is not UTF-8"):
+        read_config()
+    config.write_bytes(b"#" * 100_000)
+    with pytest.raises(ConfigError, match="more than 64 KB"):
+        read_config()
+
+
+def test_a_pipe_is_no_config_file(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.unlink()
+    os.mkfifo(config)
+    with pytest.raises(ConfigError, match=r"config\.toml is no file"):
+        read_config()
+    monkeypatch.setenv(VARIABLE, os.devnull)
+    assert read_config().values == {}
+
+
+def test_a_file_that_is_named_has_to_be_there(config: Path) -> None:
+    config.unlink()
+
+    with pytest.raises(ConfigError, match=f"there is no config file .*, which {VARIABLE} names"):
+        read_config()
+
+
+def test_without_a_file_there_are_no_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda *_, **__: str(tmp_path / "none"))
+
+    assert config_path() == tmp_path / "none" / "config.toml"
+    assert read_config().values == {}
+
+
+def test_a_file_that_changes_is_read_again(config: Path) -> None:
+    assert read_config().values == {}
+    config.write_text("notify = true")
+    assert read_config().values == {"notify": True}
+
+
+def test_the_runs_folder_is_that_of_every_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text('runs-dir = "~/own runs"')
+    assert default_runs_dir() == Path.home() / "own runs"
+
+    config.write_text("runs-dir = 7.5\nzzz = 1")
+    assert default_runs_dir() == platform_runs_dir()
+    assert default_runs_dir() == platform_runs_dir()
+    assert capsys.readouterr().err.count("its runs folder is not used") == 1
+
+
+def test_a_workload_starts_with_the_knobs_that_it_has(config: Path) -> None:
+    config.write_text('prefetch = "auto"\nworkers = 4\ncache = true')
+
+    assert default_knobs("cnn") == Knobs(prefetch="auto", workers=4, cache=True)
+    assert default_knobs("dense") == Knobs(prefetch="auto", workers=4)
+
+
+def test_limits_hold_for_the_folder_of_the_config_file_alone(config: Path, tmp_path: Path) -> None:
+    assert configured_limits(default_runs_dir()) is None
+    config.write_text(f'keep-runs = 5\nkeep-age = "8w"\nruns-dir = "{tmp_path}"')
+
+    assert configured_limits(tmp_path) == Limits(8 * 604_800.0, 5)
+    assert configured_limits(tmp_path / "other") is None
+    words = prune_words(tmp_path, Limits(90 * 60.0, 5, 1.5 * 2**30))
+    assert words[:5] == ["runs", "prune", "--yes", "--runs-dir", str(tmp_path)]
+    assert words[5:] == ["--keep", "5", "--older-than", "90m", "--max-size", "1.5"]

@@ -1,0 +1,104 @@
+"""A group that was read: its ranks, the straggler, the summary, and the JSON object."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.groups import FINISHED, STEPS, write_group
+from tests.runs.folders import FakeClock
+from tests.schemas import errors
+from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.report.groups.group_document import group_json
+from tfwatch.report.groups.group_summary import group_text
+from tfwatch.runs.format import EVENTS, MANIFEST, NotARunError
+from tfwatch.runs.format import STEPS as STEPS_FILE
+from tfwatch.runs.groups.group_file import folder_of_rank
+from tfwatch.runs.groups.reading import open_group
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def judged(folder: Path) -> JudgedGroup:
+    return JudgedGroup(open_group(folder, FakeClock(2).clock))
+
+
+def test_the_summary_names_the_late_rank_and_has_a_line_a_rank(tmp_path: Path) -> None:
+    lines = group_text(judged(write_group(tmp_path / "one", [1, 21, 1]))).split("\n")
+
+    assert lines[0] == "cnn: 3 ranks, one"
+    assert lines[1].startswith("the other ranks wait 20.0 of 30.0 ms/step for rank 1: it waits 21.0 ms for data")
+    assert lines[2] == "without it a step takes about 10.0 of 30.0 ms: 67 % less"
+    assert lines[3].endswith("one/rank-1")
+    assert lines[5].split() == ["rank", "step", "ms/step", "data", "wait", "compute", "host", "late", "by", "state"]
+    assert lines[7].split()[:2] == ["1", str(STEPS)]
+    assert "20.0 ms  finished" in lines[7]
+
+
+def test_without_a_straggler_the_time_spent_waiting_is_given(tmp_path: Path) -> None:
+    lines = group_text(judged(write_group(tmp_path / "one", [1, 1.5]))).split("\n")
+
+    assert lines[1] == (
+        "no rank comes late: they wait 2 % of their time for one another; "
+        "whether one computes longer is n/a, as processor time and clocks are not known"
+    )
+
+
+@pytest.mark.parametrize("waits", [[1, 21, 1], [1, 1], [5]])
+def test_the_json_object_follows_its_schema(waits: list[float], tmp_path: Path) -> None:
+    found = group_json(judged(write_group(tmp_path / "one", waits)))
+
+    assert errors("group", found) == []
+    assert (found["straggler"] is None) == (len(waits) < 3)
+
+
+def test_what_is_not_known_has_its_reason(tmp_path: Path) -> None:
+    alone, not_split = write_group(tmp_path / "alone", [1]), write_group(tmp_path / "two", [1, 9], not_split="by Keras")
+
+    assert judged(alone).why_not == "only one rank has a run"
+    assert judged(not_split).why_not == "the steps of rank 0 are not split: by Keras"
+    assert judged(not_split).waiting_share is None
+    assert "straggler: n/a, only one rank has a run" in group_text(judged(alone))
+
+
+def test_missing_unreadable_and_lagging_ranks_are_named(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1, 1, 1, 1], size=5)
+    shutil.rmtree(folder_of_rank(folder, 0))
+    (folder_of_rank(folder, 1) / MANIFEST).write_text("{}")
+    rows = folder_of_rank(folder, 2) / STEPS_FILE
+    rows.write_bytes(rows.read_bytes()[: rows.stat().st_size // 2])
+
+    text = group_text(judged(folder))
+
+    assert "cnn: 2 ranks of 5, one" in text
+    assert "rank 0 has no run\nrank 4 has no run\nrank 1: " in text
+    assert f"rank 2 is {STEPS // 2} steps behind" in text
+    assert errors("group", group_json(judged(folder))) == []
+
+
+def test_text_from_outside_cannot_break_a_line(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1, 1], workload="a\n\x1b[31mb")
+
+    assert "\x1b" not in group_text(judged(folder))
+    assert group_text(judged(folder)).count("\n") == 5
+
+
+def test_a_folder_without_a_readable_rank_is_no_group(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1])
+    (folder_of_rank(folder, 0) / MANIFEST).write_text("no JSON")
+
+    with pytest.raises(NotARunError, match="no rank of the group has a run"):
+        open_group(folder)
+
+
+def test_a_rank_that_did_not_end_has_another_state(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1, 1], boot_id="another boot")
+    (folder_of_rank(folder, 1) / EVENTS).write_text("")
+
+    states = {one["rank"]: one["state"] for one in group_json(judged(folder))["ranks"]}
+
+    assert states[0] == FINISHED.cause
+    assert states[1] != states[0]

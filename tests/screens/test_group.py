@@ -1,0 +1,152 @@
+"""The screen of a group: the finding, the ranks, and a disk that hangs."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.groups import write_group
+from tests.runs.folders import FakeClock
+from tests.screens.showing import rows_of
+from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.runs.groups.reading import open_group
+from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen
+from tfwatch.screens.leave import Leave
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.pilot import Pilot
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
+    """A group of twelve ranks, of which rank 5 waits for data."""
+    waits = [21.0 if rank == 5 else 1.0 + rank / 100 for rank in range(12)]
+    folder = write_group(tmp_path_factory.mktemp("runs") / "[b]one", waits)
+    return JudgedGroup(open_group(folder, FakeClock(2).clock))
+
+
+class Now:
+    """Reads in the calling thread."""
+
+    def __init__(self, target: Callable[[], None], **_: object) -> None:
+        self.start = target
+
+
+@pytest.fixture
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfwatch.screens.group.threading.Thread", Now)
+
+
+def screen_of(pilot: Pilot[Leave]) -> GroupScreen:
+    screen = pilot.app.screen
+    assert isinstance(screen, GroupScreen)
+    return screen
+
+
+@pytest.mark.usefixtures("_at_once")
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60), (50, 12), (20, 4)])
+@pytest.mark.parametrize("unicode", [True, False])
+async def test_the_screen_shows_the_late_rank_at_every_size(
+    width: int, height: int, unicode: bool, group: JudgedGroup
+) -> None:
+    app = GroupApp(GroupReader(lambda: group), unicode=unicode, colour=unicode)
+    async with app.run_test(size=(width, height)):
+        text = "\n".join(rows_of(app.screen))
+
+    assert "STRAGGLER rank 5, 66 %" in text or width < 50
+    assert ("[b]one" in text) is (width >= 50)
+    assert ("the group's ms/step" in text) is (height >= 24)
+    assert unicode or text.isascii()
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_enter_opens_the_rank_under_the_cursor_and_s_puts_the_latest_first(group: JudgedGroup) -> None:
+    app = GroupApp(GroupReader(lambda: group))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("down", "down", "up")
+        assert screen_of(pilot).ranks.chosen == 1
+        await pilot.press("s", "home")
+        assert screen_of(pilot).ranks.chosen == 5
+        await pilot.press("enter")
+
+    assert (app.return_value, app.opened) == (Leave.LEFT, group.group.ranks[5].path)
+    app = GroupApp(GroupReader(lambda: group), app.view)
+    async with app.run_test(size=(100, 30)) as pilot:
+        assert screen_of(pilot).ranks.chosen == 5
+        assert screen_of(pilot).ranks.latest_first
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_y_copies_the_summary_and_q_quits(group: JudgedGroup) -> None:
+    app = GroupApp(GroupReader(lambda: group))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("y")
+        assert app.clipboard.startswith("cnn: 12 ranks, [b]one\nthe other ranks wait")
+        await pilot.press("q")
+
+    assert (app.return_value, app.opened) == (Leave.LEFT, None)
+
+
+async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGroup) -> None:
+    clock, responds, reads = FakeClock(0), threading.Event(), threading.Event()
+
+    def read() -> JudgedGroup:
+        reads.set()
+        assert responds.wait(60)
+        return group
+
+    reader = GroupReader(read, "/mnt/runs/one", clock.clock)
+    app = GroupApp(reader)
+    async with app.run_test(size=(100, 30)) as pilot:
+        assert reads.wait(60)
+        clock.at_s = SLOW_S + 2
+        screen_of(pilot).frame()
+        await pilot.pause()
+        assert "/mnt/runs/one has not responded for 5.0 s" in "\n".join(rows_of(app.screen))
+        await pilot.press("s", "q")
+        responds.set()
+
+    assert app.return_value is Leave.LEFT
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_a_group_that_cannot_be_read_says_why_and_is_read_again(group: JudgedGroup) -> None:
+    errors = [OSError("stale file handle")]
+
+    def read() -> JudgedGroup:
+        if errors:
+            raise errors.pop()
+        return group
+
+    clock = FakeClock(0)
+    reader = GroupReader(read, clock=clock.clock)
+    reader.begin()
+    assert "stale file handle" in reader.trouble()
+    assert reader.wait(0) == reader.trouble()
+    assert reader.take() is None
+    clock.at_s = READ_S
+    reader.begin()
+    assert reader.trouble() == ""
+    assert reader.take() is group
+    assert reader.take() is None
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) -> None:
+    clock, reads = FakeClock(0), list[float]()
+
+    def read() -> JudgedGroup:
+        reads.append(clock.at_s)
+        clock.at_s += 0.5
+        return group
+
+    reader = GroupReader(read, clock=clock.clock)
+    for at_s in (0.0, 1.0, 0.4 + TIMES / 2, 0.5 + TIMES / 2, 20.0):
+        clock.at_s = at_s
+        reader.begin()
+
+    assert reads == [0.0, 0.5 + TIMES / 2]

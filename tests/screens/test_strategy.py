@@ -1,0 +1,82 @@
+"""The live screen of a training over several GPUs of a strategy, and its summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.schemas import errors
+from tests.screens import hardware
+from tests.screens.canned import COMPUTE_BOUND, STARVING
+from tests.screens.showing import shown
+from tfwatch.core.events import GpusFound
+from tfwatch.report.document import as_json
+from tfwatch.report.text import as_text
+from tfwatch.runs.opened import read_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.screens.showing import Shown
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+#: The widest screen with two columns of panes, which have room for whole reasons.
+_TWO_COLUMNS = (179, 60)
+
+
+def lanes(show: Shown) -> list[str]:
+    """The devices of the lanes on the screen, in order."""
+    starts = [row[1:6] for row in show.rows if row[1:5] == "GPU:"]
+    return [start.strip() for start in starts]
+
+
+async def test_a_small_screen_has_the_busiest_and_the_idlest_and_a_large_one_all(tmp_path: Path) -> None:
+    async with shown(hardware.eight_gpus(tmp_path)) as show:
+        seen = []
+        for size in SIZES:
+            await show.resize(size)
+            seen.append(lanes(show))
+            assert ("93 % busiest" in show.words, "46 % idlest" in show.words) == (size[0] < 200, size[0] < 200)
+        assert "93 % 38 GB busiest" in show.words
+    assert seen == [["GPU:0", "GPU:5"], ["GPU:0", "GPU:5"], [f"GPU:{n}" for n in range(8)]]
+
+
+async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path: Path) -> None:
+    async with shown(hardware.two_gpus(tmp_path), _TWO_COLUMNS) as show:
+        words = show.words
+        for size in SIZES:
+            await show.resize(size)
+            assert lanes(show) == ["GPU:0", "GPU:1"]
+    assert "as the script has it: experimental_per_replica_buffer_size 1" in words
+    assert "as the script has it: not live below a strategy" in words
+    assert "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy" in words
+    assert "In the code: list, map(decode), batch(32)" in words
+    assert "busiest GPU:0 56 %, idlest GPU:1 28 %" in words
+    assert "autopilot finds" not in words
+
+
+async def test_a_gpu_without_rows_is_not_available(tmp_path: Path) -> None:
+    run = hardware.on_nvidia(tmp_path, hardware.nvidia())
+    names = {"GPU:0": "NVIDIA H200", "GPU:1": "NVIDIA H200"}
+    run.event(GpusFound, names=names, memory_bytes={}).steps(100, STARVING)
+    async with shown(run) as show:
+        assert "n/a" in "".join(row for row in show.rows if row[1:6] == "GPU:0")
+
+
+@pytest.mark.parametrize(("gpus", "idlest"), [(2, 1), (8, 5)])
+def test_the_summary_and_json_name_the_busiest_and_the_idlest(gpus: int, idlest: int, tmp_path: Path) -> None:
+    canned = hardware.on_several(None, gpus, idlest).steps(600, COMPUTE_BOUND).ended()
+    canned.writer.flush()
+    run = read_run(canned.writer, canned.clock)
+
+    document = as_json(run)
+    machine = document["machine"]
+
+    assert errors("run", document) == []
+    assert f"the {gpus} GPUs were 93 % busy" in as_text(run, tmp_path)
+    assert f"median: busiest GPU:0 93 %, idlest GPU:{idlest} 46 %" in as_text(run, tmp_path)
+    assert (machine["busiest_gpu"], machine["idlest_gpu"]) == ("GPU:0", f"GPU:{idlest}")
+    assert [gpu["device"] for gpu in machine["strategy_gpus"]] == document["replicas"]
+    assert machine["strategy_gpus"][1]["memory_bytes"] == pytest.approx(39.2 * 2**30, rel=1e-6)
+    assert machine["strategy_gpus"][idlest]["busy"] == pytest.approx(0.464, abs=0.01)

@@ -1,0 +1,1 @@
+"""Findings on the machine: GPU, memory, heat, other programs, and the GPUs of a strategy."""

@@ -1,0 +1,147 @@
+"""The steps of several ranks, aligned by their numbers.
+
+Clocks of machines differ, and so do the starts of runs: a step's number is the only thing that all ranks share.
+A cycle is the time between the ends of two calls: the Python after the call before, the fetch of a batch, and the call
+itself, in which the ranks wait for one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.rows import STEP, plausible_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tfwatch.core.rows import Rows
+
+    Times = NDArray[np.float64]
+
+#: Steps at the start of a run that count for nothing: they compile, and fill buffers.
+WARM_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Figures of a rank's machine over the aligned steps; None where they are not known.
+
+    cores: CPU cores that its process uses. clock_mhz, power_w, temperature_c: of its GPU.
+    """
+
+    cores: float | None = None
+    clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+
+
+NOT_KNOWN = Machine()
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """What a rank recorded. rows: of `core.rows.STEP`.
+
+    silences: begin and end of each time in which its sensors did not run though they were due, nanoseconds on the
+    clock of the rows: the process was stopped, or got no CPU.
+    """
+
+    rank: int
+    rows: Rows
+    machine: Machine = NOT_KNOWN
+    silences: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """The cycles that all ranks have, milliseconds, a row a rank in the order of `ranks`.
+
+    steps: their numbers. wait: for data. host: the Python after the call before. call: with the wait for other ranks.
+    silent: of the cycle, in which the rank's sensors did not run.
+    """
+
+    ranks: tuple[RankSteps, ...]
+    steps: NDArray[np.int64]
+    wait: Times
+    host: Times
+    call: Times
+    silent: Times
+
+    @property
+    def own(self) -> Times:
+        """The time of each rank before its call."""
+        return self.wait + self.host
+
+    @property
+    def shared(self) -> Times:
+        """The shortest call of each cycle: that of the rank which comes last, and waits for nobody."""
+        found: Times = self.call.min(axis=0)
+        return found
+
+    @property
+    def cycle(self) -> Times:
+        """The duration of each cycle of the group: the last rank's time before its call, and the shortest call."""
+        found: Times = self.own.max(axis=0) + self.shared
+        return found
+
+    @property
+    def parts(self) -> tuple[Times, Times, Times]:
+        """The call that all ranks share, and host and data wait of the rank that comes last, of each cycle."""
+        last, cycles = self.own.argmax(axis=0), np.arange(len(self.steps))
+        return self.shared, self.host[last, cycles], self.wait[last, cycles]
+
+    def after(self, step: int) -> Aligned:
+        """Return the cycles after a step."""
+        kept = self.steps > step
+        times = (self.wait[:, kept], self.host[:, kept], self.call[:, kept], self.silent[:, kept])
+        return Aligned(self.ranks, self.steps[kept], *times)
+
+
+def align(ranks: Sequence[RankSteps]) -> Aligned:
+    """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
+    rows = [plausible_rows(rank.rows) for rank in ranks]
+    plain = [of_rank["step"][_is_plain(of_rank)] for of_rank in rows]
+    steps = reduce(np.intersect1d, plain) if plain else np.empty(0, dtype=np.uint32)
+    at = [np.searchsorted(of_rank["step"], steps) for of_rank in rows]
+    own = [of_rank[places] for of_rank, places in zip(rows, at, strict=True)]
+    before = [of_rank[places - 1] for of_rank, places in zip(rows, at, strict=True)]
+    silent = [_silent_ms(rank, of_rank, places) for rank, of_rank, places in zip(ranks, rows, at, strict=True)]
+    parts = ([one["wait_ms"] for one in own], [one["host_ms"] for one in before], [one["compute_ms"] for one in own])
+    wait, host, call = (np.array(part, dtype=np.float64).reshape(len(ranks), len(steps)) for part in parts)
+    return Aligned(tuple(ranks), steps.astype(np.int64), wait, host, call, np.array(silent).reshape(wait.shape))
+
+
+def group_rows(aligned: Aligned) -> Rows:
+    """Return the cycles as rows of `core.rows.STEP`: the steps of the group, as if it were one process."""
+    call, host, wait = aligned.parts
+    rows = np.zeros(len(aligned.steps), dtype=STEP)
+    rows["step"], rows["copy_ms"] = aligned.steps, np.nan
+    rows["compute_ms"], rows["host_ms"], rows["wait_ms"] = call, host, wait
+    rows["start_ns"] = np.cumsum(aligned.cycle * 1e6)
+    return rows
+
+
+def _is_plain(rows: Rows) -> NDArray[np.bool_]:
+    """Return a mask of the steps without a flag, after the warm-up, whose step before was recorded too."""
+    good = (rows["flags"] == 0) & (rows["step"] > WARM_UP)
+    good[:1] = False
+    good[1:] &= np.diff(rows["step"].astype(np.int64)) == 1
+    mask: NDArray[np.bool_] = good
+    return mask
+
+
+def _silent_ms(rank: RankSteps, rows: Rows, places: NDArray[np.intp]) -> Times:
+    """Return the part of each cycle that lies in a silence, milliseconds."""
+    before, now = rows[places - 1], rows[places]
+    begin_ns = before["start_ns"] + (before["wait_ms"] + before["compute_ms"]).astype(np.float64) * 1e6
+    end_ns = now["start_ns"] + (now["wait_ms"] + now["compute_ms"]).astype(np.float64) * 1e6
+    found = np.zeros(len(places))
+    for first_ns, last_ns in rank.silences:
+        found += np.clip(np.minimum(end_ns, last_ns) - np.maximum(begin_ns, first_ns), 0, None) / 1e6
+    return found

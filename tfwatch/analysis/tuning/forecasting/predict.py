@@ -1,0 +1,331 @@
+"""The predicted step after a switch to an unmeasured setting, from the cost of a batch and its overlap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.findings.bottleneck import FETCH_MS
+from tfwatch.analysis.steps.verdict import MODERATELY_FROM
+from tfwatch.analysis.tuning.comparison import LEAST
+from tfwatch.analysis.tuning.forecasting import batch_supply
+from tfwatch.analysis.tuning.forecasting.batch_supply import Range, queued, shared_cores
+from tfwatch.core.knobs import PY_DATASET_KNOBS, as_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from tfwatch.analysis.steps.verdict import Breakdown, Stat
+    from tfwatch.analysis.tuning.forecasting.batch_supply import Supply
+    from tfwatch.analysis.tuning.forecasting.evidence import Evidence
+
+#: The share that a training gets of the cores in use by other programs, as threads of one priority share them.
+_YIELDED = 0.5
+#: The work of a batch over its busy time in tf.data's model. Busy time is wall clock: of parallel maps it includes the
+#: waits for each other, four times the work on two cores in use.
+_ALONE = (0.9, 1.0, 1.1)
+_BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
+#: Shorter waits behind a prefetch may be those of fetching alone, where the stages show less work.
+_SHORT_MS = 2.0
+#: A prefetch buffer that is fuller than this share is not the limit.
+_FULL = 0.5
+#: The most that more workers lengthen a step on a CPU with no free core: parallel decoding beside compute.
+_CROWDED = 1.4
+#: The least share of a step that remains without a slow Python pipeline, which holds the GIL while a step is launched.
+_UNLOCKED = 0.5
+#: Stages that show TensorFlow's choice for a knob left at its default.
+_WORKS_AHEAD = {"prefetch": ("Prefetch",), "workers": ("Parallel", "MapAndBatch")}
+#: The share of waits, host and launching that a copy ahead hides. It was 0.2 to 1.0 in eleven models on an H100, and
+#: differs between runs of one model: whether a copy or launching comes first is a race.
+_OVERLAP = 0.5
+_UNSEEN = {
+    "fast_pipeline": "the slow pipeline has not run yet in this run",
+    "cache": "the time of a batch without a cache has not been measured in this run",
+}
+#: The knobs of a `PyDataset` have no forecast.
+_PY_DATASET = {
+    "workers": "the part of __getitem__ that holds the GIL is unknown",
+    "multiprocessing": "the time to send a batch between processes is unknown",
+    "queue_size": "tf.data sees no queue of a PyDataset",
+}
+#: The reason for no forecast of the workers of a pipeline whose interleave they set.
+_INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A predicted step, milliseconds: its median and mean, and the bounds of the median."""
+
+    step_ms: float
+    mean_ms: float
+    low_ms: float
+    high_ms: float
+    why: str
+
+
+def predict(
+    evidence: Evidence,
+    split: Breakdown,
+    knob: str,
+    value: str,
+    compute_floor_ms: float,
+    together_with: Mapping[str, str],
+) -> Prediction | str:
+    """Predict the step after a switch of `knob` to `value`; a sentence where that is not possible.
+
+    The difference of the formulas before and after the switch is added to the measured step.
+    compute_floor_ms: the least compute and host time in this run. together_with: see `forecast`.
+    """
+    then = {**evidence.knobs, knob: value, **together_with}
+    if knob in PY_DATASET_KNOBS and "multiprocessing" in evidence.knobs:
+        return _PY_DATASET[knob]
+    if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
+        return _INTERLEAVE
+    if knob == "device_prefetch":
+        return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
+    new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}
+    guesses = _guesses(evidence, split)
+    turned = _turned(evidence, guesses, knob, value)
+    if turned is None:
+        return _UNSEEN.get(knob, "this knob has no model")
+    work_ms = _typical(split.compute) + _typical(split.host)
+    # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
+    work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_pipeline" else work_ms
+    changes = [
+        _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
+        for before, after, runs in zip(guesses, turned, _as_it_runs(evidence), strict=True)
+    ]
+    steps = [max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes]
+    means = [max(split.step.mean + change, work_then_ms) for change in changes]
+    found = Prediction(steps[1], means[1], min(steps), max(steps), "")
+    if knob == "prefetch":
+        queue = None if together_with else _through_a_queue(evidence, value)
+        if queue is not None:
+            likely = float(np.median(queue))
+            found = Prediction(likely, float(queue.mean()), likely, likely, "")
+        if evidence.accelerated and _holds_lock(evidence, split):
+            found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
+    elif knob == "fast_pipeline":
+        low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
+        found = replace(found, low_ms=low_ms, why="a guess: this pipeline has not run yet")
+    return _on_shared_cores(evidence, split, found, then)
+
+
+def _sets_interleave(evidence: Evidence, knob: str) -> bool:
+    stages = evidence.stages.stages if evidence.stages else ()
+    return knob == "workers" and knob in evidence.from_epoch and any("Interleave" in stage.kind for stage in stages)
+
+
+def _copied_ahead(split: Breakdown) -> Prediction | str:
+    """Predict the step behind a prefetch to the device.
+
+    TensorFlow's copy waits for the kernels that are launched before it, and launching waits for a copy from pageable
+    memory. So a copy overlaps with waits, host and launching, and hardly with kernels that compute for long. Where they
+    are as long as the copy, the race between the two decides on a fifth of the step.
+    """
+    if split.copy is None:
+        return "the copy of batches is not timed"
+    copy, host_side = split.copy.median, split.dispatch.median + split.host.median + split.wait.median
+    now_ms, least_ms = split.step.median, max(copy, split.step.median - copy)
+    found = [max(now_ms - min(share * host_side, copy), least_ms) for share in (1.0, _OVERLAP, 0.0)]
+    saved = now_ms - found[1]
+    why = "the copy is the limit" if found[1] < 1.5 * copy else "kernels and copies hardly overlap"
+    return Prediction(found[1], split.step.mean - saved, found[0], found[2], why)
+
+
+def _step_ms(made: Supply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
+    return made.step_ms(knobs.get("prefetch", "off"), knobs.get("workers", "off"), work_ms, cores)
+
+
+# -- the cost of a batch ------------------------------------------------------------------------
+
+
+def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
+    latency_ms = _latency(evidence.knobs.get("latency_ms", "off"))
+    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.batch_size, latency_ms)
+
+
+def _work(evidence: Evidence, split: Breakdown) -> Range:
+    """Return the total work of a batch, as without parallel calls."""
+    short, runs, _ = _as_it_runs(evidence)
+    at_once = batch_supply.parallelism(runs.get("workers", "off"), evidence.cores)
+    starves = _starves(evidence, split)
+    ahead = batch_supply.depth(runs.get("prefetch", "off")) > 0
+    if not at_once and not ahead:
+        return _exactly(_typical(split.wait))
+    in_all = evidence.stages.all_ms if evidence.stages else math.nan
+    if not at_once and starves and split.wait.mean < _SHORT_MS and in_all < split.step.mean / 2:
+        return Range(in_all, in_all + (split.step.mean - in_all) / 4, split.step.mean)
+    if not at_once and starves and short == runs:
+        return _exactly(_typical(split.step))
+    known = _from_history(evidence)
+    if known is not None:
+        return _exactly(known)
+    if in_all > 0:
+        return Range(*(in_all * part for part in (_BESIDE_EACH_OTHER if at_once else _ALONE)))
+    return _unseen_work(split, max(min(at_once, evidence.cores), 1), ahead, starves)
+
+
+def _starves(evidence: Evidence, split: Breakdown) -> bool:
+    """Return whether steps wait for batch preparation; behind a full prefetch buffer they do not."""
+    held = [
+        stage.buffered / stage.buffer_size
+        for stage in (evidence.stages.stages if evidence.stages else ())
+        if stage.is_buffer and stage.buffer_size > 0 and stage.buffered >= 0
+    ]
+    if split.wait_share < MODERATELY_FROM or split.wait.mean < FETCH_MS:
+        return False
+    return not held or held[-1] < _FULL
+
+
+def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
+    """Return the work hidden by a prefetch or a parallel map: at most as much as fits into the step."""
+    work_ms = split.work_mean_ms
+    if ahead and starves:
+        return Range(split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once)
+    if ahead:
+        return Range(0.0, work_ms * at_once / 2, work_ms * at_once)
+    return Range(split.wait.mean, split.wait.mean * (1 + at_once) / 2, split.step.mean * at_once)
+
+
+def _from_history(evidence: Evidence) -> float | None:
+    """Return the work from a stretch without workers but with the current form and cache, corrected for latency."""
+    now = evidence.knobs
+    for interval in reversed(evidence.history):
+        same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_pipeline", "cache"))
+        if (
+            not same
+            or interval.knobs.get("workers", "off") != "off"
+            or interval.split is None
+            or interval.split.steps < LEAST
+        ):
+            continue
+        more_ms = _latency(now.get("latency_ms", "off")) - _latency(interval.knobs.get("latency_ms", "off"))
+        if interval.knobs.get("prefetch", "off") == "off":
+            return max(_typical(interval.split.wait) + more_ms, 0.0)
+        if interval.split.wait_share >= MODERATELY_FROM and interval.knobs.get("prefetch") != "default":
+            return max(_typical(interval.split.step) + more_ms, 0.0)
+    return None
+
+
+def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the knobs by the three assumptions: under `default` only the stages show prefetch and parallel calls."""
+    kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
+    found: tuple[dict[str, str], ...] = ({}, {}, {})
+    for knob, value in evidence.knobs.items():
+        guesses = (value, value, value)
+        if value == "default" and kinds is None:
+            guesses = ("off", "auto", "auto")
+        elif value == "default" and kinds is not None:
+            works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
+            guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
+        for knobs, guess in zip(found, guesses, strict=True):
+            knobs[knob] = guess
+    return found[0], found[1], found[2]
+
+
+def _plain(value: str) -> str:
+    return "auto" if value == "default" else value
+
+
+def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
+    """Return whether batch preparation holds the GIL, which launching a step needs too: in Python, and on the CPU.
+
+    The cores in use beyond one for the step prepare batches; a sleep uses none.
+    """
+    table = evidence.stages
+    spent = sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
+    if table is None or spent <= table.all_ms / 2:
+        return False
+    work_ms = split.work_mean_ms
+    return not evidence.cores_used * split.step.mean - work_ms < spent / 2
+
+
+def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str) -> tuple[Supply, ...] | None:
+    old = evidence.knobs.get(knob, "off")
+    if knob == "latency_ms":
+        more_ms = _latency(new) - _latency(old)
+        return tuple(one.with_latency(more_ms) for one in guesses)
+    if knob == "fast_pipeline":
+        return batch_supply.in_form(guesses, new == "on")
+    if knob == "cache":
+        return batch_supply.cached(guesses, evidence.stages) if new == "on" else None
+    return guesses
+
+
+def _latency(words: str) -> float:
+    return float(as_value("latency_ms", words))
+
+
+def _typical(part: Stat) -> float:
+    """Return the median, which a busy second of the machine does not move; in bursts the mean."""
+    return part.median if part.mean < 2 * part.median else part.mean
+
+
+def _exactly(ms: float) -> Range:
+    return Range(ms, ms, ms)
+
+
+# -- bursts -------------------------------------------------------------------------------------
+
+
+def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | None:
+    """Return the steps behind a prefetch of this depth, from the measured series; None where it lacks them."""
+    rows, depth = evidence.rows, batch_supply.depth(value)
+    short, runs, _ = _as_it_runs(evidence)
+    if not depth or short != runs or runs.get("workers", "off") != "off" or not len(rows):
+        return None
+    now = batch_supply.depth(runs.get("prefetch", "off"))
+    work = rows["compute_ms"].astype(np.float64) + rows["host_ms"]
+    waits = rows["wait_ms"].astype(np.float64)
+    if not now:
+        return queued(waits.tolist(), work.tolist(), depth)
+    hidden = _before_the_buffer(waits, work, now)
+    return None if hidden is None else queued(hidden.tolist(), work.tolist(), depth)
+
+
+def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], depth: int) -> NDArray[np.float64] | None:
+    """Return the times of batches that came in bursts behind a buffer of `depth`; None where they did not.
+
+    A wait behind a full buffer is the part of a burst that `depth` steps did not overlap.
+    """
+    late = waits > max(float(np.median(waits)) * 4, 0.1 * float(np.median(work)))
+    if not late.any() or late.mean() > 0.5 or waits[late].sum() < 0.5 * waits.sum():
+        return None
+    took = np.where(late, waits + depth * float(np.median(work)), 0.0)
+    # Between bursts the buffer fills again: the other batches fit into the steps.
+    return took
+
+
+# -- cores --------------------------------------------------------------------------------------
+
+
+def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Prediction, then: Mapping[str, str]) -> Prediction:
+    """Correct a prediction for the cores: more overlap may need more of them than there are, as work is conserved."""
+    turned = [knob for knob in ("prefetch", "workers") if then.get(knob, "off") != evidence.knobs.get(knob, "off")]
+    if not turned:
+        return found
+    now_ms, more = split.step.median, then[turned[0]] != "off"
+    if not more or found.step_ms >= now_ms:
+        if evidence.accelerated:
+            return found
+        most_ms = now_ms * _CROWDED if more and turned == ["workers"] else now_ms
+        return replace(found, low_ms=min(found.low_ms, now_ms), high_ms=max(found.high_ms, most_ms))
+    used, free = evidence.cores_used, evidence.cores_free
+    if math.isnan(used) or math.isnan(free):
+        return found if evidence.accelerated else replace(found, high_ms=max(found.high_ms, now_ms))
+    others = max(evidence.cores - used - free, 0.0)
+    likely = min(shared_cores(used * now_ms, used + free + _YIELDED * others), now_ms)
+    worst = min(shared_cores(used * now_ms, used + free), now_ms)
+    return Prediction(
+        step_ms=max(found.step_ms, likely),
+        mean_ms=max(found.mean_ms, likely),
+        low_ms=found.low_ms,
+        high_ms=max(found.high_ms, worst),
+        why="compute and data share the cores" if worst > found.step_ms else found.why,
+    )

@@ -1,0 +1,1 @@
+"""A group of ranks as it is judged and shown."""

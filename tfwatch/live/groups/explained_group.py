@@ -1,0 +1,117 @@
+"""The findings on a group: the rank that the others wait for, ranks that do not train, and those of the last rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.groups.group_text import (
+    ADVICE,
+    hold_up_line,
+    no_straggler_sentence,
+    straggler_sentence,
+    word,
+)
+from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler
+from tfwatch.core import units
+from tfwatch.live.evidence.explained_run import Fact, Finding, explain_run
+from tfwatch.live.past_run import state_of
+from tfwatch.runs.library.finding import replay_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfwatch.analysis.comparing.run_steps import Measured
+    from tfwatch.live.evidence.explained_run import Confidence
+    from tfwatch.live.groups.group_to_compare import GroupToCompare
+
+#: Steps from which the share of a straggler is more than a guess.
+_ENOUGH_STEPS = 200
+#: The states of a rank that trains, or has trained to the end.
+_WELL = frozenset({"finished", "stopped", "running"})
+#: The figure that shows a cause, and its unit.
+_SHOWN_BY = {
+    Cause.DATA_WAIT: ("data_wait", "ms"),
+    Cause.HOST: ("host", "ms"),
+    Cause.COMPUTE: ("cpu_time", "ms"),
+    Cause.SLOW_GPU: ("gpu_clock", "MHz"),
+    Cause.NOT_RUNNING: ("not_running", "ms"),
+}
+
+
+def explain_group(one: GroupToCompare) -> list[Finding]:
+    """Return the findings on a group, and those on the rank that its time depends on."""
+    last = one.group.last_rank
+    of_rank = [replace(finding, rank=last) for finding in explain_run(one.rank(last))]
+    return [*_states(one), *_straggler(one), *_hold_up(one), *of_rank]
+
+
+def _states(one: GroupToCompare) -> Iterator[Finding]:
+    """Yield the ranks that are missing, unreadable, behind, or no longer train."""
+    group = one.group.group
+    if one.not_recorded:
+        facts = (Fact("ranks", f"{len(group.ranks)} of {group.file.size or units.MISSING}"),)
+        yield Finding("rank-missing", "RANKS", one.not_recorded, facts, "high", "the group's folder shows it")
+    for state in one.group.ranks:
+        run = group.ranks[state.rank]
+        lives = state_of(run)
+        if lives not in _WELL or state.lags:
+            behind = f", {units.counted(state.behind, 'step')} behind" if state.lags else ""
+            place = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
+            words, why = f"{lives} at step {units.count(state.step)}{behind}", "its folder says so"
+            yield Finding("rank-state", "RANK", words, place, "high", why, rank=state.rank)
+
+
+def _straggler(one: GroupToCompare) -> Iterator[Finding]:
+    judged, share = one.group, one.straggler_share
+    if judged.why_not:
+        yield Finding("no-straggler", "STRAGGLER n/a", judged.why_not, (), "low", "nothing is known of one")
+        return
+    found, steps = judged.named_straggler, len(judged.aligned.steps)
+    facts = (Fact("common_steps", steps, "step"), Fact("waiting_share", judged.waiting_share or 0.0, "share"))
+    confidence, reason = _confidence(share, steps)
+    if found is None:
+        sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
+        yield Finding("no-straggler", word(None), sentence, facts, confidence, reason)
+        return
+    evidence = (*facts, *_group_facts(found), *_cause_facts(found))
+    advice = f"{ADVICE[found.cause]}{_own_screen(one, found.rank)}"
+    yield Finding("straggler", word(found), straggler_sentence(found), evidence, confidence, reason, advice)
+
+
+def _group_facts(found: Straggler) -> tuple[Fact, ...]:
+    without = Fact("group_step_without_it", found.group_ms - found.gain_ms, "ms")
+    return Fact("group_step", found.group_ms, "ms"), without, Fact("straggler_share", found.share, "share")
+
+
+def _cause_facts(found: Straggler) -> tuple[Fact, ...]:
+    name, unit = _SHOWN_BY[found.cause]
+    cause = Fact("cause", found.cause.value)
+    return cause, Fact(f"{name}_of_the_rank", found.own, unit), Fact(f"{name}_of_the_others", found.others, unit)
+
+
+def _confidence(share: Measured | None, steps: int) -> tuple[Confidence, str]:
+    """Return the confidence in the share of a straggler: whether all parts of the steps agree on its level."""
+    edge = units.percent(WARNING_FROM)
+    if share and len({quarter >= WARNING_FROM for quarter in share.quarters}) > 1:
+        return "low", f"in some quarters of the steps it is above the threshold of {edge}, in others below"
+    if steps < _ENOUGH_STEPS:
+        return "medium", f"only {steps} common steps"
+    return "high", f"all quarters of {units.count(steps)} common steps are on one side of the threshold of {edge}"
+
+
+def _own_screen(one: GroupToCompare, rank: int) -> str:
+    folder = one.group.group.ranks[rank].path
+    return f". Its own screen: tfwatch replay {replay_argument(folder)}" if folder else ""
+
+
+def _hold_up(one: GroupToCompare) -> Iterator[Finding]:
+    """Yield the longest single step, and what all of them cost."""
+    found = [] if one.group.why_not else one.group.hold_ups
+    worst = max(found, key=lambda hold_up: hold_up.lost_ms, default=None)
+    if worst:
+        lost_ms = sum(hold_up.lost_ms for hold_up in found)
+        facts = (Fact("long_steps", len(found), "step"), Fact("lost", lost_ms, "ms"), Fact("step", worst.step, "step"))
+        confidence: Confidence = "low" if worst.rank is None else "medium"
+        reason = "the time is measured, the rank follows from what was recorded at the same moment"
+        yield Finding("hold-up", "HOLD-UP", hold_up_line(worst), facts, confidence, reason)

@@ -1,0 +1,166 @@
+"""The judgement of a group of ranks, for the summary, the JSON object and the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.groups.aligned import Aligned, Machine, RankSteps, align
+from tfwatch.analysis.groups.straggler import (
+    NEEDED,
+    HoldUp,
+    Straggler,
+    find_costliest,
+    find_hold_ups,
+    find_straggler,
+    knows_compute,
+    lateness_ms,
+    waiting_share,
+)
+from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
+from tfwatch.live.past_run import state_of, worst_state
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.groups.reading import Group
+    from tfwatch.runs.liveness import Life
+    from tfwatch.runs.opened import Run
+
+#: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.
+_SILENT_MS = 300.0
+#: Samples for a figure of a machine: three seconds of them.
+_FEWEST_SAMPLES = 6
+#: A rank that has made so many steps less than the first one lags: those of a collective are within one step.
+_LAGS_FROM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """A rank in figures.
+
+    split: of its newest steady steps; None without any. behind: steps behind the first rank. late_ms: mean time by
+    which it comes later to the call than the first rank; None with too few steps.
+    """
+
+    rank: int
+    life: Life
+    step: int
+    behind: int
+    split: Breakdown | None
+    machine: Machine
+    late_ms: float | None
+
+    @property
+    def lags(self) -> bool:
+        """Whether it is behind by more than a collective lets it be."""
+        return self.behind >= _LAGS_FROM
+
+
+class JudgedGroup:
+    """A group that was read once, and its judgement. Each part is made when it is first asked for."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    @cached_property
+    def aligned(self) -> Aligned:
+        """The newest steps that all ranks have."""
+        return align([_rank_steps(rank, run) for rank, run in self.group.ranks.items()])
+
+    @cached_property
+    def straggler(self) -> Straggler | None:
+        """The rank that the others wait for."""
+        return find_straggler(self.aligned)
+
+    @cached_property
+    def hold_ups(self) -> list[HoldUp]:
+        """Single long steps, each with the rank that made it long."""
+        return find_hold_ups(self.aligned)
+
+    @cached_property
+    def waiting_share(self) -> float | None:
+        """The share of their time that ranks wait for one another, 0 to 1; None with too few steps."""
+        return None if self.why_not else waiting_share(self.aligned)
+
+    @cached_property
+    def costliest(self) -> Straggler | None:
+        """The rank that costs the group most of its time, however little."""
+        return find_costliest(self.aligned)
+
+    @cached_property
+    def named_straggler(self) -> Straggler | None:
+        """The rank that the others wait for, where something is said of one."""
+        return None if self.why_not else self.straggler
+
+    @cached_property
+    def last_rank(self) -> int:
+        """The rank that the group's time depends on: the straggler, else the one that comes latest to the call."""
+        if self.named_straggler:
+            return self.named_straggler.rank
+        return max(self.ranks, key=lambda one: (one.late_ms or 0.0, -one.rank)).rank
+
+    @cached_property
+    def state(self) -> str:
+        """The state of the ranks that are least well."""
+        return worst_state([state_of(run) for run in self.group.ranks.values()])
+
+    @property
+    def is_compute_known(self) -> bool:
+        """Whether a rank that computes longer would show."""
+        return knows_compute(self.aligned)
+
+    @property
+    def why_not(self) -> str:
+        """The reason for which nothing is said of a straggler; empty where it is."""
+        if len(self.group.ranks) < 2:
+            return "only one rank has a run"
+        not_split = {rank: why for rank, run in self.group.ranks.items() if (why := run.manifest.not_split)}
+        if not_split:
+            return f"the steps of rank {min(not_split)} are not split: {not_split[min(not_split)]}"
+        if len(self.aligned.steps) < NEEDED:
+            return f"the ranks have {len(self.aligned.steps)} steady steps in common, {NEEDED} are needed"
+        return ""
+
+    @cached_property
+    def ranks(self) -> list[RankState]:
+        """The state of each rank."""
+        steps = {rank: int(run.steps["step"][-1]) if len(run.steps) else 0 for rank, run in self.group.ranks.items()}
+        late_ms = {} if self.why_not else lateness_ms(self.aligned)
+        first = max(steps.values())
+        return [
+            _state(rank, run, steps[rank], first, late_ms.get(rank)) for rank, run in sorted(self.group.ranks.items())
+        ]
+
+
+def _state(rank: int, run: Run, step: int, first: int, late_ms: float | None) -> RankState:
+    newest = run.steps[-10 * NEEDED :]
+    split = breakdown(steady(newest)) if len(newest) else None
+    return RankState(rank, run.life, step, first - step, split, _machine(run, newest), late_ms)
+
+
+def _rank_steps(rank: int, run: Run) -> RankSteps:
+    return RankSteps(rank, run.steps, _machine(run, run.steps), _silences(run.samples))
+
+
+def _machine(run: Run, steps: Rows) -> Machine:
+    """Return the median figures of the samples between the first and the last of some steps."""
+    if len(steps) < 2:
+        return Machine()
+    at_ns = run.samples["at_ns"]
+    within = run.samples[(at_ns > steps["start_ns"][0]) & (at_ns <= steps["start_ns"][-1])]
+    names = ("process_cores", "gpu_freq_mhz", "gpu_power_w", "gpu_temperature_c")
+    return Machine(*(_median(within[name]) for name in names))
+
+
+def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
+    """Return the median of the known values: a process that was stopped for a while is as usual otherwise."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
+
+
+def _silences(samples: Rows) -> list[tuple[int, int]]:
+    late = samples[np.nan_to_num(samples["late_ms"]) > _SILENT_MS]
+    return [(int(row["at_ns"] - row["late_ms"] * 1e6), int(row["at_ns"])) for row in late]

@@ -1,0 +1,1 @@
+"""A group of ranks in words and as a JSON object."""

@@ -1,0 +1,211 @@
+"""The screen of a group: its ranks side by side, and the one that the others wait for."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import getters, on
+from textual.binding import Binding
+from textual.screen import Screen
+
+from tfwatch.core import units
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import fails_open
+from tfwatch.report.groups.group_summary import group_text
+from tfwatch.screens.leave import Leave
+from tfwatch.screens.themes import ThemedApp
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.basics.keyline import Key, KeyLine
+from tfwatch.widgets.basics.pane import apply_glyphs
+from tfwatch.widgets.group import GroupFindingPane, GroupHeader, GroupStepsPane, RankList, legend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from tfwatch.live.groups.judged_group import JudgedGroup
+
+#: While a rank trains the group is read again after a second, and after so many times the last read: 5 % of a core.
+READ_S, TIMES = 1.0, 20.0
+#: A read that takes longer is reported.
+SLOW_S = 3.0
+#: Below this many rows the chart is left out.
+_LOW = 18
+#: Rows of the list beside the ranks: the frame, and the heading.
+_FRAME_ROWS = 3
+
+
+class GroupReader:
+    """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
+
+    read: opens and judges the group. place: its folder, for messages. clock: measures how long a read has lasted.
+    """
+
+    def __init__(self, read: Callable[[], JudgedGroup], place: str = "", clock: Clock = SYSTEM) -> None:
+        self._read, self._place, self._clock = read, place, clock
+        self._found: JudgedGroup | None = None
+        self._failed = ""
+        self._begun_ns: int | None = None
+        self._next_ns = 0
+        self._has_answered = threading.Event()
+
+    def wait(self, seconds: float) -> str:
+        """Wait for the first answer, at most so long; return why the group cannot be read, empty where it may be."""
+        self._has_answered.wait(seconds)
+        return self._failed
+
+    def take(self) -> JudgedGroup | None:
+        """Return the newest judgement since the last call; None where there is no new one."""
+        found, self._found = self._found, None
+        return found
+
+    def trouble(self) -> str:
+        """Return why the judgement is not up to date; empty where it is."""
+        begun_ns = self._begun_ns
+        waited_s = (self._clock.now_ns() - begun_ns) / 1e9 if begun_ns is not None else 0.0
+        is_slow = waited_s >= SLOW_S
+        return f"{self._place} has not responded for {units.seconds(waited_s)}" if is_slow else self._failed
+
+    def begin(self) -> None:
+        """Read the group in a thread, unless the last read still runs, or ended just now."""
+        now_ns = self._clock.now_ns()
+        if self._begun_ns is None and now_ns >= self._next_ns:
+            self._begun_ns = now_ns
+            threading.Thread(target=self._run, name="tfwatch-group", daemon=True).start()
+
+    def _run(self) -> None:
+        failures: list[str] = []
+        with fails_open(failures.append):
+            judged = self._read()
+            group_text(judged)  # all that the screen shows is made here, and not in the event loop
+            self._found = judged
+        self._failed = failures[0] if failures else ""
+        took_ns = self._clock.now_ns() - (self._begun_ns or 0)
+        self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
+        self._begun_ns = None
+        self._has_answered.set()
+
+
+class GroupScreen(Screen[None]):
+    """Show a group; enter opens a rank."""
+
+    CSS_PATH = "group.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort", "sort by lateness or by rank", id="group.sort"),
+        Binding("y", "copy", "copy the summary as text", id="group.copy"),
+        Binding("escape,q", "app.quit", "quit", id="group.quit"),
+        Binding("colon", "app.command_palette", "search all commands", show=False, id="group.palette"),
+    ]
+
+    ranks = getters.query_one(RankList)
+    header = getters.query_one(GroupHeader)
+    steps = getters.query_one(GroupStepsPane)
+
+    def __init__(self, reader: GroupReader, view: GroupView, *, colour: bool, unicode: bool) -> None:
+        super().__init__()
+        self._reader, self._view = reader, view
+        self._judged: JudgedGroup | None = None
+        self._glyphs = choose_glyphs(colour, unicode)
+
+    def compose(self) -> ComposeResult:
+        yield GroupHeader()
+        yield GroupFindingPane()
+        yield GroupStepsPane()
+        yield RankList()
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        apply_glyphs(self, self._glyphs)
+        self.ranks.unicode = self._glyphs.unicode
+        self.query_one(KeyLine).keys = (
+            Key("enter", "enter", "open the rank"),
+            Key("s", "s", "latest first"),
+            Key("y", "y", "copy"),
+            Key("q", "q", "quit"),
+        )
+        self.ranks.latest_first = self._view.latest_first
+        self.ranks.focus()
+        self.frame()
+        self.set_interval(READ_S / 4, self.frame)
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.height < _LOW, "-low")
+
+    def frame(self) -> None:
+        """Show the newest judgement, and read the group again while a rank trains."""
+        if self._judged is None or any(not one.life.is_over for one in self._judged.ranks):
+            self._reader.begin()
+        self.header.trouble = self._reader.trouble()
+        if judged := self._reader.take():
+            self._judged = judged
+            self._show(judged)
+
+    def _show(self, judged: JudgedGroup) -> None:
+        self.header.group = self.steps.group = self.query_one(GroupFindingPane).group = judged
+        steps = judged.aligned.steps
+        note = f"steps {units.count(int(steps[0]))} to {units.count(int(steps[-1]))}" if len(steps) else ""
+        self.steps.set_titles(legend(judged), note)
+        order = "latest first" if self.ranks.latest_first else "by rank"
+        self.ranks.set_titles("ranks, ms/step; late by: after the first one", order)
+        self.ranks.styles.height = len(judged.ranks) + _FRAME_ROWS
+        self.ranks.show(judged, self._view.take_chosen())
+
+    def action_sort(self) -> None:
+        """Sort by lateness, or by rank."""
+        self.ranks.latest_first = not self.ranks.latest_first
+        if self._judged:
+            self._show(self._judged)
+
+    def action_copy(self) -> None:
+        """Copy the summary."""
+        if self._judged:
+            self.app.copy_to_clipboard(group_text(self._judged))
+            self.notify("copied")
+
+    @on(RankList.Entered)
+    def open_rank(self) -> None:
+        """Leave, to open the rank under the cursor."""
+        rank, app = self.ranks.chosen, self.app
+        if self._judged and rank is not None and isinstance(app, GroupApp):
+            app.view = GroupView(rank, self.ranks.latest_first)
+            app.opened = self._judged.group.ranks[rank].path
+            app.exit_with(Leave.LEFT)
+
+
+@dataclass
+class GroupView:
+    """The state of a group's screen, for the one after a rank's. chosen: the rank under the cursor."""
+
+    chosen: int | None = None
+    latest_first: bool = False
+
+    def take_chosen(self) -> int | None:
+        """Return the rank to begin with, once."""
+        chosen, self.chosen = self.chosen, None
+        return chosen
+
+
+class GroupApp(ThemedApp):
+    """Show a group by itself.
+
+    view: the state to begin with, and that on leaving. opened: the folder of the rank to open after this screen; None
+    where the user quits. options: passed to `ThemedApp`.
+    """
+
+    TITLE = "tfwatch replay"
+
+    def __init__(self, reader: GroupReader, view: GroupView | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._reader = reader
+        self.view = view or GroupView()
+        self.opened: Path | None = None
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.push_screen(GroupScreen(self._reader, self.view, colour=self._colour, unicode=self._unicode))
+        self.call_after_refresh(self.notify_painted)

@@ -1,0 +1,313 @@
+"""tf.data's own model of a pipeline (`ModelProto`): its stages, and the waits that filled a shuffle buffer."""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.tfdata.stages.stage_names import READERS, code_kinds, inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: Nodes whose second and later inputs are the data sets that their function makes, one after another.
+_NESTING = {"FlatMap", "Interleave"}
+#: Nodes that hold elements; a parallel node also holds the elements that it makes ahead.
+_HOLDING = {"Shuffle", "Prefetch", "Cache"}
+#: Nodes that TensorFlow adds, whose work belongs to the node above.
+_PARTS = {"MemoryCacheImpl"}
+#: The node that restarts a pipeline over tfwatch's gate; no other stage over the gate can be of this kind.
+RESTART_KIND = "ForeverRepeat"
+_OLD = "this TensorFlow cannot report tf.data's model, which it does from 2.17 on"
+_UPGRADE = "install a newer TensorFlow"
+_NOT_AUTOTUNED = "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
+AUTOTUNE_FIX = "turn options.autotune.enabled on"
+_DISTRIBUTED = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
+_DISTRIBUTED_FIX = "measure the data set by itself: for batch in tfwatch.track(dataset)"
+ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
+NOT_TFDATA = "the batches do not come from a tf.data iterator"
+
+
+class NoModelError(Exception):
+    """There is no model of a pipeline: the reason, and a fix."""
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A data set that a stage's function made: its total work, and the elements that it gave to the stage."""
+
+    time_ns: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One stage of the model, with totals since its iterator began.
+
+    number: the node's; a new number in the same place means that the stage was restarted. time_ns: processing time,
+    summed over workers. per_batch: elements that it outputs for one batch of the pipeline. parallelism: NaN if no
+    worker thread is its own. inner: by the node's number. waiting: elements that it took in and has not output; NaN if
+    unknown. takes: input elements for one output. cut_off: its input is gone, as at the end of the data.
+    """
+
+    number: int
+    kind: str
+    time_ns: int
+    elements: int
+    per_batch: float
+    parallelism: float
+    buffered: float
+    buffer_size: float
+    buffered_bytes: float
+    inner: Mapping[int, Inner]
+    waiting: float
+    takes: float = 1.0
+    cut_off: bool = False
+    reads_files: bool = False
+
+
+def read_model(iterator: Any) -> Any:
+    """Return tf.data's model of an iterator.
+
+    Raises:
+        NoModelError: there is none.
+    """
+    if "tensorflow" not in sys.modules:
+        raise NoModelError(NOT_TFDATA)
+    import tensorflow as tf
+
+    if isinstance(iterator, tf.distribute.DistributedIterator):
+        raise NoModelError(_DISTRIBUTED, _DISTRIBUTED_FIX)
+    if not isinstance(iterator, tf.data.Iterator):
+        raise NoModelError(NOT_TFDATA)
+    if "GPU" in str(getattr(getattr(iterator, "_iterator_resource", None), "device", "")).upper():
+        raise NoModelError(ON_DEVICE)
+    get_model = getattr(tf.data.experimental, "get_model_proto", None)
+    if get_model is None:
+        raise NoModelError(_OLD, _UPGRADE)
+    if _is_autotune_off(iterator):
+        # TensorFlow logs a warning each time that it is asked for such a model.
+        raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX)
+    try:
+        return get_model(iterator)
+    except tf.errors.NotFoundError:
+        raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX) from None
+
+
+def _is_autotune_off(iterator: Any) -> bool:
+    dataset = getattr(iterator, "_dataset", None)
+    return dataset is not None and dataset.options().autotune.enabled is False
+
+
+def read_nodes(model: Any) -> tuple[list[Node], int]:
+    """Return the stages of a `ModelProto`, source first, and the number of elements that its iterator gave."""
+    nodes = model.nodes
+    root = nodes[model.output]
+    found: list[Node] = []
+    top = nodes[root.inputs[0]] if root.name == "Root" and root.inputs else root
+    _add(found, nodes, top, 1.0)
+    return found, int(root.num_elements)
+
+
+def _add(found: list[Node], nodes: Mapping[int, Any], node: Any, per_batch: float) -> None:
+    inputs = [nodes[number] for number in node.inputs if number in nodes]
+    nesting = code_kinds(node.name)[0] in _NESTING
+    own, nested = (inputs[:1], inputs[1:]) if nesting else (inputs, [])
+    for source in own:
+        _add(found, nodes, source, per_batch * _ratio(node, source))
+    stage = _node(nodes, node, nested, per_batch, own)
+    found.append(_merge(found.pop(), stage) if own and own[0].name in _PARTS else stage)
+
+
+def _merge(part: Node, node: Node) -> Node:
+    """Return a node with the work and the buffer of the part that TensorFlow keeps below it."""
+    return replace(
+        node,
+        time_ns=node.time_ns + part.time_ns,
+        buffered=part.buffered,
+        buffered_bytes=part.buffered_bytes,
+        waiting=part.waiting,
+    )
+
+
+def _ratio(node: Any, source: Any) -> float:
+    """Return the elements of `source` for one element of `node`."""
+    if node.ratio > 0:
+        return float(node.ratio)
+    return source.num_elements / node.num_elements if node.num_elements else math.nan
+
+
+def _node(nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch: float, own: Sequence[Any]) -> Node:
+    settings = {p.name: float(p.state_value if p.state_value > 0 else p.value) for p in node.parameters}
+    kinds = set(code_kinds(node.name))
+    holds = bool(kinds & _HOLDING) or node.name in _PARTS or "parallelism" in settings
+    below = {int(one.id): _inner(nodes, one) for one in nested}
+    inner_kinds = {part for one in nested for part in _kinds(nodes, one)}
+    return Node(
+        number=int(node.id),
+        kind=str(node.name),
+        time_ns=int(node.processing_time),
+        elements=int(node.num_elements),
+        per_batch=per_batch,
+        parallelism=math.nan if "Prefetch" in kinds else settings.get("parallelism", 1.0),
+        buffered=float(node.buffered_elements) if holds else math.nan,
+        buffer_size=settings.get("buffer_size", math.nan),
+        buffered_bytes=float(node.buffered_bytes) if holds else math.nan,
+        inner=below,
+        waiting=_waiting(node, own),
+        takes=max(1.0, float(node.ratio)),
+        cut_off=node.ratio > 0 and not own and "Cache" not in kinds,
+        reads_files=bool((kinds | inner_kinds) & set(READERS)),
+    )
+
+
+def _inner(nodes: Mapping[int, Any], node: Any) -> Inner:
+    return Inner(sum(int(one.processing_time) for one in subtree(nodes, node)), int(node.num_elements))
+
+
+def _kinds(nodes: Mapping[int, Any], node: Any) -> set[str]:
+    return {part for one in subtree(nodes, node) for part in code_kinds(one.name)}
+
+
+def subtree(nodes: Mapping[int, Any], node: Any) -> list[Any]:
+    """Return a node of a `ModelProto`, and all nodes below it."""
+    return [node, *(one for at in node.inputs if at in nodes for one in subtree(nodes, nodes[at]))]
+
+
+def _waiting(node: Any, own: Sequence[Any]) -> float:
+    """Return the elements taken from the input that are neither output nor ready in a buffer."""
+    if node.ratio <= 0 or len(own) != 1:
+        return math.nan
+    return float(own[0].num_elements - node.num_elements * node.ratio - node.buffered_elements * node.ratio)
+
+
+def work_since(before: Node | None, now: Node) -> tuple[float, int]:
+    """Return nanoseconds of work and elements output since the last reading, or since a new node began.
+
+    A stage's inner data sets vanish one after another with their figures, so the time per element of the remaining ones
+    is applied to all elements.
+    """
+    if before is None or before.number != now.number or now.elements < before.elements:
+        before = None
+    elements = now.elements - (before.elements if before else 0)
+    time_ns = float(now.time_ns - (before.time_ns if before else 0))
+    inner_ns = inner_elements = 0
+    for number, one in now.inner.items():
+        was = before.inner.get(number) if before else None
+        inner_ns += one.time_ns - (was.time_ns if was else 0)
+        inner_elements += one.elements - (was.elements if was else 0)
+    share = max(1.0, elements / inner_elements) if inner_elements else 1.0
+    return time_ns + inner_ns * share, elements
+
+
+def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
+    """Split a pipeline over tfwatch's gate into the node that takes from the source, whose work is the source's, and
+    the stages above the gate.
+
+    See `live_switch`: the gate is a range, take_while, map (it takes), take_while, map; a repeat at the end restarts.
+    """
+    if nodes and nodes[-1].kind == RESTART_KIND:
+        nodes = nodes[:-1]
+    whiles = [n for n, node in enumerate(nodes) if node.kind == "TakeWhile"]
+    if len(whiles) < 2 or whiles[1] - whiles[0] != 2:
+        return None, list(nodes)  # a Python generator is on it: the gate is not part of this model
+    return nodes[whiles[0] + 1], list(nodes[whiles[1] + 2 :])
+
+
+def find_stuck_stage(nodes: Sequence[Node]) -> int | None:
+    """Return the stage that holds a stalled pipeline up: from its end, the first with an element in work.
+
+    A stage without one waits for the stage before it, and so does an incomplete batch.
+    """
+    for n in range(len(nodes) - 1, -1, -1):
+        node = nodes[n]
+        if node.inner or n == 0:
+            return n
+        if node.waiting >= node.takes:
+            return n
+    return None
+
+
+#: Shorter waits are no spikes, and the model is not read for them.
+LATE_NS = 15_000_000
+#: Filling is the cause of a wait if it is at least this share of it, and of the pipeline's work.
+_FILL_SHARE = 0.5
+#: A refill in mid-run takes at most so many times the wait; else the model's figures include work from before it.
+_REFILL_FACTOR = 2.0
+#: A wait may be a refill in mid-run if it is so many times as long as the average of the last late waits: if every
+#: batch is late, the model is not read for every batch.
+_LATE_FACTOR = 2.0
+_AVERAGED = 8
+
+
+class ShuffleFill:
+    """The shuffle buffers of one iterator.
+
+    tf.data fills a buffer before it outputs the first element: at the start of each epoch, and before a `repeat` each
+    time that the data restarts. Reading the model costs 0.2 ms, 5 ms the first time in a process.
+    """
+
+    def __init__(self, iterator: Any) -> None:
+        # Deleting an iterator blocks the thread that drops its last reference (see `disposal`).
+        self._iterator = (lambda: None) if iterator is None else weakref.ref(iterator)
+        self._begun = False
+        self._refills = _refills(getattr(iterator, "_dataset", None))
+        self._usual_ns = 0.0
+
+    def is_cause_of(self, wait_ns: float) -> bool:
+        """Return whether the wait that has just ended mostly filled a buffer; always False without a model."""
+        iterator, begun, self._begun = self._iterator(), self._begun, True
+        is_fill = iterator is not None and (not begun or self._may_refill(wait_ns)) and self._read(wait_ns, begun)
+        if not is_fill:
+            self._usual_ns += (wait_ns - self._usual_ns) / _AVERAGED if begun else 0.0
+        return is_fill
+
+    def _may_refill(self, wait_ns: float) -> bool:
+        return self._refills and wait_ns > _LATE_FACTOR * self._usual_ns
+
+    def _read(self, wait_ns: float, begun: bool) -> bool:
+        try:
+            return is_shuffle_fill(read_model(self._iterator()).nodes, wait_ns, begun=begun)
+        except NoModelError:
+            self._iterator = lambda: None
+            return False
+
+
+def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
+    """Return whether filling took most of a wait, by the model's processing times, outputs and buffered elements.
+
+    begun: the iterator gave batches before the wait.
+    """
+    filling_ns = sum(_filling_ns(nodes, node) for node in nodes.values() if node.name.startswith("Shuffle"))
+    if filling_ns < _FILL_SHARE * wait_ns:
+        return False
+    if begun:
+        return filling_ns <= _REFILL_FACTOR * wait_ns
+    return filling_ns >= _FILL_SHARE * sum(float(node.processing_time) for node in nodes.values())
+
+
+def _filling_ns(nodes: Mapping[int, Any], shuffle: Any) -> float:
+    """Return the nanoseconds of work for the elements that a shuffle holds and has not output."""
+    made = shuffle.buffered_elements + shuffle.num_elements
+    work_ns = sum(float(node.processing_time) for node in subtree(nodes, shuffle))
+    return work_ns * shuffle.buffered_elements / made if made else 0.0
+
+
+def _refills(dataset: Any) -> bool:
+    """Return whether a pipeline repeats a shuffle, so that its buffer is refilled in mid-run."""
+    if dataset is None:
+        return False
+    if type(dataset).__name__ == "_RepeatDataset" and _has_shuffle(dataset):
+        return True
+    return any(_refills(source) for source in inputs_of(dataset))
+
+
+def _has_shuffle(dataset: Any) -> bool:
+    return type(dataset).__name__ == "_ShuffleDataset" or any(_has_shuffle(source) for source in inputs_of(dataset))

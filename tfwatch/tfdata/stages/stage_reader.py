@@ -1,0 +1,362 @@
+"""Read tf.data's model of the input pipeline once a second, on a thread of its own.
+
+Two iterators matter, the source below tfwatch's gate and the pipeline above it; together they make one table. The
+reader references them only while it reads, about a millisecond: see `disposal`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tfwatch.core.errors import fails_open
+from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
+from tfwatch.core.rows import STAGE, Phase
+from tfwatch.tfdata.distributed import dataset_of
+from tfwatch.tfdata.stages.stage_model import (
+    AUTOTUNE_FIX,
+    NOT_TFDATA,
+    ON_DEVICE,
+    Node,
+    NoModelError,
+    find_stuck_stage,
+    read_model,
+    read_nodes,
+    without_gate,
+    work_since,
+)
+from tfwatch.tfdata.stages.stage_names import CodeStage, align, find_code_stages, label_of_all, label_of_kind
+from tfwatch.tfdata.stages.stall_location import WaitCpu, find_running_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.runs.writer import RunWriter
+
+#: Returns the source below the gate, None without a gate, and the iterator whose batches are trained on.
+Iterators: TypeAlias = "Callable[[], tuple[Any, Any]]"
+
+SENSOR = "pipeline"
+#: The kind of a row that stands for a source without a model.
+SOURCE = "Source"
+#: The stage that copies to a device, and the kinds of a prefetch to it.
+_COPY = "CopyToDevice"
+_AHEAD = frozenset({_COPY, "Prefetch"})
+PERIOD_S = 1.0
+#: The period at which the CPU of a wait is sampled.
+_SAMPLE_PERIOD_S = 0.2
+#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB in 10 h.
+_EVERY_SECOND_S = 600.0
+_BYTES_PER_S = 250
+#: Readings take at most this share of a core.
+_SHARE = 0.002
+#: A wait of this length is a stall, whose stage and line are located.
+STALL_NS = 3 * 10**9
+_JOIN_S = 1.0
+#: For `PyDataset(workers=...)` Keras turns autotuning off, and with it tf.data's model.
+_WORKERS = "a PyDataset with workers makes its batches outside tf.data, which keeps no model of it"
+#: Reported after so many readings in a row of an iterator that had just begun.
+_SHORT_READINGS, _SHORT_EPOCHS = 3, "epochs are shorter than the second between two readings of the stages"
+_USE_LONGER_EPOCHS = "use longer epochs"
+#: At the end of the data the stages vanish one by one, the source first: so many such readings are skipped.
+_MAX_SKIPPED = 5
+
+
+class StageReader:
+    """The reader thread, from `start` to `stop`. Its errors never stop the training."""
+
+    def __init__(self, writer: RunWriter, iterators: Iterators | None = None) -> None:
+        """iterators: see `use`."""
+        self._writer = writer
+        self._iterators: Callable[[], Iterators | None] = _nothing_yet
+        self.use(iterators)
+        self._source, self._top, self._gate = FollowedIterator(), FollowedIterator(), FollowedIterator()
+        self._numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+        self._number_since_ns = 0
+        self._number = -1
+        self._reported = ""
+        self._moved_ns: dict[int, int] = {}
+        self._located_ns = 0
+        self._read_ns = 0
+        self._cut_off = 0
+        self._epoch: Callable[[], Any] = lambda: None
+        self._epochs_met = 0
+        self._stopping = threading.Event()
+        self._waits = WaitCpu(writer, self._stopping.wait)
+        self._thread = threading.Thread(target=self._run, name="tfwatch-stages", daemon=True)
+
+    def use(self, iterators: Iterators | None) -> None:
+        """Read the iterators that a method returns, and keep only a weak reference to its object; None: read none."""
+        self._iterators = weakref.WeakMethod(iterators) if iterators else _nothing_yet
+
+    def start(self) -> None:
+        """Start the thread, or record that the system has no thread left."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._report(f"the thread that reads it did not start: {error}", "")
+
+    def stop(self) -> None:
+        """End the thread. A second call does nothing."""
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=_JOIN_S)
+
+    def _run(self) -> None:
+        with fails_open(lambda why: self._report(f"the thread that reads it stopped: {why}", "")):
+            self._read_on()
+
+    def _read_on(self) -> None:
+        wait_s, cost_s = PERIOD_S, 0.0
+        spent_ns = self._writer.clock.thread_ns()
+        while not self._sleep(wait_s):
+            if self._iterators() is None:
+                return
+            rows = self.read()
+            now_ns = self._writer.clock.thread_ns()
+            self._writer.stages_cpu_ns += now_ns - spent_ns
+            before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
+            # A single expensive reading, as a pipeline's first, does not delay the next ones.
+            wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)
+            spent_ns = now_ns
+
+    def _sleep(self, wait_s: float) -> bool:
+        """Wait, sample the training's waits meanwhile, and return whether to stop."""
+        looks = max(1, round(wait_s / _SAMPLE_PERIOD_S))
+        for _ in range(looks):
+            if self._stopping.wait(wait_s / looks):
+                return True
+            self._waits.sample()
+        return False
+
+    def _period_s(self, rows: int) -> float:
+        if (self._writer.now_ns() - self._number_since_ns) / 1e9 < _EVERY_SECOND_S:
+            return PERIOD_S
+        return max(PERIOD_S, rows * STAGE.itemsize / _BYTES_PER_S)
+
+    def read(self) -> int:
+        """Read once, write the rows, and return their number."""
+        lines: list[StageChange] = []
+        batches = 0
+        # The iterator may be the user's, or a private one of TensorFlow's; the next reading may succeed.
+        with fails_open(lambda why: self._report(why, "")):
+            lines, batches = self._found()
+        if batches and lines:  # tf.data makes some stages only with the first batch
+            self._write(lines)
+        self._locate_stall(lines)
+        self._read_ns = self._writer.now_ns()
+        return len(lines)
+
+    # -- a reading --------------------------------------------------------------------------------
+
+    def _found(self) -> tuple[list[StageChange], int]:
+        """Return the stages that can be read now, and the number of batches so far."""
+        iterators = self._iterators()
+        source, top = iterators() if iterators else (None, None)
+        if top is None:
+            return [], 0
+        try:
+            lines, batches = self._lines(source, top)
+            self._report_short_epochs(top if source is None else source, lines)
+        except NoModelError as error:
+            self._report_unreadable(error, code_stages_of(source) or code_stages_of(top))
+            return [], 0
+        return lines, batches
+
+    def _lines(self, source: Any, top: Any) -> tuple[list[StageChange], int]:
+        """Return the stages, and the number of batches so far."""
+        seen = follow(self._top, top)
+        if source is not None and any(stage.kind == _COPY for stage in seen.stages):
+            self._top = seen
+            return self._lines_of_source(source, seen.stages)
+        nodes, batches = read_nodes(read_model(top))
+        if any(node.cut_off for node in nodes) and self._cut_off < _MAX_SKIPPED:
+            self._cut_off += 1
+            return [], batches
+        self._cut_off = 0
+        if seen is not self._top:
+            self._top, self._gate = seen, FollowedIterator()
+        if source is None:
+            return changes_since(seen, nodes, batches), batches
+        gate, nodes = without_gate(nodes)
+        below = self._source = follow(self._source, source)
+        return [*self._below(below, source, gate, batches), *changes_since(seen, nodes, batches)], batches
+
+    def _lines_of_source(self, source: Any, above: Sequence[CodeStage]) -> tuple[list[StageChange], int]:
+        """Return the stages of a source whose batches are prefetched to a device.
+
+        The stages above it run in an iterator of the copy, which has no model: there may be only buffers.
+
+        Raises:
+            NoModelError: there are others, or the source has no model.
+        """
+        if any(stage.kind not in _AHEAD for stage in above):
+            raise NoModelError(ON_DEVICE)
+        below = self._source = follow(self._source, source)
+        try:
+            nodes, batches = read_nodes(read_model(source))
+        except NoModelError:
+            raise NoModelError(ON_DEVICE) from None
+        return changes_since(below, nodes, batches), batches
+
+    def _below(self, followed: FollowedIterator, source: Any, gate: Node | None, batches: int) -> list[StageChange]:
+        """Return the source's stages, or without a model one row for all of it, from the time to take from it."""
+        try:
+            return changes_since(followed, *read_nodes(read_model(source)))
+        except NoModelError:
+            if gate is None:
+                return []
+        python, files = (any(getattr(stage, mark) for stage in followed.stages) for mark in ("python", "files"))
+        given = next((stage.given for stage in followed.stages if stage.given), "")
+        whole = CodeStage("Map", label_of_all(followed.stages), python=python, files=files, given=given)
+        return changes_since(self._gate, [replace(gate, kind=SOURCE)], batches, [(whole,)])
+
+    def _write(self, lines: list[StageChange]) -> None:
+        now_ns = self._writer.now_ns()
+        number = self._number_of(lines, now_ns)
+        wait_cores = self._waits.cores()
+        for n, line in enumerate(lines):
+            node = line.node
+            if line.elements:
+                self._moved_ns[n] = now_ns
+            busy_ms = line.time_ns / line.elements * node.per_batch / 1e6 if line.elements else math.nan
+            figures = (busy_ms, node.parallelism, node.buffered, line.buffer_size, node.buffered_bytes, wait_cores)
+            self._writer.stage(now_ns, number, n, line.elements, *figures)
+
+    def _number_of(self, lines: list[StageChange], now_ns: int) -> int:
+        names, kinds = tuple(line.name for line in lines), tuple(line.kind for line in lines)
+        number = self._numbers.get((names, kinds))
+        if number is None:
+            number = self._name(names, kinds)
+        if number != self._number:
+            self._number, self._number_since_ns, self._moved_ns = number, now_ns, {}
+        return number
+
+    def _name(self, names: Sequence[str], kinds: Sequence[str]) -> int:
+        number = self._numbers[tuple(names), tuple(kinds)] = len(self._numbers)
+        self._writer.event(StagesFound(self._writer.now_ns(), number, list(names), list(kinds)))
+        return number
+
+    def _report_short_epochs(self, iterator: Any, lines: list[StageChange]) -> None:
+        """iterator: lives for one epoch."""
+        begun, self._epoch = self._epoch() is not iterator, weakref.ref(iterator)
+        self._epochs_met = self._epochs_met + 1 if begun and not any(line.elements for line in lines) else 0
+        if self._epochs_met == _SHORT_READINGS:
+            self._report(_SHORT_EPOCHS, _USE_LONGER_EPOCHS)
+
+    def _report_unreadable(self, error: NoModelError, stages: list[CodeStage]) -> None:
+        """Record a pipeline without a model by the stages of its code, and the reason."""
+        if stages and not self._numbers:
+            self._name([stage.label for stage in stages], [kind_with_marks(stage.kind, [stage]) for stage in stages])
+        if str(error) == NOT_TFDATA and not self._numbers:
+            self._name(["iterator"], ["Python iterator"])
+        with_workers = error.fix == AUTOTUNE_FIX and any(stage.given == "PyDataset" for stage in stages)
+        self._report(*(_WORKERS, "") if with_workers else (str(error), error.fix))
+
+    def _report(self, reason: str, fix: str) -> None:
+        if reason != self._reported:
+            self._reported = reason
+            self._writer.event(SensorMissing(self._writer.now_ns(), SENSOR, reason, fix))
+
+    # -- a stall ----------------------------------------------------------------------------------
+
+    def _locate_stall(self, lines: list[StageChange]) -> None:
+        phase, since_ns, step, *_ = self._writer.status
+        now_ns = self._writer.now_ns()
+        # A stage that moved since a reading from before the wait may have moved before the wait.
+        known = now_ns - since_ns >= STALL_NS and self._read_ns >= since_ns
+        if phase is not Phase.WAIT or not known or since_ns == self._located_ns:
+            return
+        self._located_ns = since_ns
+        at = find_stalled_stage(lines)
+        place, thread = find_running_line(self._writer.training_thread)
+        moved_ns = since_ns if at is None else self._moved_ns.get(at, since_ns)
+        stage = "" if at is None else lines[at].name
+        if stage or place:
+            self._writer.event(StallLocated(now_ns, step, stage, min(moved_ns, now_ns), place, thread))
+
+
+def _nothing_yet() -> Iterators:
+    return lambda: (None, None)
+
+
+#: The first reading of an iterator includes its start-up, unless it has given so many batches.
+_STARTUP_BATCHES = 20
+
+
+@dataclass
+class FollowedIterator:
+    """An iterator, and its earlier readings."""
+
+    iterator: Callable[[], Any] = lambda: None
+    stages: list[CodeStage] = field(default_factory=list)
+    before: dict[int, Node] = field(default_factory=dict)
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """A stage, its name, and its work since the last reading: one row."""
+
+    name: str
+    kind: str
+    node: Node
+    time_ns: float
+    elements: int
+    buffer_size: float
+
+
+def find_stalled_stage(lines: list[StageChange]) -> int | None:
+    """Return the stage that outputs nothing although it, or a stage before it, works."""
+    at = find_stuck_stage([line.node for line in lines])
+    if at is None or not lines[at].elements:
+        return at
+    return next((n for n in range(at + 1, len(lines)) if not lines[n].elements), None)
+
+
+def follow(followed: FollowedIterator, iterator: Any) -> FollowedIterator:
+    """Return the iterator, with its earlier readings if there are any."""
+    if followed.iterator() is iterator:
+        return followed
+    return FollowedIterator(weakref.ref(iterator), code_stages_of(iterator))
+
+
+def code_stages_of(iterator: Any) -> list[CodeStage]:
+    """Return the stages in the code of an iterator; none if it is not one of tf.data."""
+    dataset = dataset_of(iterator)
+    return [] if dataset is None else find_code_stages(dataset)
+
+
+def changes_since(
+    followed: FollowedIterator, nodes: list[Node], batches: int, names: list[tuple[CodeStage, ...]] | None = None
+) -> list[StageChange]:
+    """Return the work of each stage since the last reading; 0 at an iterator's first, which includes its start-up."""
+    names = align([node.kind for node in nodes], followed.stages) if names is None else names
+    shown = [(node, stages) for node, stages in zip(nodes, names, strict=True) if not any(s.hidden for s in stages)]
+    first = not followed.before and batches < _STARTUP_BATCHES
+    lines = []
+    for n, (node, stages) in enumerate(shown):
+        before = followed.before.get(n)
+        time_ns, elements = (0.0, 0) if first else work_since(before, node)
+        if elements or before is None or before.number != node.number:
+            followed.before[n] = node  # work counts with the elements that it made, however late they are output
+        lines.append(_line(node, stages, time_ns, elements))
+    return lines
+
+
+def _line(node: Node, stages: tuple[CodeStage, ...], time_ns: float, elements: int) -> StageChange:
+    label = ", ".join(stage.label for stage in stages) or label_of_kind(node.kind)
+    size = next((stage.buffer_size for stage in stages if not math.isnan(stage.buffer_size)), math.nan)
+    size = node.buffer_size if math.isnan(size) or node.buffer_size > 0 else size
+    return StageChange(label, kind_with_marks(node.kind, stages, node.reads_files), node, time_ns, elements, size)
+
+
+def kind_with_marks(kind: str, stages: Sequence[CodeStage], files: bool = False) -> str:
+    """Return a kind followed by marks of its stages in the code: see `findings.bottleneck.Stage`."""
+    python, files = any(stage.python for stage in stages), files or any(stage.files for stage in stages)
+    given = next((stage.given for stage in stages if stage.given), "")
+    marks = (("python", python), ("files", files), (given, bool(given)))
+    return " ".join([kind, *(mark for mark, is_so in marks if is_so)])

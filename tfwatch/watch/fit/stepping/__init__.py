@@ -1,0 +1,1 @@
+"""The steps of a `fit`: run as Keras does, and timed."""

@@ -1,0 +1,438 @@
+"""Run a call of Keras' train function in place of Keras, and time its steps.
+
+Keras calls `train_function(iterator)` once per step. The replacement fetches the batch itself, runs Keras' own compiled
+step on it, pulls the metrics as Keras does next, and reads the clock in between. The result is that of stock `fit`, bit
+for bit; the fetch is cheaper than Keras' own inside the graph. With `steps_per_execution` a call has several steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
+from keras.src.utils.python_utils import pythonify_logs
+
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.tfdata.stages.stage_model import LATE_NS
+from tfwatch.watch.fit.data_errors import fail_in_graph
+from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
+from tfwatch.watch.fit.stepping.single_step import SingleStep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.tfdata.live_switch import BatchSpec
+    from tfwatch.watch.fit.fetch import Fetch
+    from tfwatch.watch.fit.stepping.device_copy import TimedCopy
+    from tfwatch.watch.fit.stepping.eager_operations import Operations
+    from tfwatch.watch.session import Session
+    from tfwatch.watch.step_log import StepLog
+
+    Original = Callable[[Any], Any]
+
+#: Steps over these iterators are split; others are left to Keras.
+ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
+
+
+class BatchStep:
+    """Keras' compiled train step as a function of one batch, for one step function and structure of batches.
+
+    is_ready: the first call is done, and no trace follows. traces: the number of finished traces. operations: the timer
+    of a step that runs op by op; None if it does not, or if operations cannot be timed.
+
+    Without the signature a ragged last batch would cost another trace, which stock `fit` does not have. If tracing
+    fails before Keras' function begins, that function is called on the batch as it is. A later error is the training's
+    own: a second try would run the user's Python twice, on half-built state.
+    """
+
+    def __init__(
+        self,
+        original: Callable[[Any], Any],
+        shape: BatchSpec,
+        *,
+        eager: bool,
+        operations: Operations | None = None,
+    ) -> None:
+        self.traces = 0
+        self.operations = operations
+        self._original = original
+        self._shape = shape
+        self._has_begun = False
+        self._call = self._plain if eager else self._trace
+        self.is_ready = eager
+
+    def __call__(self, batch: Any) -> Any:
+        if self.is_ready:
+            return self._call(batch)
+        try:
+            outputs = self._call(batch)
+        except Exception:
+            if self._has_begun:
+                raise
+            self._call = self._plain
+            outputs = self._call(batch)
+        self.is_ready = True
+        return outputs
+
+    def _plain(self, batch: Any) -> Any:
+        if self.operations:
+            return self.operations.call(self._original, iter((self._shape.pack(batch),)))
+        return self._original(iter((self._shape.pack(batch),)))
+
+    def _trace(self, batch: Any) -> Any:
+        if self._shape.flat is None:
+            self._call = self._compiled([self._shape.spec])
+        else:
+            # A concrete function called with plain tensors needs no look-up of a trace: 170 us less per step.
+            concrete = self._compiled(self._shape.flat).get_concrete_function()
+            self._call = lambda batch: concrete(*batch)
+        return self._call(batch)
+
+    @property
+    def is_traced(self) -> bool:
+        """True once calls run a trace of Keras' function: then another `fit` can use it."""
+        return self.is_ready and self.traces > 0
+
+    def _compiled(self, signature: list[Any]) -> Any:
+        def multi_step_on_iterator(*parts: Any) -> Any:  # errors name it: it is named as Keras' function
+            batch = self._shape.ensure_shapes(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
+            self._has_begun = True
+            outputs = self._original(iter((batch,)))
+            self.traces += 1
+            return outputs
+
+        return tf.function(multi_step_on_iterator, input_signature=signature, autograph=False)
+
+
+def is_keras_own(original: Callable[[Any], Any]) -> bool:
+    """Return whether a train function is Keras' own, which takes one batch per step from any iterator.
+
+    A script's train function may take several, or run Python with each call.
+    """
+    return getattr(original, "__globals__", None) is vars(trainer)
+
+
+def on_host(outputs: Any) -> dict[str, Any]:
+    """Return the step's metrics as numbers. Waits for the device, as Keras does after every batch."""
+    return pythonify_logs(outputs)  # type: ignore[no-any-return]
+
+
+_COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
+_NOT_TIMED = float("nan")
+
+
+class StepByStepRunner:
+    """Fetches a batch outside the graph and runs Keras' compiled step on it: the exact split.
+
+    description: the way in which steps are separated. calls_at_end: pass an iterator that is exhausted to Keras' own
+    function, which may run a step on it, as stock `fit` does with one step per call. is_scripts: the data is the
+    script's own, and errors of it are those of Keras' function. copy: of a batch, before the step's call.
+    """
+
+    description = "exact"
+
+    def __init__(
+        self,
+        step: BatchStep,
+        fetch: Fetch,
+        step_log: StepLog,
+        writer: RunWriter,
+        *,
+        is_scripts: bool,
+        calls_at_end: bool | None = None,
+        copy: TimedCopy | None = None,
+    ) -> None:
+        self._step = step
+        self._is_scripts = is_scripts
+        self._copy = copy
+        self._fetch = fetch
+        self._step_log = step_log
+        self._now_ns = writer.now_ns
+        self._calls_at_end = is_scripts if calls_at_end is None else calls_at_end
+        self._done_ns = 0
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Run a call; return the metrics.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        start_ns = self._now_ns()
+        self._step_log.begin_fetch(start_ns)
+        try:
+            batch = self._next(original, iterator)
+        except StopIteration:
+            self._step_log.set_phase(Phase.EPOCH_END)
+            if self._calls_at_end:
+                return original(self._fetch.last_iterator(iterator))
+            raise
+        return self._run(start_ns, batch)
+
+    def _next(self, original: Original, iterator: Any) -> Any:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        try:
+            return self._fetch.next(self._step_log.steps)
+        except tf.errors.OutOfRangeError:
+            raise
+        except tf.errors.OpError as error:
+            self._fetch.as_written(error)
+            if self._is_scripts and isinstance(iterator, tf.data.Iterator):
+                fail_in_graph(original, iterator, error)
+            raise
+
+    def _run(self, start_ns: int, batch: Any) -> dict[str, Any]:
+        got_ns = self._now_ns()
+        step_log, step = self._step_log, self._step
+        was_ready, traces = step.is_ready, step.traces
+        step_log.begin_phase(Phase.COMPUTE if was_ready else Phase.COMPILE, got_ns)
+        copy_ns = self._copy(batch) if self._copy else _NOT_TIMED
+        outputs = step(batch)
+        dispatched_ns = self._now_ns()
+        if step.operations:  # op by op on a CPU, operations compute: only the rest is launching
+            dispatched_ns -= step.operations.took_ns
+        logs = on_host(outputs)
+        self._done_ns = done_ns = self._now_ns()
+        if not was_ready or step.traces != traces:
+            step_log.flags |= _RETRACE if was_ready else _COMPILE
+        step_log.steps += 1
+        if self._copy:
+            # A fetch ends with the wait for a copy ahead, if there is one: it is a part of the copy.
+            ahead_ns = self._copy.wait_ns(start_ns, got_ns, self._fetch.ready_ns)
+            got_ns, copy_ns = got_ns - ahead_ns, copy_ns + ahead_ns
+        if got_ns - start_ns > LATE_NS:
+            self._fetch.explain_wait(got_ns - start_ns)
+        step_log.record_step(start_ns, got_ns, copy_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
+        return logs
+
+
+class UnfusedRunner(StepByStepRunner):
+    """Runs the `steps_per_execution` steps of a call one by one; the call's metrics are those of the last."""
+
+    def __init__(
+        self,
+        step: BatchStep,
+        fetch: Fetch,
+        step_log: StepLog,
+        writer: RunWriter,
+        steps: int,
+        *,
+        is_scripts: bool,
+        copy: TimedCopy | None = None,
+    ) -> None:
+        super().__init__(step, fetch, step_log, writer, is_scripts=is_scripts, calls_at_end=False, copy=copy)
+        self.description = f"exact, steps_per_execution={steps} one by one"
+        self._steps = steps
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Run a call; return the metrics.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        logs = super().__call__(original, iterator)
+        for _ in range(self._steps - 1):
+            start_ns = self._done_ns
+            self._step_log.begin_phase(Phase.WAIT, start_ns)
+            try:
+                batch = self._next(original, iterator)
+            except StopIteration:
+                self._step_log.set_phase(Phase.HOST)
+                break
+            self._step_log.end_step(start_ns)
+            logs = self._run(start_ns, batch)
+        return logs
+
+
+class UntimedRunner:
+    """Leaves the steps of a call to the model's own train function: they are counted, and have no rows."""
+
+    def __init__(self, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int) -> None:
+        self._fetch = fetch
+        self._step_log = step_log
+        self._now_ns = writer.now_ns
+        self._steps = steps
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Run a call; return its result.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        self._fetch.hand_back(self._step_log.steps)
+        self._fetch.refuse()
+        self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
+        outputs = original(iterator)
+        self._step_log.count_untimed_steps(self._steps, outputs if isinstance(outputs, dict) else {})
+        return outputs
+
+
+class InGraphRunner:
+    """Runs the steps of a call as Keras does, in one call, with the clock read in the graph.
+
+    These are the `steps_per_execution` of any model, and single steps under a strategy over several devices.
+
+    steps: the traced ones, for another `fit`.
+
+    Raises:
+        Exception: the function raises while it is traced, or cannot be traced; no step has run then.
+    """
+
+    def __init__(
+        self,
+        original: Original,
+        traced: FusedSteps | SingleStep | None,
+        iterator: Any,
+        fetch: Fetch,
+        step_log: StepLog,
+        writer: RunWriter,
+        steps: int,
+    ) -> None:
+        """traced: the steps that an earlier `fit` traced."""
+        self.description = "in-graph timestamps" + (f", steps_per_execution={steps}" if steps > 1 else "")
+        self._fetch = fetch
+        self._step_log = step_log
+        self._writer = writer
+        self._count = steps
+        # The first step includes tracing.
+        self._traced_from_ns = 0 if traced else writer.now_ns()
+        self.steps = traced or self._trace(original, iterator)
+
+    def _trace(self, original: Original, iterator: Any) -> FusedSteps | SingleStep:
+        self._step_log.begin_phase(Phase.COMPILE, self._traced_from_ns)
+        make = FusedSteps if self._count > 1 else SingleStep
+        traced = make(original, iterator, find_clock(self._writer.clock))
+        self._step_log.flags |= _COMPILE
+        return traced
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Run a call; return the metrics.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        start_ns, self._traced_from_ns = self._traced_from_ns or self._writer.now_ns(), 0
+        self._step_log.end_step(start_ns)
+        self._step_log.begin_phase(Phase.COMPUTE, start_ns)
+        runs: list[NDArray[np.float64] | None] = []
+        flags: list[int] = []
+        examples, outputs = 0, None
+        source = self._fetch.source(self._step_log.steps)
+        while source is not None:
+            stamps_ns, steps, batch_examples, made = self._execute(source, self._count - len(flags))
+            runs.append(stamps_ns)
+            if steps:
+                examples, outputs = examples + batch_examples, made
+                self._fetch.mark_first_batch(self._step_log.steps + len(flags) + 1)
+                if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
+                    self._fetch.explain_wait(stamps_ns[0, 1] - stamps_ns[0, 0])
+                flags += [self._fetch.flags, *[0] * (steps - 1)]
+            source = None  # the last reference deletes an iterator: see `disposal`
+            if len(flags) < self._count:
+                source = self._fetch.successor()
+        if not flags:
+            self._step_log.set_phase(Phase.EPOCH_END)
+            raise StopIteration
+        logs = on_host(outputs)
+        self._step_log.steps += len(flags)
+        self._step_log.record_fused_steps(
+            start_ns, self._writer.now_ns(), runs, flags, None if examples < 0 else examples, logs
+        )
+        return logs
+
+    def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:
+        """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
+        number of steps and of examples; and the outputs of the last step."""
+        now_ns, clock_ns = self._writer.now_ns, self.steps.clock.now_ns
+        begun_ns, offset_ns = now_ns(), clock_offset_ns(now_ns, clock_ns)
+        try:
+            stamps_s, examples, outputs = self.steps(iterator, limit)
+        except tf.errors.OutOfRangeError:  # the end of the data, as Keras' function raises it for single steps
+            self._step_log.set_phase(Phase.EPOCH_END)
+            raise
+        except tf.errors.OpError as error:
+            self._fetch.as_written(error)
+            raise
+        moved_ns = clock_offset_ns(now_ns, clock_ns) - offset_ns
+        stamps_ns = None if clock_was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + offset_ns
+        return stamps_ns, len(stamps_s) - 1, examples, outputs
+
+
+Runner: TypeAlias = StepByStepRunner | InGraphRunner | UntimedRunner
+
+
+class TrainFunction:
+    """Stands in for a model's train function: runs the calls over one iterator, and reports new iterators and errors.
+
+    original: Keras' own function. is_called: set to True by each call that a runner has run.
+    adopt: prepares for a new iterator, with `use`; False leaves the call to the original. report: takes an error of the
+    training before Keras does.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        session: Session,
+        step_log: StepLog,
+        adopt: Callable[[Original, Any], bool],
+        report: Callable[[BaseException], None],
+    ) -> None:
+        self.original: Any = None
+        self.is_called = False
+        self._model = model
+        self._session = session
+        self._step_log = step_log
+        self._adopt = adopt
+        self._report = report
+        self._iterator: Any = None
+        self._runner: Any = None
+
+    def __call__(self, iterator: Any) -> Any:
+        """Run one call in place of the original."""
+        try:
+            if iterator is self._iterator or self._adopt(self.original, iterator):
+                logs = self._runner(self.original, iterator)
+                self.is_called = True
+                self.stop_if_asked()
+                return logs
+        except (StopIteration, tf.errors.OutOfRangeError):
+            raise
+        except BaseException as error:
+            self._report(error)
+            raise
+        return self.original(iterator)
+
+    def use(self, runner: Runner | None, iterator: Any) -> None:
+        """Run the calls over an iterator with a runner; None for both leaves every call to `adopt`."""
+        self._runner, self._iterator = runner, iterator
+
+    def stop_if_asked(self) -> None:
+        """End the `fit` after this step if the training is to stop."""
+        if self._session.is_over(self._step_log.steps):
+            self._model.stop_training = True
+
+    @property
+    def is_installed(self) -> bool:
+        """True until `compile` or `make_train_function` sets a new train function."""
+        return self._model.train_function is self
+
+    def install(self) -> None:
+        """Become the model's train function; a stand-in that another Watch left behind is replaced, never nested."""
+        found = self._model.train_function
+        self.original = found.original if isinstance(found, TrainFunction) else found
+        self.use(None, None)
+        self._model.train_function = self
+
+    def uninstall(self) -> None:
+        """Restore the original."""
+        self.use(None, None)
+        if self.is_installed:
+            self._model.train_function = self.original

@@ -1,0 +1,95 @@
+"""The time that a loop of the user's own spends in calls of `tf.function`: the rest of a step's body is Python.
+
+While a run needs it, `tf.function`'s own call is wrapped in two clock readings. On a CPU such a call ends with its
+work; a GPU works on after it, so there the calls say nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class _OfThread(threading.local):
+    """The calls of one thread: `spent_ns` so far, in `is_inside` one."""
+
+    def __init__(self) -> None:
+        self.spent_ns = 0
+        self.is_inside = False
+
+
+class FunctionCalls:
+    """Times the outermost calls of `tf.function` in each thread, between `begin` and the `end` of the last run."""
+
+    def __init__(self) -> None:
+        self._own = _OfThread()
+        self._lock = threading.Lock()
+        self._runs = 0
+        self._original: Callable[..., Any] | None = None
+        self._wrapped: Callable[..., Any] | None = None
+
+    def begin(self, note: Callable[[str], None]) -> bool:
+        """Time the calls for one more run; return False, with a note, where TensorFlow has no such function."""
+        with self._lock:
+            if not self._runs and not self._wrap(note):
+                return False
+            self._runs += 1
+            return True
+
+    def end(self) -> None:
+        """Time the calls for one run less."""
+        with self._lock:
+            self._runs -= 1
+            if not self._runs:
+                self._unwrap()
+
+    def spent_ns(self) -> int:
+        """Return the time that this thread has spent in calls so far."""
+        return self._own.spent_ns
+
+    def _wrap(self, note: Callable[[str], None]) -> bool:
+        try:
+            function = _function_class()
+            original = function.__call__
+        except (ImportError, AttributeError) as error:  # a private name, which may change
+            note(f"host time is part of compute: calls of tf.function cannot be timed ({error})")
+            return False
+        self._original, self._wrapped = original, self._timed(original)
+        function.__call__ = self._wrapped
+        return True
+
+    def _unwrap(self) -> None:
+        """Put TensorFlow's own method back, unless somebody else has wrapped this one."""
+        function = _function_class()
+        if function.__call__ is self._wrapped:
+            function.__call__ = self._original
+
+    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        own, now_ns = self._own, time.perf_counter_ns
+
+        @wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if own.is_inside:
+                return original(self, *args, **kwargs)
+            own.is_inside, start_ns = True, now_ns()
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                own.is_inside = False
+                own.spent_ns += now_ns() - start_ns
+
+        return call
+
+
+def _function_class() -> Any:
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+    return polymorphic_function.Function
+
+
+function_calls = FunctionCalls()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.knobs import Knobs, Setting
 
+OTHER_SHAPE = "its batches would have another shape or type"
 #: A cycle that TensorFlow chooses has at most one input a core.
 _MOST_CORES = 4096
 #: The two seeds of each stage that reshuffles, by the stage's `id`.
@@ -82,21 +83,21 @@ class RebuiltPipeline:
             if kind_of(node) in ORDERS:
                 data = rebuild(node, data, seeds)
             elif kind_of(node) in BATCHES:
-                data = _hide(_batch(node, data), data)
-        skipped = _hide(data.skip(batches), data) if batches else data
+                data = _hide_over(_batch(node, data), data)
+        skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
     def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over the elements of `source`."""
         data = blocks
         for node in self.tree.chain:
-            data = _hide(data.unbatch(), data) if kind_of(node) in BATCHES else data
+            data = _hide_over(data.unbatch(), data) if kind_of(node) in BATCHES else data
         for node in self._upper:
             data = _with_workers(node, data, knobs.workers)
         size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:
-            raise CannotRebuildError("its batches would have another shape or type")
+            raise CannotRebuildError(OTHER_SHAPE)
         return built
 
     @property
@@ -121,13 +122,18 @@ class RebuiltPipeline:
         return chosen
 
 
-def _hide(data: Any, below: Any) -> Any:
-    """Mark the stages over `below` as tfwatch's own, which no table shows."""
+def _hide_over(data: Any, below: Any) -> Any:
+    """Hide the stages over `below`."""
     node = data
     while node is not below:
-        setattr(node, HIDDEN, True)
-        node = inputs_of(node)[0]
+        node = inputs_of(hide(node))[0]
     return data
+
+
+def hide(stage: Any) -> Any:
+    """Mark a stage as tfwatch's own, which no table shows."""
+    setattr(stage, HIDDEN, True)
+    return stage
 
 
 def _changeable(options: Any) -> Any:
@@ -183,6 +189,11 @@ def _with_inputs(node: Any, inputs: list[Any]) -> Any:
     if kind_of(node) == "Concatenate":
         return inputs[0].concatenate(inputs[1])
     raise CannotRebuildError(f"{label_of(node)} cannot be built again")
+
+
+def can_rebuild(node: Any) -> bool:
+    """Return whether a stage can be built over other data."""
+    return kind_of(node) == "Shuffle" or kind_of(node) in _MAKERS
 
 
 def rebuild(node: Any, data: Any, seeds: Mapping[int, tuple[int, int]]) -> Any:
@@ -371,7 +382,7 @@ def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
             **common,
         )
 
-    return _like(node, data, make, _reshuffle_each_iteration=False)
+    return _like(node, data, make, _reshuffle_each_iteration=False, _seed=seed, _seed2=seed2)
 
 
 _MAKERS: dict[str, Callable[[Any, Any], Any]] = {

@@ -14,20 +14,22 @@ from tfwatch.core.errors import reason
 from tfwatch.tfdata.stages.stage_names import find_code_stages, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 MAPS = ("Map", "ParallelMap")
 BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
 #: Stages that choose and order elements without a look at them: a map gives the same elements below and above them.
 ORDERS = ("Shuffle", "Take", "Skip", "Shard", "Repeat")
 INTERLEAVES = ("Interleave", "ParallelInterleave")
-_NEUTRAL = ("Prefetch", "Options")
+#: Stages that change no element and no order.
+NEUTRAL = ("Prefetch", "Options")
+REPEATS_SHUFFLE = "it repeats a shuffle, whose next order cannot be known"
 #: Stages that can be built again over an interleave with other settings.
 _OVER_INTERLEAVES = (
     *MAPS,
     *BATCHES,
     *ORDERS,
-    *_NEUTRAL,
+    *NEUTRAL,
     *INTERLEAVES,
     "Filter",
     "FlatMap",
@@ -36,7 +38,7 @@ _OVER_INTERLEAVES = (
     "Concatenate",
 )
 #: Stages over which a second iterator gives the same elements again, a million a second.
-_REPLAYABLE = (*BATCHES, *ORDERS, *_NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
+_REPLAYABLE = (*BATCHES, *ORDERS, *NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
 _FUNCTIONS = ("_map_func", "_predicate")
 
 #: Stateful operations that only read, and calls of functions, which are read too.
@@ -51,6 +53,25 @@ _READING = {
     "ResourceGatherNd",
     "VariableShape",
 }
+#: Those of them that read what does not change while a training runs.
+_UNCHANGING = {"Assert", "ReadFile"}
+#: Stages without a function that give the same elements in each iterator; a shuffle if it does not reshuffle.
+_SAME = (
+    *BATCHES,
+    *ORDERS,
+    *NEUTRAL,
+    "AssertCardinality",
+    "Cache",
+    "Concatenate",
+    "FixedLengthRecord",
+    "Range",
+    "TFRecord",
+    "Tensor",
+    "TensorSlice",
+    "TextLine",
+    "Unbatch",
+    "Zip",
+)
 #: Stages of the data sets that an interleave makes: they have no order or state beside that of their elements.
 _NESTED = {
     "BatchDatasetV2",
@@ -120,24 +141,30 @@ def read_tree(dataset: Any) -> Tree:
     Raises:
         CannotRebuildError: it has no such map, and no interleave whose parallel calls can be set.
     """
+    tree = split_tree(dataset)
+    if not tree.interleaves and not any(kind_of(node) in MAPS for node in tree.chain):
+        raise CannotRebuildError(_why_no_map(dataset, tree.left_out))
+    if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
+        raise CannotRebuildError(REPEATS_SHUFFLE)
+    return tree
+
+
+def split_tree(dataset: Any) -> Tree:
+    """Return the tree of a pipeline, also of one that has no map to rebuild."""
     chain, left_out = _chain_of(dataset)
     chain = chain or _end_of(dataset)
     base = inputs_of(chain[0])[0] if chain else dataset
     interleaves, others = _interleaves_of(base)
     left_out += others
-    if not interleaves and not any(kind_of(node) in MAPS for node in chain):
-        raise CannotRebuildError(_why_no_map(dataset, left_out))
-    if any(_repeats_shuffle(node) for node in _nodes_of(dataset)):
-        raise CannotRebuildError("it repeats a shuffle, whose next order cannot be known")
-    shuffles = tuple(node for node in _nodes_of(dataset) if reshuffles(node))
-    why_not_now = _why_not_now(dataset, base, chain)
+    shuffles = tuple(node for node in nodes_of(dataset) if reshuffles(node))
+    why_not_now = _why_not_now(dataset, base)
     return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out), tuple(interleaves))
 
 
 def _end_of(dataset: Any) -> list[Any]:
     """Return the prefetches and options at the top."""
     found = []
-    while kind_of(dataset) in _NEUTRAL:
+    while kind_of(dataset) in NEUTRAL:
         found.append(dataset)
         dataset = inputs_of(dataset)[0]
     return found[::-1]
@@ -176,9 +203,9 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
     while True:
         kind = kind_of(node)
         why = why_not_parallel(node) if kind in MAPS else ""
-        if why or kind not in (*MAPS, *BATCHES, *ORDERS, *_NEUTRAL):
+        if why or kind not in (*MAPS, *BATCHES, *ORDERS, *NEUTRAL):
             blocked = why or f"they come before {label_of(node)}, which decides by each element what follows"
-            left_out += [why] if why else [blocked for below in _nodes_of(node) if kind_of(below) in MAPS][:1]
+            left_out += [why] if why else [blocked for below in nodes_of(node) if kind_of(below) in MAPS][:1]
             return _without_order(chain[:lowest][::-1], left_out), left_out
         chain.append(node)
         if kind in MAPS:
@@ -213,17 +240,17 @@ def is_true(flag: Any) -> bool:
     return bool(tf.get_static_value(flag))
 
 
-def _why_no_map(dataset: Any, left_out: list[str]) -> str:
+def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
     if left_out:
         return left_out[-1]
-    return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in _nodes_of(dataset)) else "no map"
+    return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in nodes_of(dataset)) else "no map"
 
 
-def _nodes_of(dataset: Any) -> Iterator[Any]:
+def nodes_of(dataset: Any) -> Iterator[Any]:
     """Yield all stages, the last one first."""
     yield dataset
     for source in inputs_of(dataset):
-        yield from _nodes_of(source)
+        yield from nodes_of(source)
 
 
 def label_of(node: Any) -> str:
@@ -238,7 +265,7 @@ def reshuffles(node: Any) -> bool:
 
 
 def _repeats_shuffle(node: Any) -> bool:
-    return kind_of(node) == "Repeat" and any(reshuffles(below) for below in _nodes_of(node))
+    return kind_of(node) == "Repeat" and any(reshuffles(below) for below in nodes_of(node))
 
 
 # -- functions ------------------------------------------------------------------------------------
@@ -246,6 +273,17 @@ def _repeats_shuffle(node: Any) -> bool:
 
 def why_not_parallel(node: Any) -> str:
     """Return the reason why a map has to run as its author wrote it; empty if parallel calls give the same."""
+    return _worst_effect(node, _effect)
+
+
+def why_not_same(node: Any) -> str:
+    """Return the reason why a stage may give other elements in another epoch; empty if it gives the same."""
+    if any(name in vars(node) for name in _FUNCTIONS):
+        return _worst_effect(node, _lasting_effect)
+    return "" if kind_of(node) in _SAME else f"{label_of(node)} may give other elements in another epoch"
+
+
+def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
     makes_data = kind_of(node) in (*INTERLEAVES, "FlatMap")
     try:
         function = _function_of(node)
@@ -254,7 +292,7 @@ def why_not_parallel(node: Any) -> str:
         return f"{label_of(node)} cannot be read with this TensorFlow ({reason(error)})"
     if makes_data and any(captured.dtype.name == "variant" for captured in function.captured_inputs):
         return f"{label_of(node)} uses a data set that is made outside it"
-    found = {_effect(kind) for kind in types} - {""}
+    found = {effect(kind) for kind in types} - {""}
     return f"{label_of(node)} {sorted(found)[0]}" if found else ""
 
 
@@ -278,6 +316,17 @@ def _effect(operation: str) -> str:
     return f"has a side effect ({operation})"
 
 
+def _lasting_effect(operation: str) -> str:
+    """Return the effect of a stateful operation for which a result of this epoch may not serve the next one."""
+    if operation in _PYTHON:
+        return "calls Python, which may give something else each time"
+    if "Table" in operation and operation in _READING:
+        return "reads a table, which may change"
+    if operation in _READING - _UNCHANGING:
+        return "reads a variable, which may change"
+    return _effect(operation).partition(",")[0]
+
+
 def _stateful_operations(graph: Any) -> Iterator[str]:
     """Yield the stateful operations of a function, and of the functions that it calls."""
     for operation in graph.get_operations():
@@ -294,12 +343,16 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
 # -- replays ----------------------------------------------------------------------------------------
 
 
-def _why_not_now(dataset: Any, base: Any, chain: list[Any]) -> str:
+def _why_not_now(dataset: Any, base: Any) -> str:
     """Return the reason why a second iterator does not give the rest of an epoch at once; empty if it does."""
-    replayed = [*reversed(chain), *_nodes_of(base)]
-    if any(getattr(node, "_deterministic", "default") == "false" for node in replayed):
-        return "its elements come in any order (deterministic=False)"
-    if dataset.options().deterministic is False:
-        return "its elements come in any order (options.deterministic)"
-    slow = next((node for node in _nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
+    if why := why_in_any_order(dataset):
+        return why
+    slow = next((node for node in nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
     return f"{label_of(slow)} would have to begin again" if slow is not None else ""
+
+
+def why_in_any_order(dataset: Any) -> str:
+    """Return the reason why a pipeline gives its elements in any order; empty if it does not."""
+    if any(getattr(node, "_deterministic", "default") == "false" for node in nodes_of(dataset)):
+        return "its elements come in any order (deterministic=False)"
+    return "its elements come in any order (options.deterministic)" if dataset.options().deterministic is False else ""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import option_name
-from tfwatch.core.refusals import LACKING, Refusal
+from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.runs.control.messages import (
     LONGEST,
     Answer,
@@ -342,6 +342,8 @@ def why_not_switchable(manifest: Manifest, knob: str) -> str:
     """Return `workers: fixed in this run's own pipeline`, or another reason; empty where the knob can be switched."""
     if knob in manifest.switchable:
         return ""
+    if why := manifest.fixed.get(knob, ""):
+        return f"{option_name(knob)}: {Fixed(why).words}"
     reason = Refusal.FIXED if knob in manifest.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
     return f"{option_name(knob)}: {reason.words}"
 

@@ -47,6 +47,7 @@ class Evidence:
     comparisons: of the switches so far, oldest first. switches: all that took effect, where not all are compared.
     batch_size: examples in a batch, None where unknown.
     batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
+    cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
     no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
 
@@ -68,6 +69,7 @@ class Evidence:
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
     no_forecast_reason: str = ""
     from_epoch: tuple[str, ...] = ()
+    cache_after: str = ""
 
     @cached_property
     def history(self) -> list[Interval]:
@@ -97,6 +99,8 @@ class RunDescription(Protocol):
     def batch_bytes(self) -> int | None: ...
     @property
     def cache_bytes(self) -> int | None: ...
+    @property
+    def cache_after(self) -> str: ...
     @property
     def memory_limit(self) -> float | None: ...
     @property
@@ -173,6 +177,7 @@ def build_evidence(
         rows=rows,
         no_forecast_reason=no_forecast_reason,
         from_epoch=tuple(run.from_epoch),
+        cache_after=run.cache_after,
     )
 
 

@@ -254,7 +254,7 @@ def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
     if knob == "fast_pipeline":
         return batch_supply.in_form(guesses, new == "on")
     if knob == "cache":
-        return batch_supply.cached(guesses, evidence.stages) if new == "on" else None
+        return batch_supply.cached(guesses, evidence.stages, evidence.cache_after) if new == "on" else None
     return guesses
 
 

@@ -229,7 +229,9 @@ WITH_EPOCH: dict[str, Callable[[], Any]] = {
     "two interleaves": lambda: (
         _uneven().interleave(_numbers, 5, 2, num_parallel_calls=3).batch(7).interleave(_rows_of, 2).map(_more).batch(2)
     ),
-    "interleave below filter": lambda: _uneven().interleave(_numbers, 3).enumerate().filter(_is_odd).map(_product).batch(1),
+    "interleave below filter": lambda: (
+        _uneven().interleave(_numbers, 3).enumerate().filter(_is_odd).map(_product).batch(1)
+    ),
     "interleave of a generator": lambda: _range().take(1).interleave(_in_python_rows).map(_triple).batch(2),
     "records": lambda: _data_of_records().shuffle(30, seed=7).map(_to_number).batch(2).prefetch(-1),
     "shuffled records": lambda: _data_of_records(shuffled=True).map(_to_number).batch(2),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tfdata import pipelines
-from tests.tfdata.batches import next_batch
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 EPOCHS, SWITCHES = 2, 50
-#: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond.
-FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
-SETTINGS = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"), Knobs("off", "default"))
 
 
 @pytest.fixture(autouse=True)
@@ -32,33 +29,6 @@ def _in_parallel() -> Iterator[None]:
         yield
     finally:
         config.enable_op_determinism()
-
-
-def in_python(batch: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
-
-
-def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random) -> tuple[list[Any], int]:
-    """Return the batches of an epoch, and the number of switches among them."""
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
-    got = [in_python(next(iterator)) for _ in range(0 if script.why_not_now else chooser.randrange(4))]
-    pipeline, switches = SwitchablePipeline(script.build), 0
-    knobs = chooser.choice((*FIRST, *SETTINGS))
-    pipeline.start(script.source(iterator, len(got), knobs), chooser.choice(FIRST))
-    while True:
-        if not pipeline.is_switching:
-            pipeline.switch(chooser.choice(SETTINGS))
-            switches += 1
-        try:
-            batch = next_batch(pipeline)
-        except StopIteration:
-            break
-        got.append(in_python(pipeline.batches.shape.pack(batch)))
-    pipeline.close()
-    return got, switches
 
 
 @pytest.mark.parametrize("name", [*pipelines.AT_ONCE, *pipelines.WITH_EPOCH])

@@ -149,9 +149,9 @@ def read_tree(dataset: Any) -> Tree:
     return tree
 
 
-def split_tree(dataset: Any) -> Tree:
-    """Return the tree of a pipeline, also of one that has no map to rebuild."""
-    chain, left_out = _chain_of(dataset)
+def split_tree(dataset: Any, *, with_maps: bool = True) -> Tree:
+    """Return the tree of a pipeline, also of one that has no map to rebuild. with_maps: it rebuilds those it can."""
+    chain, left_out = _chain_of(dataset) if with_maps else ([], [])
     chain = chain or _end_of(dataset)
     base = inputs_of(chain[0])[0] if chain else dataset
     interleaves, others = _interleaves_of(base)

@@ -157,7 +157,7 @@ class ScriptPipeline:
         cached = place.build(self.store.examples_of(), seeds, workers)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
-        return replace(RebuiltPipeline.of(split_tree(cached)), options=self._dataset.options())
+        return replace(_rebuilt(cached), options=self._dataset.options())
 
     def close_cache(self) -> None:
         """Drop the cache, once no pipeline reads it."""
@@ -179,6 +179,14 @@ def _why_unreadable(read: Callable[[], None]) -> str:
     except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
         return f"it cannot be read with this TensorFlow ({reason(error)})"
     return ""
+
+
+def _rebuilt(dataset: tf.data.Dataset) -> RebuiltPipeline:
+    """Return a pipeline with a cache; its maps stay as written where the gate cannot be below them."""
+    try:
+        return RebuiltPipeline.of(split_tree(dataset))
+    except CannotRebuildError:
+        return RebuiltPipeline.of(split_tree(dataset, with_maps=False))
 
 
 def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> Seeds:

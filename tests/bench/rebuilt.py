@@ -1,5 +1,10 @@
-"""A script's own serial pipeline before and after a switch of workers, against the same pipeline written in parallel.
+"""Scripts' own pipelines, rebuilt: their time, and whether each element stays equal.
 
+`python -m tests.bench.rebuilt equal [SHAPES]` runs that many shapes of pipelines (all by default) with 50 switches of
+prefetch, workers and cache each, and compares every element with those of the pipeline as written, in order. It exits
+with 1 where one differs.
+
+A script's own serial pipeline before and after a switch of workers, against the same pipeline written in parallel:
 `python -m tests.bench.rebuilt [ROUNDS]` prints wall and CPU time of a batch in each form, also as a ratio of the
 hand-written one; the rounds interleave the forms, and each figure is a median. It exits with 1 where the untouched
 pipeline is not the script's own object.
@@ -7,6 +12,7 @@ pipeline is not the script's own object.
 
 from __future__ import annotations
 
+import random
 import statistics
 import sys
 import time
@@ -15,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tests.tfdata import pipelines
 from tests.tfdata.batches import next_batch
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.script_pipeline import ScriptPipeline
@@ -24,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EXAMPLES, _BATCH, _CALLS, _BATCHES = 1024, 16, 2, 40
+#: The switches of a shape, and whether each of its first epochs begins with the cache: it fills, serves, and is dropped.
+_SWITCHES, _CACHE = 50, (False, True, True, True, False)
 
 
 def _images() -> list[bytes]:
@@ -53,7 +63,7 @@ def _rebuilt(data: tf.data.Dataset, knobs: Knobs) -> Callable[[], Any]:
     script, iterator = ScriptPipeline(), iter(data)
     script.read(iterator)
     pipeline = SwitchablePipeline(script.build)
-    pipeline.start(script.source(iterator, 0), knobs)
+    pipeline.start(script.source(iterator, 0, knobs), knobs)
     return lambda: next_batch(pipeline)
 
 
@@ -91,5 +101,32 @@ def main(rounds: int) -> int:
     return 0 if iterator._dataset is serial else 1
 
 
+def equal(shapes: int) -> int:
+    """Compare the elements of so many shapes; return the exit code."""
+    made = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}
+    found = [_is_equal(name, made[name]) for name in [*made][:shapes]]
+    print(f"{sum(found)} of {len(found)} shapes equal")
+    return 0 if all(found) else 1
+
+
+def _is_equal(name: str, make: Callable[[], Any]) -> bool:
+    """Return whether the epochs of a pipeline stay equal; print its row."""
+    bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
+    total, epochs, differ = 0, 0, 0
+    while epochs < len(_CACHE) or total < _SWITCHES:
+        iterator = iter(data)
+        script.read(iterator)
+        cache = not script.why_no_cache and (epochs >= len(_CACHE) or _CACHE[epochs])
+        got, switches = rebuilt_epoch(iterator, script, chooser, cache=cache)
+        differ += got != [in_python(batch) for batch in bare]
+        total, epochs = total + switches, epochs + 1
+    script.close_cache()
+    kept = script.why_no_cache or "cached"
+    print(f"{name:26} {epochs} epochs {total:4} switches {differ} differ  {kept}", flush=True)
+    return not differ
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["equal"]:
+        sys.exit(equal(int(sys.argv[2]) if len(sys.argv) > 2 else sys.maxsize))
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))

@@ -36,8 +36,12 @@ def _table() -> Any:
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, keys * 7), tf.constant(0, tf.int64))
 
 
-def _is_odd(x: Any) -> Any:
+def _is_odd(x: Any, *_: Any) -> Any:
     return x % 2 == 1
+
+
+def _product(x: Any, y: Any) -> Any:
+    return x * y
 
 
 def _pair(x: Any) -> Any:
@@ -82,6 +86,29 @@ def _growing(x: Any) -> Any:
     import tensorflow as tf
 
     return tf.range(x % 4 + 1)
+
+
+def _uneven() -> Any:
+    """Return the lengths of data sets, some empty."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices([5, 0, 31, 2, 17, 0, 0, 40, 1, 62, 13, 30])
+
+
+def _numbers(count: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(tf.cast(count, tf.int64)).map(lambda x: x * 100 + tf.cast(count, tf.int64))
+
+
+def _rows_of(batch: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(batch)
+
+
+def _in_python_rows(_: Any) -> Any:
+    return generated()
 
 
 @functools.cache
@@ -176,7 +203,7 @@ AT_ONCE: dict[str, Callable[[], Any]] = {
         _data().from_tensor_slices({"a": [*range(COUNT)], "b": [str(n) for n in range(COUNT)]})
         .shuffle(9, seed=2).map(lambda x: (x["a"], x["b"])).batch(2)
     ),
-    "zip": lambda: _data().zip((_range(), _range().shuffle(9, seed=5))).map(lambda x, y: x * y).batch(2),
+    "zip": lambda: _data().zip((_range(), _range().shuffle(9, seed=5))).map(_product).batch(2),
     "concatenate": lambda: _range().shuffle(9, seed=5).concatenate(_range().take(9)).map(_triple).batch(2),
     "options": lambda: _range().with_options(_threads()).map(_triple).batch(2),
     "optimizations": lambda: _range().map(_triple).batch(2).with_options(_plain()),
@@ -196,6 +223,16 @@ WITH_EPOCH: dict[str, Callable[[], Any]] = {
         _data().from_tensor_slices(_texts()).shuffle(9, seed=1)
         .interleave(_lines_of, cycle_length=3, block_length=2, num_parallel_calls=2).map(_to_number).batch(2)
     ),
+    "interleave alone": lambda: _uneven().interleave(_numbers, cycle_length=4, block_length=3).batch(2),
+    "interleave of any cycle": lambda: _uneven().interleave(_numbers).shuffle(9, seed=1).batch(2).prefetch(2),
+    "autotuned interleave": lambda: _uneven().shuffle(9, seed=1).interleave(_numbers, num_parallel_calls=-1).batch(2),
+    "two interleaves": lambda: (
+        _uneven().interleave(_numbers, 5, 2, num_parallel_calls=3).batch(7).interleave(_rows_of, 2).map(_more).batch(2)
+    ),
+    "interleave below filter": lambda: (
+        _uneven().interleave(_numbers, 3).enumerate().filter(_is_odd).map(_product).batch(1)
+    ),
+    "interleave of a generator": lambda: _range().take(1).interleave(_in_python_rows).map(_triple).batch(2),
     "records": lambda: _data_of_records().shuffle(30, seed=7).map(_to_number).batch(2).prefetch(-1),
     "shuffled records": lambda: _data_of_records(shuffled=True).map(_to_number).batch(2),
     "generator": lambda: generated().map(_triple).batch(2),
@@ -203,7 +240,7 @@ WITH_EPOCH: dict[str, Callable[[], Any]] = {
     "Python below": lambda: _range().map(_in_python).map(_triple).batch(2),
     "random below": lambda: _range().map(_random).map(_triple).batch(2),
     "cache": lambda: _range().map(_more).cache().shuffle(9, seed=1).map(_triple).batch(2),
-    "enumerate": lambda: _range().enumerate().map(lambda n, x: n * x).batch(2),
+    "enumerate": lambda: _range().enumerate().map(_product).batch(2),
     "window": lambda: _range().window(2, drop_remainder=True).flat_map(lambda x: x.batch(2)).map(_triple),
     "scan": lambda: _range().scan(0, lambda total, x: (total + 1, x * 2)).map(_triple).batch(2),
     "in any order": lambda: _range().map(_more, 1, deterministic=False).map(_triple).batch(2),

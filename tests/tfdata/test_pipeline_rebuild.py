@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tfdata import pipelines
-from tests.tfdata.batches import next_batch
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.tensorflow
 
-SWITCHES = 50
-#: Of each epoch, a setting that begins it, and two whose pipelines restart, so that a switch takes a millisecond. To
-#: build a pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
-EPOCHS = (
-    (Knobs("default", "default"), (Knobs("off", 3), Knobs(1, "off"))),
-    (Knobs("auto", "auto"), (Knobs(1, 2), Knobs("off", 3))),
-)
-NEW_EACH_TIME = Knobs("off", "default")
+EPOCHS, SWITCHES = 2, 50
 
 
 @pytest.fixture(autouse=True)
@@ -38,34 +31,6 @@ def _in_parallel() -> Iterator[None]:
         config.enable_op_determinism()
 
 
-def in_python(batch: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
-
-
-def rebuilt_epoch(
-    iterator: Any, script: Any, first: Knobs, others: Sequence[Knobs], chooser: random.Random
-) -> tuple[list[Any], int]:
-    """Return the batches of an epoch, and the number of switches among them."""
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
-
-    got = [in_python(next(iterator)) for _ in range(0 if script.why_not_now else chooser.randrange(4))]
-    pipeline, switches = SwitchablePipeline(script.build), 0
-    pipeline.start(script.source(iterator, len(got)), first)
-    while True:
-        if not pipeline.is_switching:
-            pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])
-            switches += 1
-        try:
-            batch = next_batch(pipeline)
-        except StopIteration:
-            break
-        got.append(in_python(pipeline.batches.shape.pack(batch)))
-    pipeline.close()
-    return got, switches
-
-
 @pytest.mark.parametrize("name", [*pipelines.AT_ONCE, *pipelines.WITH_EPOCH])
 def test_random_switches_change_no_element_and_no_order(name: str) -> None:
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
@@ -73,12 +38,12 @@ def test_random_switches_change_no_element_and_no_order(name: str) -> None:
     make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
     bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
     total = 0
-    for first, others in EPOCHS:
+    for _ in range(EPOCHS):
         iterator = iter(data)
         script.read(iterator)
         assert not script.why_not
         assert bool(script.why_not_now) == (name in pipelines.WITH_EPOCH)
-        got, switches = rebuilt_epoch(iterator, script, first, others, chooser)
+        got, switches = rebuilt_epoch(iterator, script, chooser)
         assert got == [in_python(batch) for batch in bare]
         total += switches
     assert total >= SWITCHES
@@ -129,6 +94,26 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
         "nested": (_map(nested), "map(nested) changes a variable or a table"),
         "side effect": (_map(show), "map(show) has a side effect (PrintV2)"),
         "layer": (_map(augment), "map(augment) changes a variable or a table"),
+        "outside": (
+            lambda data: data.interleave(lambda n: data.take(n)),
+            "interleave uses a data set that is made outside it",
+        ),
+        "shuffled inside": (
+            lambda data: data.interleave(lambda n: tf.data.Dataset.range(n).shuffle(9)),
+            "interleave shuffles, in the order of its calls",
+        ),
+        "random over it": (
+            lambda data: data.interleave(tf.data.Dataset.range).map(crop),
+            "map(crop) draws random numbers, in the order of its calls",
+        ),
+        "generated": (
+            lambda data: data.interleave(lambda n: pipelines.generated()),
+            "interleave calls Python, which runs one call at a time",
+        ),
+        "cached": (
+            lambda data: data.interleave(tf.data.Dataset.range).cache(),
+            "cache stands over an interleave and cannot be built again",
+        ),
         "no map": (lambda data: data, "the pipeline has no map"),
         "repeated": (
             lambda data: data.shuffle(9).repeat(2).map(abs),
@@ -155,6 +140,38 @@ def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
         script = ScriptPipeline()
         script.read(iter(make(tf.data.Dataset.range(8))))
         assert (name, script.why_not) == (name, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "maps"),
+    [
+        ("interleave alone", 1, 0),
+        ("two interleaves", 2, 1),
+        ("interleave below filter", 1, 1),
+        ("interleave of a generator", 0, 1),
+    ],
+)
+def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, maps: int) -> None:
+    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.pipeline_tree import read_tree
+
+    pipeline = RebuiltPipeline.of(read_tree(pipelines.WITH_EPOCH[name]()))
+    assert (len(pipeline.tree.interleaves), len(pipeline.parallel_stages)) == (count, count + maps)
+
+
+@pytest.mark.parametrize("calls", [None, 1, 2, -1])
+def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: int | None) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.pipeline_tree import read_tree
+
+    lengths = tf.data.Dataset.from_tensor_slices(tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64))
+    data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
+    pipeline, written = RebuiltPipeline.of(read_tree(data)), in_python(next(iter(data.batch(200))))
+    for workers in ("off", 1, 3, "auto"):
+        rebuilt = pipeline.source({}, 0, workers)
+        assert in_python(next(iter(rebuilt.batch(200)))) == written
 
 
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:

@@ -103,6 +103,30 @@ def test_pasted_lines_set_the_calls_and_change_no_element(name: str, tmp_path: P
     assert type(after).__name__ == "_PrefetchDataset"
 
 
+CACHED = {
+    "lines": (
+        "data = data.map(triple)\ndata = data.shuffle(9, seed=1).batch(3)\n",
+        "data = data.map(triple).cache()\n",
+    ),
+    "last": ("data = data.batch(4, True).map(triple)\n", "data = data.batch(4, True).map(triple).cache().prefetch(4)"),
+    "one line": ("data = data.map(triple, 2).take(9)\n", "data = data.map(triple, 2).cache().take(9).prefetch(4)"),
+}
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_a_pasted_cache_follows_the_map_whose_results_are_kept(name: str, tmp_path: Path) -> None:
+    body, wanted = CACHED[name]
+    data = run(tmp_path / "train.py", HEAD + body)
+    text = pasted(HEAD + body, edited_lines(edits_of(data), {"cache": "on", "prefetch": "4"}))
+    assert wanted in text
+    assert [*map(str, run(tmp_path / "after.py", text).as_numpy_iterator())]
+
+
+def test_a_cache_over_a_shuffle_has_no_line_for_it_would_fix_the_order(tmp_path: Path) -> None:
+    data = run(tmp_path / "train.py", HEAD + "data = data.shuffle(9, seed=1)\ndata = data.map(triple).batch(3)\n")
+    assert knobs_of(data) == ["workers", "prefetch"]
+
+
 def knobs_of(data: Any) -> list[str]:
     return [edit.knob for edit in edits_of(data)]
 

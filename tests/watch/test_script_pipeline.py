@@ -94,6 +94,100 @@ def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(
     assert [(event.knob, event.new) for event in (*asked, *missed)] == [("workers", "3")] * 2
 
 
+def interleaved(arrays: Any) -> Any:
+    """Return a pipeline whose only parallel calls are those of an interleave."""
+    import tensorflow as tf
+
+    slices = tf.data.Dataset.from_tensor_slices(arrays).batch(10).interleave(_rows, cycle_length=3)
+    return slices.shuffle(20, seed=1).batch(BATCH)
+
+
+def _rows(x: Any, y: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((x, y))
+
+
+def test_an_interleave_switches_with_each_epoch_and_leaves_the_weights_equal(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    settings, results, watch = [3, "auto", "off", "default", 2], [], watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(workers=settings.pop(0))
+    )
+    for callbacks in ([], [watch, switch]):
+        model = make_model()
+        history = model.fit(interleaved(arrays), epochs=6, verbose=0, callbacks=callbacks)
+        results.append((_weights(model), history.history["loss"]))
+    assert results[0] == results[1]
+    run = open_run(watch.run_path)
+    asked, switched = events_of(run, SwitchAsked), events_of(run, PipelineSwitched)
+    made = [("default", "3"), ("3", "auto"), ("auto", "off"), ("off", "default"), ("default", "2")]
+    assert [(event.old, event.new, event.epochs) for event in asked] == [(*one, 1) for one in made]
+    assert [(event.old, event.new) for event in switched] == made
+    steps = -(-len(arrays[0]) // BATCH)
+    assert [event.step for event in switched] == [epoch * steps + 1 for epoch in range(1, 6)]
+
+
+def augmented(arrays: Any) -> Any:
+    """Return a pipeline with a random map over the one that a cache keeps."""
+    import tensorflow as tf
+
+    tf.random.set_seed(5)
+    shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1)
+    return shuffled.map(_twice).map(_moved).batch(BATCH).prefetch(2)
+
+
+def _moved(x: Any, y: Any) -> Any:
+    import tensorflow as tf
+
+    return x + tf.random.uniform(tf.shape(x), seed=3), y
+
+
+def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    settings = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}, {"cache": False}, {"cache": True}]
+    results, watch = [], watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(**settings.pop(0))
+    )
+    for callbacks in ([], [watch, switch]):
+        model = make_model()
+        history = model.fit(augmented(arrays), epochs=6, verbose=0, callbacks=callbacks)
+        results.append((_weights(model), history.history["loss"]))
+    assert results[0] == results[1]
+    run = open_run(watch.run_path)
+    steps = -(-len(arrays[0]) // BATCH)
+    made = [(event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)]
+    cached, dropped = ("cache", "off", "on", 2 * steps + 1), ("cache", "on", "off", 4 * steps + 1)
+    assert [one for one in made if one[0] == "cache"] == [cached, dropped]
+    assert [event.epochs for event in events_of(run, SwitchAsked) if event.knob == "cache"] == [2, 1, 2]
+    assert [event.knob for event in events_of(run, SwitchMissed)] == ["cache"]
+    assert not events_of(run, SwitchFailed)
+
+
+def test_a_cache_that_is_off_again_while_it_fills_is_no_switch(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    settings, results, watch = [{"cache": True}, {"cache": False}], [], watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(**settings.pop(0))
+    )
+    for callbacks in ([], [watch, switch]):
+        model = make_model()
+        model.fit(augmented(arrays), epochs=4, verbose=0, callbacks=callbacks)
+        results.append(_weights(model))
+    assert results[0] == results[1]
+    run = open_run(watch.run_path)
+    assert not any(event.knob == "cache" for event in events_of(run, PipelineSwitched))
+    assert not [*events_of(run, SwitchFailed), *events_of(run, SwitchMissed)]
+
+
 def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_was(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
@@ -116,12 +210,19 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
     assert results[0] == results[1]
 
 
+_NO_MAP = "the pipeline has no map"
+_OTHER_ORDER = "shuffle(50) gives filter(is_positive) other elements in each epoch"
+_DRAWS = "map(moved) draws random numbers, in the order of its calls"
+
+
 @pytest.mark.parametrize(
     ("make_data", "switchable", "fixed", "from_epoch"),
     [
-        (at_once, ["prefetch", "workers"], {}, []),
-        (with_epoch, ["prefetch", "workers"], {}, ["workers"]),
-        (known, ["prefetch"], {"workers": "the pipeline has no map"}, []),
+        (at_once, ["prefetch", "workers", "cache"], {}, ["cache"]),
+        (with_epoch, ["prefetch", "workers"], {"cache": _OTHER_ORDER}, ["workers"]),
+        (interleaved, ["prefetch", "workers"], {"cache": _NO_MAP}, ["workers"]),
+        (known, ["prefetch"], {"workers": _NO_MAP, "cache": _NO_MAP}, []),
+        (augmented, ["prefetch", "cache"], {"workers": _DRAWS}, ["cache"]),
     ],
 )
 def test_run_json_has_the_knobs_of_the_pipeline(

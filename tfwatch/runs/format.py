@@ -127,7 +127,8 @@ class Manifest:
     copy_ms: the median of the first copies by a step; of a run without, that of as many bytes.
     copied_ahead: the last batch was on the device before its step, by a prefetch to it.
     copy_not_timed: why the copy of a batch is not timed; empty where it is, or before the first step.
-    cache_bytes: the size of a cache of all examples; None where the pipeline has none.
+    cache_bytes: the size of a cache of all examples; None where the pipeline has none. cache_after: the stage of a
+        script's pipeline whose results a cache keeps; empty where it is not known.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
     control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
@@ -167,6 +168,7 @@ class Manifest:
     steps_per_epoch: Count | None = None
     metric: str = ""
     cache_bytes: Bytes | None = None
+    cache_after: str = ""
     split: str = ""
     not_split: str = ""
     op_by_op: bool = False
@@ -200,7 +202,7 @@ class Manifest:
     def why_not_switchable(self, knob: str) -> Refusal | Fixed | None:
         """Return the reason why the run never switches a knob; None where it does."""
         if knob not in self.knobs:
-            return LACKING.get(knob, Refusal.NO_SUCH_KNOB)
+            return Fixed(self.fixed[knob]) if self.fixed.get(knob) else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
         if not self.has_knob(knob):
             return Refusal.NO_LATENCY
         if knob in self.switchable:
@@ -209,7 +211,7 @@ class Manifest:
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
-        return 1 if knob in self.from_epoch else epochs_until(knob, value)
+        return max(epochs_until(knob, value), int(knob in self.from_epoch))
 
     @property
     def memory_limit(self) -> float | None:

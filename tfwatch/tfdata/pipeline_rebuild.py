@@ -29,10 +29,13 @@ from tfwatch.tfdata.pipeline_tree import (
 from tfwatch.tfdata.stages.stage_names import HIDDEN, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.knobs import Knobs, Setting
 
+OTHER_SHAPE = "its batches would have another shape or type"
+#: A cycle that TensorFlow chooses has at most one input a core.
+_MOST_CORES = 4096
 #: The two seeds of each stage that reshuffles, by the stage's `id`.
 Seeds = dict[int, tuple[int, int]]
 
@@ -53,52 +56,55 @@ class RebuiltPipeline:
         """
         if any(kind_of(node) in BATCHES for node in tree.chain):
             _check_shapes(tree.base)
-        return RebuiltPipeline(tree, tree.chain[-1].options())
+        return RebuiltPipeline(tree, tree.top.options())
 
     @property
     def prefetch(self) -> int | None:
         """The script's own prefetch at the end, as its `buffer_size`; None without one."""
-        last = next(node for node in reversed(self.tree.chain) if kind_of(node) != "Options")
-        return int(last._buffer_size) if kind_of(last) == "Prefetch" else None
+        last = next((node for node in reversed(self.tree.chain) if kind_of(node) != "Options"), None)
+        return int(last._buffer_size) if last is not None and kind_of(last) == "Prefetch" else None
 
     @property
-    def maps(self) -> list[Any]:
-        """The maps whose parallel calls the knob `workers` sets."""
-        return [node for node in self.tree.chain if kind_of(node) in MAPS]
+    def parallel_stages(self) -> list[Any]:
+        """The maps and interleaves whose parallel calls the knob `workers` sets."""
+        return [*(node for node in self.tree.chain if kind_of(node) in MAPS), *self.tree.interleaves]
 
-    def source(self, seeds: Seeds, batches: int) -> tf.data.Dataset:
+    def source(self, seeds: Seeds, batches: int, workers: Setting = "default") -> tf.data.Dataset:
         """Return the elements of each batch after so many, in the order that these seeds give.
+
+        workers: the parallel calls of its interleaves.
 
         Raises:
             CannotRebuildError: a stage over a shuffle is of an unknown kind.
         """
-        data = with_seeds(self.tree.base, seeds)
+        interleaves = () if workers == "default" else self.tree.interleaves
+        data = with_settings(self.tree.base, seeds, interleaves, workers)
         for node in self.tree.chain:
             if kind_of(node) in ORDERS:
                 data = rebuild(node, data, seeds)
             elif kind_of(node) in BATCHES:
-                data = _hide(_batch(node, data), data)
-        skipped = _hide(data.skip(batches), data) if batches else data
+                data = _hide_over(_batch(node, data), data)
+        skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
     def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over the elements of `source`."""
         data = blocks
         for node in self.tree.chain:
-            data = _hide(data.unbatch(), data) if kind_of(node) in BATCHES else data
+            data = _hide_over(data.unbatch(), data) if kind_of(node) in BATCHES else data
         for node in self._upper:
             data = _with_workers(node, data, knobs.workers)
         size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
-        if built.element_spec != self.tree.chain[-1].element_spec:
-            raise CannotRebuildError("its batches would have another shape or type")
+        if built.element_spec != self.tree.top.element_spec:
+            raise CannotRebuildError(OTHER_SHAPE)
         return built
 
     @property
     def _upper(self) -> list[Any]:
         """The maps, batches and inner prefetches."""
         nodes = [node for node in self.tree.chain if kind_of(node) in (*MAPS, *BATCHES, "Prefetch")]
-        while kind_of(nodes[-1]) == "Prefetch":
+        while nodes and kind_of(nodes[-1]) == "Prefetch":
             nodes.pop()
         return nodes
 
@@ -116,13 +122,18 @@ class RebuiltPipeline:
         return chosen
 
 
-def _hide(data: Any, below: Any) -> Any:
-    """Mark the stages over `below` as tfwatch's own, which no table shows."""
+def _hide_over(data: Any, below: Any) -> Any:
+    """Hide the stages over `below`."""
     node = data
     while node is not below:
-        setattr(node, HIDDEN, True)
-        node = inputs_of(node)[0]
+        node = inputs_of(hide(node))[0]
     return data
+
+
+def hide(stage: Any) -> Any:
+    """Mark a stage as tfwatch's own, which no table shows."""
+    setattr(stage, HIDDEN, True)
+    return stage
 
 
 def _changeable(options: Any) -> Any:
@@ -154,14 +165,18 @@ def _with_workers(node: Any, data: tf.data.Dataset, workers: Setting) -> tf.data
     return _map(node, data) if calls is None else _parallel_map(node, data, calls)
 
 
-def with_seeds(dataset: Any, seeds: Seeds) -> Any:
-    """Return a data set whose stages that reshuffle use these seeds; itself if it has none.
+def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], workers: Setting) -> Any:
+    """Return a data set whose stages that reshuffle use these seeds, and whose interleaves so many parallel calls.
+
+    Itself if nothing changes.
 
     Raises:
-        CannotRebuildError: a stage over such a shuffle is of an unknown kind.
+        CannotRebuildError: a stage over one of these is of an unknown kind.
     """
     inputs = inputs_of(dataset)
-    replaced = [with_seeds(each, seeds) for each in inputs]
+    replaced = [with_settings(each, seeds, interleaves, workers) for each in inputs]
+    if any(dataset is each for each in interleaves):
+        return _with_calls(dataset, replaced[0], workers)
     is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
     if is_same and id(dataset) not in seeds:
         return dataset
@@ -174,6 +189,11 @@ def _with_inputs(node: Any, inputs: list[Any]) -> Any:
     if kind_of(node) == "Concatenate":
         return inputs[0].concatenate(inputs[1])
     raise CannotRebuildError(f"{label_of(node)} cannot be built again")
+
+
+def can_rebuild(node: Any) -> bool:
+    """Return whether a stage can be built over other data."""
+    return kind_of(node) == "Shuffle" or kind_of(node) in _MAKERS
 
 
 def rebuild(node: Any, data: Any, seeds: Mapping[int, tuple[int, int]]) -> Any:
@@ -283,27 +303,67 @@ def _flat_map(node: Any, data: Any) -> Any:
     return _like(node, data, lambda **common: tf.raw_ops.FlatMapDataset(**_function(node._map_func), **common))
 
 
-def _interleave(node: Any, data: Any) -> Any:
-    cycle = {"cycle_length": node._cycle_length, "block_length": node._block_length}
-    return _like(
-        node, data, lambda **common: tf.raw_ops.InterleaveDataset(**cycle, **_function(node._map_func), **common)
-    )
+def _with_calls(node: Any, data: Any, workers: Setting) -> Any:
+    """Return an interleave with so many parallel calls. Its cycle decides the order, and stays."""
+    calls, cycle = work_ahead.num_parallel_calls(workers), cycle_length(node)
+    if calls is None:
+        return _interleave(node, data, cycle)
+    return _parallel_interleave(node, data, cycle, min(calls, cycle))
 
 
-def _parallel_interleave(node: Any, data: Any) -> Any:
+def cycle_length(node: Any) -> int:
+    """Return the number of inputs that an interleave reads from in turn, also where TensorFlow chooses it.
+
+    TensorFlow's choice depends on the machine and on the parallel calls, so it is read off a small data set's order.
+    """
+    given = int(node._cycle_length)
+    return given if given != tf.data.AUTOTUNE else _chosen_cycle(getattr(node, "_num_parallel_calls", None))
+
+
+def _chosen_cycle(calls: Any) -> int:
+    numbers = tf.data.Dataset.range(_MOST_CORES)
+    twice = numbers.interleave(lambda n: tf.data.Dataset.from_tensors(n).repeat(2), num_parallel_calls=calls)
+    chosen = tf.data.Options()
+    chosen.deterministic = True
+    first = twice.with_options(chosen).enumerate().filter(lambda at, n: at != n)
+    return int(next(iter(first))[0])
+
+
+def _interleave(node: Any, data: Any, cycle: int | None = None) -> Any:
+    from tensorflow.python.data.ops import interleave_op
+
+    length = node._cycle_length if cycle is None else tf.constant(cycle, tf.int64)
+
     def make(**common: Any) -> Any:
+        return tf.raw_ops.InterleaveDataset(
+            cycle_length=length, block_length=node._block_length, **_function(node._map_func), **common
+        )
+
+    return _like(node, data, make, interleave_op._InterleaveDataset, _cycle_length=length)
+
+
+def _parallel_interleave(node: Any, data: Any, cycle: int | None = None, calls: int | None = None) -> Any:
+    from tensorflow.python.data.ops import interleave_op
+
+    autotuned = tf.constant(tf.data.AUTOTUNE, tf.int64)
+    changes = {
+        "_cycle_length": node._cycle_length if cycle is None else tf.constant(cycle, tf.int64),
+        "_num_parallel_calls": node._num_parallel_calls if calls is None else tf.constant(calls, tf.int64),
+        "_buffer_output_elements": getattr(node, "_buffer_output_elements", autotuned),
+        "_prefetch_input_elements": getattr(node, "_prefetch_input_elements", autotuned),
+    }
+
+    def make(**common: Any) -> Any:
+        arguments = {name.lstrip("_"): value for name, value in changes.items()}
         return tf.raw_ops.ParallelInterleaveDatasetV4(
-            cycle_length=node._cycle_length,
             block_length=node._block_length,
-            buffer_output_elements=node._buffer_output_elements,
-            prefetch_input_elements=node._prefetch_input_elements,
-            num_parallel_calls=node._num_parallel_calls,
             deterministic="true",
+            **arguments,
             **_function(node._map_func),
             **common,
         )
 
-    return _like(node, data, make)
+    return _like(node, data, make, interleave_op._ParallelInterleaveDataset, _deterministic="true", **changes)
 
 
 def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
@@ -322,7 +382,7 @@ def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
             **common,
         )
 
-    return _like(node, data, make, _reshuffle_each_iteration=False)
+    return _like(node, data, make, _reshuffle_each_iteration=False, _seed=seed, _seed2=seed2)
 
 
 _MAKERS: dict[str, Callable[[Any, Any], Any]] = {

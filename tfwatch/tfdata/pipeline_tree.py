@@ -14,15 +14,31 @@ from tfwatch.core.errors import reason
 from tfwatch.tfdata.stages.stage_names import find_code_stages, inputs_of, nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 MAPS = ("Map", "ParallelMap")
 BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
 #: Stages that choose and order elements without a look at them: a map gives the same elements below and above them.
 ORDERS = ("Shuffle", "Take", "Skip", "Shard", "Repeat")
-_NEUTRAL = ("Prefetch", "Options")
+INTERLEAVES = ("Interleave", "ParallelInterleave")
+#: Stages that change no element and no order.
+NEUTRAL = ("Prefetch", "Options")
+REPEATS_SHUFFLE = "it repeats a shuffle, whose next order cannot be known"
+#: Stages that can be built again over an interleave with other settings.
+_OVER_INTERLEAVES = (
+    *MAPS,
+    *BATCHES,
+    *ORDERS,
+    *NEUTRAL,
+    *INTERLEAVES,
+    "Filter",
+    "FlatMap",
+    "Unbatch",
+    "Zip",
+    "Concatenate",
+)
 #: Stages over which a second iterator gives the same elements again, a million a second.
-_REPLAYABLE = (*BATCHES, *ORDERS, *_NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
+_REPLAYABLE = (*BATCHES, *ORDERS, *NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
 _FUNCTIONS = ("_map_func", "_predicate")
 
 #: Stateful operations that only read, and calls of functions, which are read too.
@@ -37,6 +53,50 @@ _READING = {
     "ResourceGatherNd",
     "VariableShape",
 }
+#: Those of them that read what does not change while a training runs.
+_UNCHANGING = {"Assert", "ReadFile"}
+#: Stages without a function that give the same elements in each iterator; a shuffle if it does not reshuffle.
+_SAME = (
+    *BATCHES,
+    *ORDERS,
+    *NEUTRAL,
+    "AssertCardinality",
+    "Cache",
+    "Concatenate",
+    "FixedLengthRecord",
+    "Range",
+    "TFRecord",
+    "Tensor",
+    "TensorSlice",
+    "TextLine",
+    "Unbatch",
+    "Zip",
+)
+#: Stages of the data sets that an interleave makes: they have no order or state beside that of their elements.
+_NESTED = {
+    "BatchDatasetV2",
+    "ConcatenateDataset",
+    "FilterDataset",
+    "FixedLengthRecordDatasetV2",
+    "FlatMapDataset",
+    "InterleaveDataset",
+    "MapDataset",
+    "PaddedBatchDatasetV2",
+    "ParallelMapDatasetV2",
+    "PrefetchDataset",
+    "RangeDataset",
+    "RepeatDataset",
+    "ShardDataset",
+    "SkipDataset",
+    "TFRecordDataset",
+    "TFRecordDatasetV2",
+    "TakeDataset",
+    "TensorDataset",
+    "TensorSliceDataset",
+    "TextLineDataset",
+    "UnbatchDataset",
+    "ZipDataset",
+}
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 _RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
 _WRITES = re.compile(r"Assign|LookupTable(Insert|Import|Remove)|Scatter|Initialize")
@@ -50,7 +110,8 @@ class CannotRebuildError(Exception):
 class Tree:
     """A pipeline, split at the gate.
 
-    chain: the stages from the lowest map that can be rebuilt to the top. base: the data set below them.
+    chain: the stages from the lowest map that can be rebuilt to the top; without one, the prefetches at the top.
+    base: the data set below them. interleaves: the stages of `base` whose parallel calls can be set.
     shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the pipeline first.
     why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not at once; else empty.
     left_out: for each map that stays as it is, the reason.
@@ -61,6 +122,12 @@ class Tree:
     shuffles: tuple[Any, ...]
     why_not_now: str
     left_out: tuple[str, ...] = ()
+    interleaves: tuple[Any, ...] = ()
+
+    @property
+    def top(self) -> Any:
+        """The whole pipeline."""
+        return self.chain[-1] if self.chain else self.base
 
 
 def kind_of(dataset: Any) -> str:
@@ -72,16 +139,60 @@ def read_tree(dataset: Any) -> Tree:
     """Split a pipeline below the lowest map that can be rebuilt.
 
     Raises:
-        CannotRebuildError: it has no such map.
+        CannotRebuildError: it has no such map, and no interleave whose parallel calls can be set.
     """
-    chain, left_out = _chain_of(dataset)
-    if not chain:
-        raise CannotRebuildError(_why_no_map(dataset, left_out))
-    base = inputs_of(chain[0])[0]
+    tree = split_tree(dataset)
+    if not tree.interleaves and not any(kind_of(node) in MAPS for node in tree.chain):
+        raise CannotRebuildError(_why_no_map(dataset, tree.left_out))
     if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
-        raise CannotRebuildError("it repeats a shuffle, whose next order cannot be known")
+        raise CannotRebuildError(REPEATS_SHUFFLE)
+    return tree
+
+
+def split_tree(dataset: Any, *, with_maps: bool = True) -> Tree:
+    """Return the tree of a pipeline, also of one that has no map to rebuild. with_maps: it rebuilds those it can."""
+    chain, left_out = _chain_of(dataset) if with_maps else ([], [])
+    chain = chain or _end_of(dataset)
+    base = inputs_of(chain[0])[0] if chain else dataset
+    interleaves, others = _interleaves_of(base)
+    left_out += others
     shuffles = tuple(node for node in nodes_of(dataset) if reshuffles(node))
-    return Tree(tuple(chain), base, shuffles, _why_not_now(base, chain), tuple(left_out))
+    why_not_now = _why_not_now(dataset, base)
+    return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out), tuple(interleaves))
+
+
+def _end_of(dataset: Any) -> list[Any]:
+    """Return the prefetches and options at the top."""
+    found = []
+    while kind_of(dataset) in NEUTRAL:
+        found.append(dataset)
+        dataset = inputs_of(dataset)[0]
+    return found[::-1]
+
+
+def _interleaves_of(base: Any) -> tuple[list[Any], list[str]]:
+    """Return the interleaves whose parallel calls can be set, and the reasons of the others.
+
+    The stages over one are built again too, so each has to give the same in a new data set.
+    """
+    found, left_out = [], []
+    nodes, why = [base], ""
+    while nodes:
+        node = nodes.pop()
+        if kind_of(node) in INTERLEAVES:
+            refused = why_not_parallel(node) or why
+            found += [] if refused else [node]
+            left_out += [refused] if refused else []
+        why = why or _why_not_again(node)
+        nodes += inputs_of(node)
+    return found, left_out
+
+
+def _why_not_again(node: Any) -> str:
+    """Return the reason why a stage over an interleave may differ in a new data set; empty if it does not."""
+    if kind_of(node) not in _OVER_INTERLEAVES:
+        return f"{label_of(node)} stands over an interleave and cannot be built again"
+    return why_not_parallel(node) if any(name in vars(node) for name in _FUNCTIONS) else ""
 
 
 def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
@@ -92,7 +203,7 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
     while True:
         kind = kind_of(node)
         why = why_not_parallel(node) if kind in MAPS else ""
-        if why or kind not in (*MAPS, *BATCHES, *ORDERS, *_NEUTRAL):
+        if why or kind not in (*MAPS, *BATCHES, *ORDERS, *NEUTRAL):
             blocked = why or f"they come before {label_of(node)}, which decides by each element what follows"
             left_out += [why] if why else [blocked for below in nodes_of(node) if kind_of(below) in MAPS][:1]
             return _without_order(chain[:lowest][::-1], left_out), left_out
@@ -129,7 +240,7 @@ def is_true(flag: Any) -> bool:
     return bool(tf.get_static_value(flag))
 
 
-def _why_no_map(dataset: Any, left_out: list[str]) -> str:
+def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
     if left_out:
         return left_out[-1]
     return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in nodes_of(dataset)) else "no map"
@@ -155,11 +266,26 @@ def _repeats_shuffle(node: Any) -> bool:
 
 def why_not_parallel(node: Any) -> str:
     """Return the reason why a map has to run as its author wrote it; empty if parallel calls give the same."""
+    return _worst_effect(node, _effect)
+
+
+def why_not_same(node: Any) -> str:
+    """Return the reason why a stage may give other elements in another epoch; empty if it gives the same."""
+    if any(name in vars(node) for name in _FUNCTIONS):
+        return _worst_effect(node, _lasting_effect)
+    return "" if kind_of(node) in _SAME else f"{label_of(node)} may give other elements in another epoch"
+
+
+def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
+    makes_data = kind_of(node) in (*INTERLEAVES, "FlatMap")
     try:
-        types = set(_stateful_operations(_function_of(node).graph))
+        function = _function_of(node)
+        types = set(_stateful_operations(function.graph)) - (_NESTED if makes_data else set())
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"{label_of(node)} cannot be read with this TensorFlow ({reason(error)})"
-    found = {_effect(kind) for kind in types} - {""}
+    if makes_data and any(captured.dtype.name == "variant" for captured in function.captured_inputs):
+        return f"{label_of(node)} uses a data set that is made outside it"
+    found = {effect(kind) for kind in types} - {""}
     return f"{label_of(node)} {sorted(found)[0]}" if found else ""
 
 
@@ -176,9 +302,22 @@ def _effect(operation: str) -> str:
         return "calls Python, which runs one call at a time"
     if _RANDOM.search(operation):
         return "draws random numbers, in the order of its calls"
+    if "Shuffle" in operation or "SeedGenerator" in operation:
+        return "shuffles, in the order of its calls"
     if _WRITES.search(operation):
         return "changes a variable or a table"
     return f"has a side effect ({operation})"
+
+
+def _lasting_effect(operation: str) -> str:
+    """Return the effect of a stateful operation for which a result of this epoch may not serve the next one."""
+    if operation in _PYTHON:
+        return "calls Python, which may give something else each time"
+    if "Table" in operation and operation in _READING:
+        return "reads a table, which may change"
+    if operation in _READING - _UNCHANGING:
+        return "reads a variable, which may change"
+    return _effect(operation).partition(",")[0]
 
 
 def _stateful_operations(graph: Any) -> Iterator[str]:
@@ -197,12 +336,16 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
 # -- replays ----------------------------------------------------------------------------------------
 
 
-def _why_not_now(base: Any, chain: list[Any]) -> str:
+def _why_not_now(dataset: Any, base: Any) -> str:
     """Return the reason why a second iterator does not give the rest of an epoch at once; empty if it does."""
-    replayed = [*reversed(chain), *nodes_of(base)]
-    if any(getattr(node, "_deterministic", "default") == "false" for node in replayed):
-        return "its elements come in any order (deterministic=False)"
-    if chain[-1].options().deterministic is False:
-        return "its elements come in any order (options.deterministic)"
+    if why := why_in_any_order(dataset):
+        return why
     slow = next((node for node in nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
     return f"{label_of(slow)} would have to begin again" if slow is not None else ""
+
+
+def why_in_any_order(dataset: Any) -> str:
+    """Return the reason why a pipeline gives its elements in any order; empty if it does not."""
+    if any(getattr(node, "_deterministic", "default") == "false" for node in nodes_of(dataset)):
+        return "its elements come in any order (deterministic=False)"
+    return "its elements come in any order (options.deterministic)" if dataset.options().deterministic is False else ""

@@ -260,7 +260,7 @@ class _AutopilotJob:
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
-            switchable=_KNOBS & frozenset(manifest.switchable) - frozenset(manifest.from_epoch),
+            switchable=_KNOBS & frozenset(manifest.switchable) - (frozenset(manifest.from_epoch) - {"cache"}),
             accelerated=manifest.accelerated,
             steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,

@@ -1,4 +1,4 @@
-"""The changes of a script's lines that set its own `num_parallel_calls` and `prefetch`.
+"""The changes of a script's lines that set its own `num_parallel_calls`, `prefetch` and `cache`.
 
 A call is found in the source by its end, which Python keeps for each instruction. A change covers one line, and the
 changed source is parsed again: where it is not the intended call, there is no change to offer.
@@ -25,27 +25,36 @@ if TYPE_CHECKING:
 _AUTOTUNE = "data.AUTOTUNE"
 #: The value of `tf.data.AUTOTUNE`, for a script that has no name for it.
 _AUTOTUNE_VALUE = "-1"
-_CALLS, _PREFETCH = "num_parallel_calls", "prefetch"
+_CALLS, _PREFETCH, _CACHE = "num_parallel_calls", "prefetch", "cache"
+#: The call that a knob appends to another.
+_APPENDED = {_PREFETCH: f".prefetch({VALUE})", _CACHE: ".cache()"}
 #: The value that a change is tried with.
 _PROBE = 7
 #: The argument of a call that holds the knob's value: its keyword, and its position.
 _ARGUMENTS = {"map": (_CALLS, 1), _PREFETCH: ("buffer_size", 0)}
 
 
-def find_edits(dataset: Any, maps: Sequence[Any]) -> tuple[CodeEdit, ...]:
-    """Return the changes of the script's lines for `workers`, of these maps, and for `prefetch`.
+def find_edits(dataset: Any, stages: Sequence[Any], cached: Any | None = None) -> tuple[CodeEdit, ...]:
+    """Return the changes of the script's lines for `workers`, of these stages, for `prefetch`, and for `cache`.
 
-    `workers` has none unless each of these maps is made by a call that makes no other map, `prefetch` none unless
-    the call at the end makes the last stage alone.
+    `workers` has none unless each of these stages is a map made by a call that makes no other map: an interleave takes
+    no more calls than its cycle, and calls can change its cycle. `prefetch` has none unless the call at the end makes
+    the last stage alone. cached: the stage that a cache follows; None where no single line adds one.
     """
-    others = {call_of(node) for node in nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, maps)}
-    calls = [call_of(node) for node in maps]
+    others = {call_of(node) for node in nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, stages)}
+    calls = [call_of(node) for node in stages]
     workers = [None if call in others else _edit("workers", call) for call in dict.fromkeys(calls)]
-    last = _top(dataset)
-    is_shared = any(call_of(node) == call_of(last) for node in nodes_of(dataset) if node is not last and call_of(node))
-    ahead = None if is_shared else _edit(_PREFETCH, call_of(last))
+    ahead = _edit_after(_PREFETCH, _top(dataset), dataset)
+    kept = _edit_after(_CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
-    return (*(known if len(known) == len(workers) else ()), *([ahead] if ahead else ()))
+    return (*(known if len(known) == len(workers) else ()), *(edit for edit in (ahead, kept) if edit))
+
+
+def _edit_after(knob: str, stage: Any, dataset: Any) -> CodeEdit | None:
+    """Return the change of the call that makes a stage; None where it makes others too."""
+    site = call_of(stage)
+    is_shared = any(call_of(node) == site for node in nodes_of(dataset) if node is not stage)
+    return None if site is None or is_shared else _edit(knob, site)
 
 
 def _is_in(node: Any, nodes: Sequence[Any]) -> bool:
@@ -64,10 +73,16 @@ def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
     call = _find(source.tree, site) if source and site else None
     if source is None or call is None or site is None:
         return None
-    change = source.argument(call, site.method) if knob == "workers" or site.method == _PREFETCH else None
-    if knob == _PREFETCH and site.method != _PREFETCH:
-        change = _Change(*source.end_of(call), source.end_of(call)[1], f".prefetch({VALUE})")
+    if _is_appended(knob, site.method):
+        change: _Change | None = _Change(*source.end_of(call), source.end_of(call)[1], _APPENDED[knob])
+    else:
+        change = source.argument(call, site.method)
     return source.checked(knob, site, change) if change else None
+
+
+def _is_appended(knob: str, method: str) -> bool:
+    """Return whether a knob appends a call to this one, and does not set its argument."""
+    return knob in _APPENDED and knob != method
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +201,15 @@ def _is_at(call: Any, site: CallSite) -> bool:
 def _set(call: ast.Call, method: str, knob: str) -> None:
     """Change a call as its edit should: the argument of the knob, or a prefetch after the call."""
     seven = ast.Constant(_PROBE)
-    if knob == _PREFETCH and method != _PREFETCH:
+    if _is_appended(knob, method):
         inner = ast.Call(call.func, call.args, call.keywords)
-        call.func, call.args, call.keywords = ast.Attribute(inner, _PREFETCH, ast.Load()), [seven], []
+        given: list[ast.expr] = [] if knob == _CACHE else [seven]
+        call.func, call.args, call.keywords = ast.Attribute(inner, knob, ast.Load()), given, []
         return
     keyword, position = _ARGUMENTS[method]
-    given = next((one for one in call.keywords if one.arg == keyword), None)
-    if given is not None:
-        given.value = seven
+    argument = next((one for one in call.keywords if one.arg == keyword), None)
+    if argument is not None:
+        argument.value = seven
     elif len(call.args) > position:
         call.args[position] = seven
     else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: The knobs that describe a script's own pipeline.
-_SCRIPT_KNOBS = ("prefetch", "workers", "device_prefetch")
+_SCRIPT_KNOBS = ("prefetch", "workers", "device_prefetch", "cache")
 _AS_WRITTEN = Knobs(prefetch="default", workers="default")
 
 
@@ -78,26 +78,30 @@ class Watch(keras.callbacks.Callback):
         prefetch: Setting | None = None,
         workers: Setting | None = None,
         device_prefetch: Setting | None = None,
+        cache: bool | None = None,
         multiprocessing: bool | None = None,
         queue_size: Setting | None = None,
     ) -> None:
         """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the buffered batches.
 
-        The settings of a `PyDataset` take effect with the next epoch.
+        The settings of a `PyDataset` and a cache take effect with the next epoch.
 
         Args:
             prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
             workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or a number. Refused
                 for a pipeline that has no map of which parallel calls give the same elements. Those of a `PyDataset`.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
+            cache: keep the results of the last map that gives the same in each epoch. Refused where there is none, and
+                where they take more than half of the free memory.
             multiprocessing, queue_size: `use_multiprocessing` and `max_queue_size` of a `PyDataset`.
 
         Raises:
             ValueError: it is none of these.
         """
         settings = {"prefetch": prefetch, "workers": workers, "device_prefetch": device_prefetch}
-        of_dataset = {"multiprocessing": None if multiprocessing is None else show(multiprocessing)}
-        for knob, value in {**settings, **of_dataset, "queue_size": queue_size}.items():
+        flags = {"cache": cache, "multiprocessing": multiprocessing}
+        shown = {knob: None if flag is None else show(flag) for knob, flag in flags.items()}
+        for knob, value in {**settings, **shown, "queue_size": queue_size}.items():
             if value is not None:
                 self._control.ask(Request(knob, as_value(knob, str(value)), "code"))
 
@@ -189,7 +193,7 @@ class Watch(keras.callbacks.Callback):
             self._control.knobs = replace(self._control.knobs, **kept)
 
     def _script_knobs(self) -> dict[str, str]:
-        names = (*_SCRIPT_KNOBS, *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
+        names = (*_SCRIPT_KNOBS[:-1], *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
         return {name: value for name, value in describe(self._control.knobs).items() if name in names}
 
     def _is_watched_already(self) -> bool:

@@ -13,6 +13,7 @@ from tfwatch.tfdata.cache import NoRoomError
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.control.requests import Request
+    from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
 
@@ -21,16 +22,20 @@ class DeferredSwitches:
     """The switches that take effect with an epoch."""
 
     def __init__(self, session: Session, script: ScriptPipeline) -> None:
-        self._control, self._shuffle, self._store = session.control, session.shuffle, session.store
+        self._control, self._shuffle, self._own_store = session.control, session.shuffle, session.store
         self._script = None if session.source is not None else script
         self._py_dataset = session.py_dataset
         self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
         self._epochs_begun = 0
 
+    @property
+    def _store(self) -> ExampleStore | None:
+        return self._script.store if self._script is not None else self._own_store
+
     def state(self) -> object:
-        """Return what a build depends on beside the knobs."""
-        return self._store and self._store.state
+        """Return what a build depends on beside the knobs: over a script's source nothing."""
+        return self._own_store and self._own_store.state
 
     def refusal(self, request: Request) -> str:
         """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
@@ -43,6 +48,7 @@ class DeferredSwitches:
     def _open(self) -> str:
         if self._store is None:
             return Refusal.NOTHING_TO_CACHE.words
+        self._store.notify = self._writer.note
         try:
             self._store.open()
         except NoRoomError as error:
@@ -65,7 +71,7 @@ class DeferredSwitches:
             self._waiting[asked.knob] = asked
         if asked.knob == "shuffle":
             self._control.shuffle = turned.shuffle if waits else None
-        elif waits:
+        elif waits and asked.knob == "cache":
             self._epochs_begun = 0
         return True
 
@@ -77,30 +83,42 @@ class DeferredSwitches:
         """Return whether a knob of a script's own pipeline takes effect with an epoch."""
         if self._py_dataset is not None:
             return knob in PY_DATASET_KNOBS
-        script = self._script
-        return script is not None and knob == "workers" and bool(script.why_not_now) and not script.is_rebuilt
+        return self._script is not None and knob in self._script.from_epoch
 
     def without_deferred(self, turned: Knobs, now: Knobs) -> Knobs:
         """Return the knobs after a switch, without what takes effect with an epoch: its order never changes."""
-        kept = {knob: getattr(now, knob) for knob in PY_DATASET_KNOBS if knob in self._waiting}
+        kept = {knob: getattr(now, knob) for knob in self._waiting_of_script}
         return replace(turned, shuffle=now.shuffle, **kept)
 
     @property
     def waits(self) -> bool:
         """True while a switch waits for the next epoch of a script's own pipeline."""
-        return any(knob in self._waiting for knob in PY_DATASET_KNOBS)
+        return bool(self._waiting_of_script)
+
+    @property
+    def _waiting_of_script(self) -> list[str]:
+        """The knobs of a script's own pipeline whose switches wait."""
+        names = PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "cache")
+        return [knob for knob in names if knob in self._waiting]
 
     def with_waiting(self, knobs: Knobs) -> Knobs:
         """Return the knobs of a script's own pipeline in its next epoch."""
-        for knob in PY_DATASET_KNOBS:
-            if asked := self._waiting.get(knob):
-                knobs = knobs.with_value(knob, as_value(knob, asked.new))
+        for knob in self._waiting_of_script:
+            knobs = knobs.with_value(knob, as_value(knob, self._waiting[knob].new))
         return knobs
 
     def begin_script_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take effect with it."""
         knobs = self.with_waiting(knobs)
-        return knobs, [self._waiting.pop(knob) for knob in PY_DATASET_KNOBS if knob in self._waiting]
+        self.close_unused_cache(knobs)
+        begun = [knob for knob in self._waiting_of_script if knob != "cache" or self._has_filled(knobs)]
+        return knobs, [self._waiting.pop(knob) for knob in begun]
+
+    def _has_filled(self, knobs: Knobs) -> bool:
+        """Return whether a switch of the cache takes effect with the epoch that begins: on, it fills in one before."""
+        self._epochs_begun += 1
+        is_settled = self._store is not None and self._store.is_settled
+        return not knobs.cache or is_settled or self._epochs_begun >= epochs_until("cache", "on")
 
     def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch; return its knobs, and the switches that take effect with it."""
@@ -110,22 +128,22 @@ class DeferredSwitches:
             knobs, self._control.shuffle = replace(knobs, shuffle=buffer), None
         if self._shuffle is not None:
             self._shuffle.set(knobs.shuffle)
-        if "cache" in self._waiting and self._store is not None:
-            self._epochs_begun += 1
-            if self._store.is_settled or self._epochs_begun >= epochs_until("cache", "on"):
-                effective.append(self._waiting.pop("cache"))
+        if "cache" in self._waiting and self._store is not None and self._has_filled(knobs):
+            effective.append(self._waiting.pop("cache"))
         return knobs, effective
 
     def close_unused_cache(self, knobs: Knobs) -> None:
         """Close the cache if the pipeline of `knobs`, which has taken over, does not use it."""
-        if self._store is not None and self._store.is_open and not knobs.cache:
+        waits = "cache" in self._waiting
+        if self._store is not None and self._store.is_open and not knobs.cache and not waits:
             self._store.close()
 
     def cancel_cache(self, knobs: Knobs) -> list[SwitchAsked]:
         """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs` continues."""
-        self.close_unused_cache(knobs)
         waits = "cache" in self._waiting and not knobs.cache
-        return [self._waiting.pop("cache")] if waits else []
+        cancelled = [self._waiting.pop("cache")] if waits else []
+        self.close_unused_cache(knobs)
+        return cancelled
 
     def close(self) -> None:
         """End with the training."""

@@ -131,7 +131,8 @@ class Fetch:
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._control.knobs)
-        if knobs.workers == knobs.prefetch == "default" or why_not_switchable(iterator):
+        is_own = knobs.workers == knobs.prefetch == "default" and not knobs.cache
+        if (is_own and not begun) or why_not_switchable(iterator):
             return False
         self._script.read(iterator)
         self._requested += begun
@@ -139,26 +140,31 @@ class Fetch:
             with fails_open(self._refuse):
                 self._start_rebuilt(iterator, knobs, 0)
                 return True
+        elif begun and any(asked.knob == "workers" for asked in begun) and self._script.why_not:
+            self._refuse(self._script.why_not)
+        elif begun:
+            self._control.knobs = knobs
         self._leave_workers()
         return False
 
     def _leave_workers(self) -> None:
-        """Record that the script's own parallel calls are in effect again: its next data set cannot be rebuilt."""
+        """Record that the script's own pipeline is in effect again: its next data set cannot be rebuilt."""
         knobs, now, step = self._control.knobs, self._writer.now_ns(), self._writer.status[2]
-        self._control.knobs = replace(knobs, workers="default")
+        self._control.knobs = replace(knobs, workers="default", cache=False)
         for name, old, new in knobs.differences(self._control.knobs):
-            if self._script.why_not:
-                self._writer.note(f"workers are the script's own in this epoch: {self._script.why_not}")
+            why = self._script.why_not if name == "workers" else self._script.why_no_cache
+            if why:
+                self._writer.note(f"{name} as the script has it in this epoch: {why}")
             self._writer.event(PipelineSwitched(now, name, old, new, step, step + 1, 0.0, "data"))
 
     def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:
         """Continue after so many batches of Keras' iterator with the rebuilt pipeline."""
         start_ns = self._writer.now_ns()
-        source = self._script.source(iterator, batches)
+        source = self._script.source(iterator, batches, knobs)
         pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
         pipeline.start(source, knobs)
         self._use_pipeline(pipeline, is_rebuilt=True)
-        self._writer.describe(from_epoch=[])
+        self._writer.describe(from_epoch=self._script.from_epoch)
         self._filling = ShuffleFill(source)
         self._is_switchable, self._control.knobs = True, knobs
         self._rebuilt_after = batches
@@ -347,6 +353,8 @@ class Fetch:
         self._script.read(self._iterator)
         if request.knob == "workers":
             return self._script.why_not
+        if request.knob == "cache":
+            return self._script.why_no_cache or self._deferred.refusal(request)
         return "" if request.knob in ("prefetch", "device_prefetch") else Refusal.NOT_OURS.words
 
     def hand_back(self, steps: int) -> None:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
 from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
+from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
-from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline, Seeds
-from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree
+from tfwatch.tfdata.pipeline_cache import find_place
+from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, split_tree
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.shuffle_order import read_seeds
 from tfwatch.tfdata.stages.stage_names import find_code_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfwatch.core.code_edits import CodeEdit
-    from tfwatch.core.knobs import Knobs
+    from tfwatch.core.knobs import Knobs, Setting
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.tfdata.cache import ExampleStore
+    from tfwatch.tfdata.pipeline_cache import CachePlace
 
-_WORKERS = "workers"
+_WORKERS, _CACHE = "workers", "cache"
+_NOT_LIVE = "not live below a strategy"
 _NO_DATASET = "its data set is not known"
 _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
 
@@ -33,31 +39,47 @@ class ScriptPipeline:
 
     is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`, else
     empty. why_not_now: the reason why that knob takes effect with an epoch; empty if it does with the next batch.
+    why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where there is none.
     """
 
     def __init__(self) -> None:
         self.is_rebuilt = False
         self.why_not = _NO_DATASET
         self.why_not_now = ""
+        self.why_no_cache = _NO_DATASET
+        self.store: ExampleStore | None = None
         self._dataset: Any = None
         self._pipeline: RebuiltPipeline | None = None
+        self._running: RebuiltPipeline | None = None
+        self._has_cache = False
+        self._place: CachePlace | None = None
 
     def read(self, iterator: Any) -> None:
         """Read the pipeline of an iterator, unless it is known."""
         dataset = dataset_of(iterator)
         if dataset is None or dataset is self._dataset:
             return
-        self._dataset, self._pipeline = dataset, None
-        try:
-            self._refuse_keras_own(dataset)
-            self._pipeline = RebuiltPipeline.of(read_tree(dataset))
-            self.why_not, self.why_not_now = "", self._pipeline.tree.why_not_now
-            if self.why_not_now and dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-                raise CannotRebuildError(_ONE_PASS)
-        except CannotRebuildError as error:
-            self.why_not = str(error)
-        except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
-            self.why_not = f"it cannot be read with this TensorFlow ({reason(error)})"
+        self.close_cache()
+        self._dataset, self._pipeline, self._place, self.store = dataset, None, None, None
+        self.why_not = _why_unreadable(self._read_maps)
+        self.why_no_cache = _why_unreadable(self._read_cache)
+
+    def _read_maps(self) -> None:
+        self._refuse_keras_own(self._dataset)
+        self._pipeline = RebuiltPipeline.of(read_tree(self._dataset))
+        self.why_not_now = self._pipeline.tree.why_not_now
+        if self.why_not_now:
+            self._refuse_endless()
+
+    def _read_cache(self) -> None:
+        self._refuse_keras_own(self._dataset)
+        self._refuse_endless()
+        self._place = find_place(self._dataset)
+        self.store = self._place.make_store()
+
+    def _refuse_endless(self) -> None:
+        if self._dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise CannotRebuildError(_ONE_PASS)
 
     @staticmethod
     def _refuse_keras_own(dataset: Any) -> None:
@@ -67,31 +89,109 @@ class ScriptPipeline:
 
     @property
     def edits(self) -> tuple[CodeEdit, ...]:
-        """The changes of the script's lines that set its own `num_parallel_calls` and `prefetch`."""
-        return () if self._dataset is None else find_edits(self._dataset, self._pipeline.maps if self._pipeline else [])
+        """The changes of the script's lines that do what its knobs do."""
+        stages = self._pipeline.parallel_stages if self._pipeline else []
+        cached = self._place.own_stage if self._place else None
+        return () if self._dataset is None else find_edits(self._dataset, stages, cached)
+
+    @property
+    def cache_after(self) -> str:
+        """The name of the stage whose results a cache keeps; empty where there is none."""
+        return label_of(self._place.kept[-1]) if self._place else ""
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
+        if knobs.cache and not self.why_no_cache:
+            return True
         if self.why_not:
             return False
         return knobs.workers != "default" or (not self.why_not_now and knobs.prefetch != "default")
 
-    def source(self, iterator: Any, batches: int) -> tf.data.Iterator:
+    @property
+    def waits_for_epoch(self) -> bool:
+        """True if a switch of `workers` takes effect with an epoch: each time where it sets calls below the gate.
+
+        There are those of an interleave, whose cycle no gate can drain without a change of its order, and those of the
+        maps below a cache.
+        """
+        if self.is_rebuilt and self._has_cache:
+            return True
+        interleaves = self._pipeline.tree.interleaves if self._pipeline else ()
+        return bool(self.why_not_now) and (bool(interleaves) or not self.is_rebuilt)
+
+    @property
+    def from_epoch(self) -> list[str]:
+        """The knobs of it that take effect with an epoch."""
+        waits = [_WORKERS] if self.waits_for_epoch and not self.why_not else []
+        return [*waits, *([] if self.why_no_cache else [_CACHE])]
+
+    def source(self, iterator: Any, batches: int, knobs: Knobs) -> tf.data.Iterator:
         """Return an iterator of the elements of the batches that follow the first `batches` of an iterator.
 
         Raises:
             CannotRebuildError: its order is unknown.
         """
-        assert self._pipeline
-        shuffles = self._pipeline.tree.shuffles
-        known = read_seeds(iterator, len(shuffles), has_begun=batches > 0)
-        seeds: Seeds = dict(zip(map(id, shuffles), known, strict=False))
-        return iter(self._pipeline.source(seeds, batches))
+        place, has_begun = self._place if knobs.cache else None, batches > 0
+        if place is not None:
+            seeds = _seeds_of(iterator, place.shuffles, has_begun=has_begun)
+            pipeline, seeds = self._with_cache(place, seeds, knobs.workers), {}
+        else:
+            assert self._pipeline
+            pipeline = self._pipeline
+            seeds = _seeds_of(iterator, pipeline.tree.shuffles, has_begun=has_begun)
+        source = iter(pipeline.source(seeds, batches, knobs.workers))
+        self._running, self._has_cache = pipeline, place is not None
+        return source
+
+    def _with_cache(self, place: CachePlace, seeds: Seeds, workers: Setting) -> RebuiltPipeline:
+        """Return the pipeline with the cache.
+
+        Raises:
+            CannotRebuildError: there is no room for it.
+        """
+        assert self.store
+        try:
+            self.store.open()
+        except NoRoomError as error:
+            raise CannotRebuildError(str(error)) from error
+        cached = place.build(self.store.examples_of(), seeds, workers)
+        if cached.element_spec != self._dataset.element_spec:
+            raise CannotRebuildError(OTHER_SHAPE)
+        return replace(_rebuilt(cached), options=self._dataset.options())
+
+    def close_cache(self) -> None:
+        """Drop the cache, once no pipeline reads it."""
+        if self.store is not None and self.store.is_open:
+            self.store.close()
 
     def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over a gate on a `source`."""
-        assert self._pipeline
-        return self._pipeline.build(data, knobs)
+        assert self._running
+        return self._running.build(data, knobs)
+
+
+def _why_unreadable(read: Callable[[], None]) -> str:
+    """Return the reason why a pipeline cannot be read; empty if it is."""
+    try:
+        read()
+    except CannotRebuildError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
+        return f"it cannot be read with this TensorFlow ({reason(error)})"
+    return ""
+
+
+def _rebuilt(dataset: tf.data.Dataset) -> RebuiltPipeline:
+    """Return a pipeline with a cache; its maps stay as written where the gate cannot be below them."""
+    try:
+        return RebuiltPipeline.of(split_tree(dataset))
+    except CannotRebuildError:
+        return RebuiltPipeline.of(split_tree(dataset, with_maps=False))
+
+
+def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> Seeds:
+    known = read_seeds(iterator, len(shuffles), has_begun=has_begun)
+    return dict(zip(map(id, shuffles), known, strict=False))
 
 
 def why_not_switchable(iterator: Any) -> Refusal | None:
@@ -114,7 +214,7 @@ class KnobDescriber:
         self._described: Callable[[], Any] = lambda: None
 
     def describe(self, iterator: Any, *, has_begun: bool) -> None:
-        """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and switches take effect at once."""
+        """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and its maps switch at once."""
         is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
         dataset = dataset_of(iterator)
         if dataset is None or dataset is self._described():
@@ -132,7 +232,8 @@ class KnobDescriber:
         script.read(iterator)
         fixed = {
             "prefetch": f"{PER_REPLICA} {buffer_size_per_replica(iterator)}",
-            _WORKERS: script.why_not or "not live below a strategy",
+            _WORKERS: script.why_not or _NOT_LIVE,
+            _CACHE: script.why_no_cache or _NOT_LIVE,
             "device_prefetch": f"{FETCH_TO_DEVICE} {'on' if fetches_to_device(iterator) else 'off'}",
         }
         self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
@@ -140,12 +241,17 @@ class KnobDescriber:
     def _write(self, iterator: Any, has_begun: bool) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.read(iterator)
+        script.is_rebuilt = has_begun
         refused = why_not_switchable(iterator)
-        why = refused.words if refused else script.why_not
-        others = [knob for knob in manifest.switchable if knob != _WORKERS]
+        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache}
+        fixed = {knob: refused.words if refused else why for knob, why in reasons.items() if refused or why}
+        others = [knob for knob in manifest.switchable if knob not in reasons]
+        switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
         self._writer.describe(
-            switchable=others if why else [*others[:1], _WORKERS, *others[1:]],
-            fixed={_WORKERS: why} if why else {},
+            switchable=switchable,
+            fixed=fixed,
             code=script.edits,
-            from_epoch=[_WORKERS] if script.why_not_now and not why and not has_begun else [],
+            cache_bytes=script.store.bytes_needed if script.store else None,
+            cache_after=script.cache_after,
+            from_epoch=[knob for knob in script.from_epoch if knob in switchable],
         )

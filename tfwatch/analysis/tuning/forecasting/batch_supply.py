@@ -133,14 +133,24 @@ def in_form(found: tuple[Supply, ...], fast: bool) -> tuple[Supply, ...] | None:
     return tuple(one.scaled(share) for one, share in zip(found, _FAST, strict=True)) if fast else None
 
 
-def cached(found: tuple[Supply, ...], table: StageTable | None) -> tuple[Supply, ...]:
-    """Return the supplies with a full cache: the stages before the first random one do no work.
+def cached(found: tuple[Supply, ...], table: StageTable | None, after: str = "") -> tuple[Supply, ...]:
+    """Return the supplies with a full cache: the stages up to the one with the name `after` do no work.
 
-    Of several maps, the last one counts as random.
+    Without that name, the stages before the first random one; of several maps, the last one counts as random.
     """
-    left = _left(table)
+    left = _left_after(table, after)
+    left = _left(table) if left is None else left
     shares = _CACHED if left is None else (left / 2, left, min(1.5 * left, 1.0))
     return tuple(one.scaled(share) for one, share in zip(found, shares, strict=True))
+
+
+def _left_after(table: StageTable | None, after: str) -> float | None:
+    """Return the share of the work above the stage of this name; None where the table has not exactly one."""
+    if table is None or not table.all_ms > 0:
+        return None
+    places = [n for n, stage in enumerate(table.stages) if stage.name == after]
+    above = [stage.busy_ms for stage in table.stages[places[0] + 1 :] if stage.busy_ms > 0] if places else []
+    return sum(above) / table.all_ms if len(places) == 1 else None
 
 
 def _left(table: StageTable | None) -> float | None:

@@ -39,6 +39,7 @@ class Evidence:
 
     breakdown: of the steady steps since the last switch, None where there are none. rows: these steps, the newest last.
     knobs: the value of every knob in words, in effect. switchable: the knobs that can be switched.
+    from_epoch: those of them that take effect with an epoch.
     stages: the cost of a batch in each stage; None where tf.data's model cannot be read.
     cores: of the machine. cores_free: idle. cores_used: by the process that trains. NaN where unknown.
     accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
@@ -46,6 +47,7 @@ class Evidence:
     comparisons: of the switches so far, oldest first. switches: all that took effect, where not all are compared.
     batch_size: examples in a batch, None where unknown.
     batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
+    cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
     no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
 
@@ -66,6 +68,8 @@ class Evidence:
     cache_bytes: float | None = None
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
     no_forecast_reason: str = ""
+    from_epoch: tuple[str, ...] = ()
+    cache_after: str = ""
 
     @cached_property
     def history(self) -> list[Interval]:
@@ -86,6 +90,8 @@ class RunDescription(Protocol):
     @property
     def switchable(self) -> Sequence[str]: ...
     @property
+    def from_epoch(self) -> Sequence[str]: ...
+    @property
     def accelerated(self) -> bool: ...
     @property
     def batch_size(self) -> int | None: ...
@@ -93,6 +99,8 @@ class RunDescription(Protocol):
     def batch_bytes(self) -> int | None: ...
     @property
     def cache_bytes(self) -> int | None: ...
+    @property
+    def cache_after(self) -> str: ...
     @property
     def memory_limit(self) -> float | None: ...
     @property
@@ -168,6 +176,8 @@ def build_evidence(
         cache_bytes=run.cache_bytes,
         rows=rows,
         no_forecast_reason=no_forecast_reason,
+        from_epoch=tuple(run.from_epoch),
+        cache_after=run.cache_after,
     )
 
 

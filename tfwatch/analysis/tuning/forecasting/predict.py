@@ -53,6 +53,8 @@ _PY_DATASET = {
     "multiprocessing": "the time to send a batch between processes is unknown",
     "queue_size": "tf.data sees no queue of a PyDataset",
 }
+#: The reason for no forecast of the workers of a pipeline whose interleave they set.
+_INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def predict(
     then = {**evidence.knobs, knob: value, **together_with}
     if knob in PY_DATASET_KNOBS and "multiprocessing" in evidence.knobs:
         return _PY_DATASET[knob]
+    if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
+        return _INTERLEAVE
     if knob == "device_prefetch":
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}
@@ -110,6 +114,11 @@ def predict(
         low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
         found = replace(found, low_ms=low_ms, why="a guess: this pipeline has not run yet")
     return _on_shared_cores(evidence, split, found, then)
+
+
+def _sets_interleave(evidence: Evidence, knob: str) -> bool:
+    stages = evidence.stages.stages if evidence.stages else ()
+    return knob == "workers" and knob in evidence.from_epoch and any("Interleave" in stage.kind for stage in stages)
 
 
 def _copied_ahead(split: Breakdown) -> Prediction | str:
@@ -245,7 +254,7 @@ def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
     if knob == "fast_pipeline":
         return batch_supply.in_form(guesses, new == "on")
     if knob == "cache":
-        return batch_supply.cached(guesses, evidence.stages) if new == "on" else None
+        return batch_supply.cached(guesses, evidence.stages, evidence.cache_after) if new == "on" else None
     return guesses
 
 

@@ -1,0 +1,46 @@
+"""Epochs of a rebuilt pipeline with random switches among its batches."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from tests.tfdata.batches import next_batch
+from tfwatch.core.knobs import Knobs
+
+#: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond. To build a
+#: pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
+FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
+RESTARTING = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"))
+NEW_EACH_TIME = Knobs("off", "default")
+
+
+def in_python(batch: Any) -> Any:
+    """Return a batch as lists."""
+    import tensorflow as tf
+
+    return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
+
+
+def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False) -> tuple[list[Any], int]:
+    """Return the batches of an epoch, and the number of switches among them. cache: it begins with the cache on."""
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+
+    waits = cache or bool(script.why_not_now) or bool(script.why_not)
+    got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
+    pipeline, switches = SwitchablePipeline(script.build), 0
+    first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
+    knobs = replace(chooser.choice((first, *others)), cache=cache)
+    pipeline.start(script.source(iterator, len(got), knobs), first)
+    while True:
+        if not pipeline.is_switching:
+            pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])
+            switches += 1
+        try:
+            batch = next_batch(pipeline)
+        except StopIteration:
+            break
+        got.append(in_python(pipeline.batches.shape.pack(batch)))
+    pipeline.close()
+    return got, switches

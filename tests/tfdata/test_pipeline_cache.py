@@ -1,0 +1,143 @@
+"""A cache in a script's own pipeline: its place, its reasons, and its elements."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.tfdata import pipelines
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(autouse=True)
+def _in_parallel() -> Iterator[None]:
+    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
+    from tensorflow.python.framework import config
+
+    config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        config.enable_op_determinism()
+
+
+def script_of(data: Any) -> Any:
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    script = ScriptPipeline()
+    script.read(iter(data))
+    return script
+
+
+@pytest.mark.parametrize("name", ["shuffle", "map before shuffle", "take"])
+def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_order(name: str) -> None:
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
+    bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
+    for cache in (True, True, False):
+        iterator = iter(data)
+        script.read(iterator)
+        got, switches = rebuilt_epoch(iterator, script, chooser, cache=cache)
+        assert got == [in_python(batch) for batch in bare]
+        assert switches > 20
+        # The elements that `take` leaves out are never kept.
+        assert script.store.is_settled == (name != "take")
+    script.close_cache()
+
+
+def labels(data: Any, cache: bool) -> list[str]:
+    """Return the stages of the second epoch, as tables name them."""
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.stages.stage_names import find_code_stages
+
+    script = script_of(data)
+    for _ in range(2):
+        source = script.source(iter(data), 0, Knobs(cache=cache))
+        batches = script.build(source._dataset, Knobs(cache=cache))
+        list(source)
+    script.close_cache()
+    return [stage.label for stage in find_code_stages(batches) if not stage.hidden]
+
+
+def test_a_full_cache_takes_the_place_of_all_below_it() -> None:
+    make = pipelines.WITH_EPOCH["cache"]
+    assert labels(make(), cache=False) == ["range", "map(more)", "cache", "shuffle(9)", "map(triple)", "batch(2)"]
+    assert labels(make(), cache=True) == ["shuffle(9)", "map(triple)", "batch(2)"]
+
+
+def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
+    import tensorflow as tf
+
+    variable = tf.Variable(2, dtype=tf.int64)
+
+    def draw(x: Any) -> Any:
+        return x + tf.random.uniform([], 0, 9, tf.int64, seed=1)
+
+    def call(x: Any) -> Any:
+        return tf.py_function(abs, [x], tf.int64)
+
+    def scale(x: Any) -> Any:
+        return x * variable
+
+    def some(x: Any) -> Any:
+        return tf.range(x)
+
+    def some_batch(x: Any) -> Any:
+        return x + 1
+
+    return {
+        "random": (lambda data: data.map(draw), "map(draw) draws random numbers"),
+        "Python": (lambda data: data.map(call), "map(call) calls Python, which may give something else each time"),
+        "variable": (lambda data: data.map(scale), "map(scale) reads a variable, which may change"),
+        "below": (lambda data: data.map(draw).map(abs), "map(draw) draws random numbers"),
+        "shape": (lambda data: data.map(some).map(draw), "the elements after map(some) have no fixed shape"),
+        "text": (lambda data: data.map(tf.strings.as_string), "the elements after map are not plain numbers"),
+        "count": (
+            lambda data: data.flat_map(tf.data.Dataset.range).map(abs),
+            "the number of elements after flat_map is unknown: assert_cardinality gives it",
+        ),
+        "order": (
+            lambda data: data.shuffle(9).batch(2).map(some_batch),
+            "shuffle(9) gives batch(2) other elements in each epoch",
+        ),
+        "twice": (lambda data: data.shuffle(9).map(abs).shuffle(8), "shuffle(9) is followed by another shuffle"),
+        "repeated": (
+            lambda data: data.map(abs).shuffle(9).repeat(2),
+            "it repeats a shuffle, whose next order cannot be known",
+        ),
+        "endless": (
+            lambda data: data.map(abs).repeat(),
+            "its data set repeats without end, so that no epoch begins it again",
+        ),
+        "cached": (lambda data: data.map(abs).cache().batch(2), "cache keeps elements already"),
+        "over it": (lambda data: data.map(abs).window(2).batch(2), "window cannot be built again"),
+        "no map": (lambda data: data.batch(2), "the pipeline has no map"),
+    }
+
+
+def test_a_pipeline_without_a_cache_has_the_reason() -> None:
+    import tensorflow as tf
+
+    for name, (make, reason) in _refused().items():
+        script = script_of(make(tf.data.Dataset.range(8)))
+        assert (name, script.why_no_cache) == (name, reason)
+        assert script.store is None
+
+
+def test_a_cache_without_room_is_refused_when_an_epoch_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
+
+    script = script_of(pipelines.AT_ONCE["map"]())
+    assert script.store.bytes_needed == pipelines.COUNT * 8
+    monkeypatch.setattr(script.store, "_available_bytes", lambda: 3000.0)
+    with pytest.raises(CannotRebuildError, match="the cache needs 2 kB, more than half of the 3 kB"):
+        script.source(None, 0, Knobs(cache=True))

@@ -1,4 +1,4 @@
-"""All steps of a group for its chart, read in a thread: 64 ranks of a million steps take ten seconds of CPU."""
+"""All steps of a group for its chart, read in a thread: 64 ranks of a million steps take 15 s of CPU."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_alternating_settings_have_one_pipeline_each(
     def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
         model = make_model()
         compile_built(model, steps_per_execution=steps_per_execution)
-        return fingerprint(model, model.fit(known(arrays).repeat(3), verbose=0, callbacks=list(callbacks)))
+        return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
 
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)

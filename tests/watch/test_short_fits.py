@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def _no_run_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def small_model() -> Any:
     import keras
 
-    keras.utils.set_random_seed(3)
+    keras.utils.set_random_seed(3)  # op determinism asks for one
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     return model
@@ -116,14 +117,15 @@ def test_a_run_that_rests_ends_with_its_last_fit(tmp_path: Path, monkeypatch: py
     from tfwatch.watch import session
 
     model, watch = small_model(), watch_in(tmp_path)
-    for _ in range(2):
-        fit(model, watch)
+    fit(model, watch)
+    begun_s = time.perf_counter()
+    fit(model, watch)
+    took_s = time.perf_counter() - begun_s
     monkeypatch.setattr(session, "GAP_S", 0.0)
     wait_until(lambda: open_run(watch.run_path).ended is not None)
     run = open_run(watch.run_path)
-    last = run.steps[-1]
     assert only(run, RunEnded).cause == "finished"
-    assert run.length_s - last["start_ns"] / 1e9 < 0.1
+    assert run.length_s < took_s
     before = watch.run_path
     fit(model, watch)
     assert watch.run_path != before

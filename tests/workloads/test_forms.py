@@ -91,6 +91,15 @@ def test_a_seed_repeats_its_epochs_and_each_is_shuffled_differently(name: str) -
     repeated = np.concatenate(list(again.source.take(5).as_numpy_iterator()))
     np.testing.assert_array_equal(first, repeated)
     assert first.tolist() != second.tolist()
+
+
+@pytest.mark.parametrize("name", WITH_FORMS)
+def test_it_learns(name: str) -> None:
+    prepared = prepare(name, batch_size=4, size=16)
+    model = prepared.model()
+    data = prepared.pipeline(prepared.source.take(4).cache(), Knobs(fast_pipeline=True))
+    losses = model.fit(data, epochs=6, verbose=0, shuffle=False).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
     assert prepared.validation is not None
 
 

@@ -409,7 +409,8 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_filter(self) -> None:
         """Ask for a filter; the events, or the log where it shows, keep only the rows that contain it."""
-        self.action_pane(_EVENTS if self.events_pane.display else _LOG)
+        only_log = self.log_pane.display and not self.events_pane.display
+        self.action_pane(_LOG if only_log else _EVENTS)
         self.filter_input.display = True
         self.filter_input.value = self.events_pane.wanted if self._filters_events else self.log_pane.wanted
         self.filter_input.focus()

@@ -245,6 +245,37 @@ def test_a_killed_relay_leaves_the_script_and_its_output_alone(first_gone: str, 
     wait_until(lambda: not list(tmp_path.glob("tfwatch-*/runs")))
 
 
+@pytest.mark.parametrize("screen_gone", [True, False])
+def test_where_both_processes_of_the_relay_are_killed_the_script_reads_its_output(
+    screen_gone: bool, tmp_path: Path
+) -> None:
+    with session(tmp_path, PRINTS_IN_LINES) as terminal:
+        wait_until(lambda: trains(tmp_path))
+        wait_until(lambda: len(relay_of(terminal)) == 2)
+        log = list_runs(tmp_path / "runs")[0] / "log.txt"
+        reads_on(log)
+        relay = relay_of(terminal)
+        for process in relay:
+            process.suspend()  # neither replaces the other one
+        if screen_gone:
+            terminal.process.kill()
+        for process in relay:
+            process.kill()
+        reads_on(log)
+        pid = runs(tmp_path)[0].manifest.pid
+        (tmp_path / "runs-stop").touch()
+        wait_until(lambda: not psutil.pid_exists(pid))
+        if not screen_gone:
+            terminal.wait_for("script ended, exit code 9")
+            terminal.press("q")
+            assert terminal.wait() == 9
+    first, second = runs(tmp_path)
+    assert first.log[0] == "before"
+    assert second.log == ("end",)
+    assert [run.ended and run.ended.cause for run in (first, second)] == ["finished", "finished"]
+    assert not list(tmp_path.glob("tfwatch-*/runs"))
+
+
 def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_path: Path) -> None:
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:

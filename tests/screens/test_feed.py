@@ -89,9 +89,11 @@ def test_the_summary_and_json_have_the_workers(tmp_path: Path) -> None:
         "lost": False,
         "cores": pytest.approx(0.9),
         "bytes_s": 12.0 * _MB,
+        "elements_s": pytest.approx(32 / 23.4e-3, rel=1e-3),
     }
-    assert document["feed_workers"][1] == {"address": "box1.lan:41234", "lost": True, "cores": None, "bytes_s": 0.0}
-    assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 12 MB/s; elements" in as_text(run, tmp_path)
+    lost, text = document["feed_workers"][1], as_text(run, tmp_path)
+    assert (lost["lost"], lost["cores"], lost["elements_s"]) == (True, None, 0.0)
+    assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 1 368 elements/s, 12 MB/s; elements" in text
 
 
 def test_an_explanation_has_the_number_of_workers_with_its_interval(

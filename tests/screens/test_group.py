@@ -5,20 +5,28 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
+from tfwatch.core.clock import Clock
+from tfwatch.core.rows import STEP
+from tfwatch.live.groups.history import GroupHistory
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
+from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen
+from tfwatch.screens.group_history import HistoryReader
 from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from textual.pilot import Pilot
 
@@ -37,6 +45,18 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 21, 1])
     (folder_of_rank(folder, 2) / EVENTS).write_text("")
     return JudgedGroup(open_group(folder, FakeClock(43).clock))
+
+
+@pytest.fixture(scope="module")
+def held_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A group in whose step 20 rank 1 waits 5 s for data."""
+    folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 1, 1])
+    for rank, (name, more_ms) in enumerate([("compute_ms", 5000), ("wait_ms", 5000), ("compute_ms", 5000)]):
+        path = folder_of_rank(folder, rank) / STEPS_FILE
+        rows = np.fromfile(path, dtype=STEP)
+        rows[name][19] += more_ms
+        rows.tofile(path)
+    return folder
 
 
 class Now:
@@ -154,12 +174,31 @@ def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) 
         clock.at_s += 0.5
         return group
 
-    reader = GroupReader(read, clock=clock.clock)
-    for at_s in (0.0, 1.0, 0.4 + TIMES / 2, 0.5 + TIMES / 2, 20.0):
+    reader = GroupReader(read, clock=Clock(clock.now_ns, clock.wall_ns, clock.now_ns))
+    for at_s in (0.0, 1.0, TIMES / 4, 0.5 + TIMES / 2, 20.0):
         clock.at_s = at_s
         reader.begin()
 
     assert reads == [0.0, 0.5 + TIMES / 2]
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_a_rank_that_stops_has_the_group_read_at_once(group: JudgedGroup) -> None:
+    clock, reads, lives = FakeClock(0), list[float](), [Life.RUNNING]
+
+    def read() -> JudgedGroup:
+        reads.append(clock.at_s)
+        clock.at_s += 0.5
+        return group
+
+    reader = GroupReader(read, "", Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives))
+    for clock.at_s in (0.0, 2.0):
+        reader.begin()
+    lives[:] = [Life.KILLED]
+    for clock.at_s in (2.5, 3.0, 5.0):
+        reader.begin()
+
+    assert reads == [0.0, 3.0]
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -171,3 +210,35 @@ async def test_a_rank_that_does_not_respond_is_the_finding(width: int, silent: J
     assert any("NOT RESPONDING rank 2 for 43.0 s" in line for line in lines)
     assert any("the other ranks wait" in line for line in lines)
     assert any("not responding 43.0 s" in line for line in lines)
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_a_long_step_of_the_past_is_marked_and_named_and_z_shows_the_newest_steps(
+    held_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfwatch.runs.groups.reading.NEWEST_ROWS", 30)
+    judged = JudgedGroup(open_group(held_up, FakeClock(2).clock))
+    app = GroupApp(GroupReader(lambda: judged), history=HistoryReader(GroupHistory(held_up)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        whole = rows_of(app.screen)
+        await pilot.press("z")
+        newest = rows_of(app.screen)
+
+    sentence = "step 20 takes 5.0 s more, for rank 1: data wait"
+    for lines, span, marks in ((whole, "steps 6 to 60", 2), (newest, "steps 32 to 60", 0)):
+        assert any(span in line for line in lines)
+        (top,) = [line for line in lines if line.startswith("│") and " ms " in line[:14]]
+        assert top.count("!") == marks
+        assert any(sentence in line for line in lines)
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_steps_that_cannot_be_read_leave_the_newest_ones(tmp_path: Path) -> None:
+    history = HistoryReader(GroupHistory(tmp_path / "none"))
+    assert history.note(0) == ""
+    assert history.note(50) == "reading all steps, 0 %"
+
+    history.begin()
+
+    assert history.steps is None
+    assert history.note(50).startswith("all steps: n/a, ")

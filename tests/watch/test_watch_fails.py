@@ -132,6 +132,29 @@ def test_an_error_in_tfwatch_never_reaches_the_training(
     assert len(events_of(open_run(watch.run_path), WatchFailed)) == 1
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "fit.fetch.Fetch._refusal",
+        "fit.fetch.Fetch._accept",
+        "fit.fetch.Fetch._measure",
+        "fit.fetch.Fetch._report_switched",
+        "fit.script_pipeline.ScriptPipeline.read",
+    ],
+)
+def test_an_error_in_a_switch_never_reaches_the_training(
+    part: str, arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    monkeypatch.setattr(f"tfwatch.watch.{part}", lambda *_: 1 / 0)
+    model, watch = make_model(), watch_in(tmp_path)
+    watch.set(prefetch=2)
+    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    notes = [event.text for event in events_of(open_run(watch.run_path), Noted)]
+    assert any("ZeroDivisionError" in text for text in notes)
+
+
 def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

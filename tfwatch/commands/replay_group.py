@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.commands.screen_host import show_app
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.groups.reading import lives_of, open_group
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
@@ -49,16 +49,21 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
 
 def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
     """Show the group and, one after the other, the ranks that the user opens."""
+    from tfwatch.live.groups.history import GroupHistory
     from tfwatch.screens.group import SLOW_S, GroupApp, GroupReader
+    from tfwatch.screens.group_history import HistoryReader
 
-    reader = GroupReader(lambda: JudgedGroup(open_group(folder, clock)), str(folder), clock)
+    def read() -> JudgedGroup:
+        return JudgedGroup(open_group(folder, clock))
+
+    reader = GroupReader(read, str(folder), clock, lambda judged: lives_of(judged.group, clock))
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise NotARunError(why_not)
-    made: list[GroupApp] = []
+    made, history = list[GroupApp](), HistoryReader(GroupHistory(folder))
 
     def make(**terminal: Any) -> GroupApp:
-        made.append(GroupApp(reader, made[-1].view if made else None, theme=theme, **terminal))
+        made.append(GroupApp(reader, made[-1].view if made else None, history, theme=theme, **terminal))
         return made[-1]
 
     while True:

@@ -127,7 +127,7 @@ class JudgedRun:
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
-            feed=find_feed(self.run.feeds, self.run.events, whole=True),
+            feed=find_feed(self.run.feeds, self.run.events, self._examples_s, whole=True),
         )
         experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
         return replace(
@@ -138,6 +138,12 @@ class JudgedRun:
     @cached_property
     def _tables(self) -> EvidenceTables:
         return build_evidence_tables_of_run(self.run)
+
+    @property
+    def _examples_s(self) -> float | None:
+        """The examples a second in the steady steps of the last setting; None where unknown."""
+        split, size = self.setting.judgement.breakdown, self.run.manifest.batch_size
+        return 1e3 * size / split.step.mean if split and size and split.step.mean > 0 else None
 
     @property
     def _evidence(self) -> Evidence:

@@ -70,7 +70,14 @@ def feed_workers_json(found: Feed | None) -> list[dict[str, Any]]:
     """Return the workers of the tf.data service that fed the run; none where none did."""
     lanes = found.lanes if found else ()
     return [
-        {"address": lane.address, "lost": lane.is_lost, "cores": lane.cores, "bytes_s": lane.bytes_s} for lane in lanes
+        {
+            "address": lane.address,
+            "lost": lane.is_lost,
+            "cores": lane.cores,
+            "bytes_s": lane.bytes_s,
+            "elements_s": lane.elements_s,
+        }
+        for lane in lanes
     ]
 
 

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfwatch.live.groups.judged_group import JudgedGroup
+    from tfwatch.screens.group_history import HistoryReader
 
-#: While a rank trains the group is read again after a second, and after so many times the last read: 5 % of a core.
+#: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
+#: last read: 5 % of a core.
 READ_S, TIMES = 1.0, 20.0
 #: A read that takes longer is reported.
 SLOW_S = 3.0
@@ -43,15 +45,23 @@ _FRAME_ROWS = 3
 class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
-    read: opens and judges the group. place: its folder, for messages. clock: measures how long a read has lasted.
+    read: opens and judges the group. look: returns what makes a new read necessary at once, and costs little.
+    place: its folder, for messages. clock: measures how long a read has lasted.
     """
 
-    def __init__(self, read: Callable[[], JudgedGroup], place: str = "", clock: Clock = SYSTEM) -> None:
-        self._read, self._place, self._clock = read, place, clock
+    def __init__(
+        self,
+        read: Callable[[], JudgedGroup],
+        place: str = "",
+        clock: Clock = SYSTEM,
+        look: Callable[[JudgedGroup], object] = lambda _: None,
+    ) -> None:
+        self._read, self._place, self._clock, self._look = read, place, clock, look
+        self._newest: tuple[JudgedGroup, object] | None = None
         self._found: JudgedGroup | None = None
         self._failed = ""
         self._begun_ns: int | None = None
-        self._next_ns = 0
+        self._look_ns = self._next_ns = 0
         self._has_answered = threading.Event()
 
     def wait(self, seconds: float) -> str:
@@ -72,23 +82,36 @@ class GroupReader:
         return f"{self._place} has not responded for {units.seconds(waited_s)}" if is_slow else self._failed
 
     def begin(self) -> None:
-        """Read the group in a thread, unless the last read still runs, or ended just now."""
+        """Read the group in a thread, or look at it, unless the last read still runs, or ended just now."""
         now_ns = self._clock.now_ns()
-        if self._begun_ns is None and now_ns >= self._next_ns:
+        if self._begun_ns is None and now_ns >= self._look_ns:
             self._begun_ns = now_ns
             threading.Thread(target=self._run, name="tfwatch-group", daemon=True).start()
 
     def _run(self) -> None:
         failures: list[str] = []
         with fails_open(failures.append):
-            judged = self._read()
-            group_text(judged)  # all that the screen shows is made here, and not in the event loop
-            self._found = judged
+            if self._is_due():
+                self._read_all()
         self._failed = failures[0] if failures else ""
-        took_ns = self._clock.now_ns() - (self._begun_ns or 0)
-        self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
+        self._look_ns = self._clock.now_ns() + round(READ_S * 1e9)
         self._begun_ns = None
         self._has_answered.set()
+
+    def _is_due(self) -> bool:
+        """Return whether the group is to be read again: after a while, or as a rank has stopped."""
+        if self._newest is None or self._clock.now_ns() >= self._next_ns:
+            return True
+        judged, seen = self._newest
+        return self._look(judged) != seen
+
+    def _read_all(self) -> None:
+        begun_ns = self._clock.thread_ns()
+        judged = self._read()
+        group_text(judged)  # all that the screen shows is made here, and not in the event loop
+        self._found, self._newest = judged, (judged, self._look(judged))
+        took_ns = self._clock.thread_ns() - begun_ns
+        self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
 
 
 class GroupScreen(Screen[None]):
@@ -97,6 +120,7 @@ class GroupScreen(Screen[None]):
     CSS_PATH = "group.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "sort by lateness or by rank", id="group.sort"),
+        Binding("z", "zoom", "the newest steps, or all", id="group.zoom"),
         Binding("y", "copy", "copy the summary as text", id="group.copy"),
         Binding("escape,q", "app.quit", "quit", id="group.quit"),
         Binding("colon", "app.command_palette", "search all commands", show=False, id="group.palette"),
@@ -104,11 +128,20 @@ class GroupScreen(Screen[None]):
 
     ranks = getters.query_one(RankList)
     header = getters.query_one(GroupHeader)
+    finding = getters.query_one(GroupFindingPane)
     steps = getters.query_one(GroupStepsPane)
 
-    def __init__(self, reader: GroupReader, view: GroupView, *, colour: bool, unicode: bool) -> None:
+    def __init__(
+        self,
+        reader: GroupReader,
+        view: GroupView,
+        history: HistoryReader | None = None,
+        *,
+        colour: bool,
+        unicode: bool,
+    ) -> None:
         super().__init__()
-        self._reader, self._view = reader, view
+        self._reader, self._view, self._history = reader, view, history
         self._judged: JudgedGroup | None = None
         self._glyphs = choose_glyphs(colour, unicode)
 
@@ -125,6 +158,7 @@ class GroupScreen(Screen[None]):
         self.query_one(KeyLine).keys = (
             Key("enter", "enter", "open the rank"),
             Key("s", "s", "latest first"),
+            Key("z", "z", "zoom"),
             Key("y", "y", "copy"),
             Key("q", "q", "quit"),
         )
@@ -143,23 +177,40 @@ class GroupScreen(Screen[None]):
         self.header.trouble = self._reader.trouble()
         if judged := self._reader.take():
             self._judged = judged
+            if self._history:
+                self._history.begin()
             self._show(judged)
+        self._show_steps()
 
     def _show(self, judged: JudgedGroup) -> None:
-        self.header.group = self.steps.group = self.query_one(GroupFindingPane).group = judged
-        steps = judged.aligned.steps
-        note = f"steps {units.count(int(steps[0]))} to {units.count(int(steps[-1]))}" if len(steps) else ""
-        self.steps.set_titles(legend(judged), note)
+        self.header.group = self.finding.group = judged
         order = "latest first" if self.ranks.latest_first else "by rank"
         self.ranks.set_titles("ranks, ms/step; late by: after the first one", order)
         self.ranks.styles.height = len(judged.ranks) + _FRAME_ROWS
         self.ranks.show(judged, self._view.take_chosen())
+
+    def _show_steps(self) -> None:
+        """Show all steps that are read, else the newest ones."""
+        judged = self._judged
+        if judged is None:
+            return
+        whole = self._history.steps if self._history and not judged.why_not else None
+        steps = judged.steps if whole is None or self._view.is_newest else whole
+        self.steps.steps, self.finding.steps = steps, whole or judged.steps
+        reading = self._history.note(max(one.step for one in judged.ranks)) if self._history else ""
+        span = f"steps {units.count(steps.first)} to {units.count(steps.last)}" if steps else ""
+        self.steps.set_titles(legend(judged), "; ".join(filter(None, [reading, span])))
 
     def action_sort(self) -> None:
         """Sort by lateness, or by rank."""
         self.ranks.latest_first = not self.ranks.latest_first
         if self._judged:
             self._show(self._judged)
+
+    def action_zoom(self) -> None:
+        """Show the newest steps, or all."""
+        self._view.is_newest = not self._view.is_newest
+        self._show_steps()
 
     def action_copy(self) -> None:
         """Copy the summary."""
@@ -172,17 +223,21 @@ class GroupScreen(Screen[None]):
         """Leave, to open the rank under the cursor."""
         rank, app = self.ranks.chosen, self.app
         if self._judged and rank is not None and isinstance(app, GroupApp):
-            app.view = GroupView(rank, self.ranks.latest_first)
+            app.view = GroupView(rank, self.ranks.latest_first, self._view.is_newest)
             app.opened = self._judged.group.ranks[rank].path
             app.exit_with(Leave.LEFT)
 
 
 @dataclass
 class GroupView:
-    """The state of a group's screen, for the one after a rank's. chosen: the rank under the cursor."""
+    """The state of a group's screen, for the one after a rank's.
+
+    chosen: the rank under the cursor. is_newest: the chart shows the newest steps only.
+    """
 
     chosen: int | None = None
     latest_first: bool = False
+    is_newest: bool = False
 
     def take_chosen(self) -> int | None:
         """Return the rank to begin with, once."""
@@ -193,19 +248,28 @@ class GroupView:
 class GroupApp(ThemedApp):
     """Show a group by itself.
 
-    view: the state to begin with, and that on leaving. opened: the folder of the rank to open after this screen; None
-    where the user quits. options: passed to `ThemedApp`.
+    history: reads all steps for the chart; without it the chart has the newest ones. view: the state to begin with, and
+    that on leaving. opened: the folder of the rank to open after this screen; None where the user quits. options:
+    passed to `ThemedApp`.
     """
 
     TITLE = "tfwatch replay"
 
-    def __init__(self, reader: GroupReader, view: GroupView | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        reader: GroupReader,
+        view: GroupView | None = None,
+        history: HistoryReader | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
-        self._reader = reader
+        self._reader, self._history = reader, history
         self.view = view or GroupView()
         self.opened: Path | None = None
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.push_screen(GroupScreen(self._reader, self.view, colour=self._colour, unicode=self._unicode))
+        self.push_screen(
+            GroupScreen(self._reader, self.view, self._history, colour=self._colour, unicode=self._unicode)
+        )
         self.call_after_refresh(self.notify_painted)

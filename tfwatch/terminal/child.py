@@ -40,10 +40,13 @@ def run_child(command: Sequence[str], on_started: Callable[[int], None]) -> int:
         _restore(before, default)
 
 
-def start_child(command: Sequence[str], output: int, mask: set[signal.Signals | int]) -> subprocess.Popen[bytes]:
+def start_child(
+    command: Sequence[str], output: int, mask: set[signal.Signals | int], descriptors: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, which no signal of this terminal reaches, and return it.
 
     It reads nothing. output: the descriptor of its standard output and error. mask: the signals that it blocks.
+    descriptors: further ones that it inherits.
 
     Raises:
         OSError: the process cannot be created.
@@ -54,6 +57,7 @@ def start_child(command: Sequence[str], output: int, mask: set[signal.Signals | 
         stdout=output,
         stderr=output,
         start_new_session=True,
+        pass_fds=descriptors,
         preexec_fn=lambda: _set_mask(mask),
     )
 

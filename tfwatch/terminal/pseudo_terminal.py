@@ -41,7 +41,8 @@ _YES, _NO = 1, 0
 class OutputRelay:
     """A script's pseudo terminal, and the processes that read it. Make it before any thread starts.
 
-    slave: the descriptor for the script's output; `close_slave` once the script has it.
+    slave: the descriptor for the script's output. for_script: two more descriptors for the script: the other end of the
+    pseudo terminal, and a pipe that ends with both processes. `close_script_ends` once the script has them.
     early_log: the output before the script's first run. runs: the file in which the script announces its runs.
 
     Raises:
@@ -59,17 +60,21 @@ class OutputRelay:
         self._shows = mmap.mmap(-1, 1)
         here, self._here = os.pipe()
         self._ended, ended = os.pipe()
+        alive, self._alive = os.pipe()
+        self.for_script = self._master, alive
         self._pid = os.fork()
         if self._pid == 0:
-            for fd in (self.slave, self._here, self._ended):
+            for fd in (self.slave, self._here, self._ended, alive):
                 os.close(fd)
             _run(lambda: _Reader(self._master, _Terminal(self._shows, here), ended, self._folder))
         os.close(here)
         os.close(ended)
+        os.close(self._alive)
 
-    def close_slave(self) -> None:
-        """Close this process's copy of the slave: the relay ends when the script has closed its own."""
+    def close_script_ends(self) -> None:
+        """Close this process's copies of what the script has: the relay ends when the script has closed the slave."""
         os.close(self.slave)
+        os.close(self.for_script[1])
 
     def copy_size(self) -> bool:
         """Give the pseudo terminal the size of the terminal; return whether it is another one than before.

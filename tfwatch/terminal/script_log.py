@@ -50,6 +50,10 @@ class ScriptLog:
         """Write output; where the disk takes none, it is lost."""
         write_all(self._fd, self._condenser.take(data, time.monotonic_ns()))
 
+    def fileno(self) -> int:
+        """Return the descriptor of the log."""
+        return self._fd
+
     def end(self) -> None:
         """Write what waits."""
         write_all(self._fd, self._condenser.take(b"", 2**63))

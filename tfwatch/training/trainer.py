@@ -255,9 +255,11 @@ class Trainer:
             return None
         if prepared.loop or prepared.movable_source is None:
             raise BadInputError("no feed for this training: the tf.data service feeds fit, not a loop")
+        self._report_stage("starting the tf.data service")
         data = prepared.pipeline(prepared.movable_source(), self._control.knobs)
         fed: tf.data.Dataset = feed.feed(data)
         feed.note_all()
+        self._writer.phase(Phase.COMPILE)
         if fed is data:
             raise BadInputError(f"no feed for this training: {feed.why_not}")
         self._leave_pipeline_as_it_is()

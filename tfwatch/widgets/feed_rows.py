@@ -32,8 +32,8 @@ def feed_rows(feed: Feed, width: int, room: int, end: str = "…") -> list[Conte
     if room < min(len(feed.lanes) + 2, _LEAST):
         return [row((f"  {feed.words}", style))][:room]
     dispatcher = [FeedLane("dispatcher", is_lost=True)] if feed.is_dispatcher_lost else []
-    whole = _sum(feed.lanes, units.counted(len(feed.lanes), "worker"))
-    lanes = [whole, *dispatcher, *_shown(feed, room - 2 - len(dispatcher))]
+    whole = [_sum(feed.lanes, units.counted(len(feed.lanes), "worker"))] if len(feed.lanes) > 1 else []
+    lanes = [*whole, *dispatcher, *_shown(feed, room - 2 - len(dispatcher))]
     name = _name_width(lanes, width)
     heads = row((f"  {'':<{name}}{''.join(f'{head:>{_FIGURE}}' for head in _HEADS)}", _FAINT))
     rows = [_row(lane, name, end, f"{STALL_COLOUR} bold" if lane.is_lost else "") for lane in lanes]

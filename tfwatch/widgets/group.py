@@ -8,6 +8,7 @@ import numpy as np
 from textual.reactive import reactive
 
 from tfwatch.analysis.groups.group_text import (
+    LEAST_NAMED_MS,
     banner_word,
     hold_up_lines,
     no_straggler_sentence,
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual.content import Content
 
+    from tfwatch.analysis.groups.step_sums import GroupSteps, StepColumns
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
 
 _LEVEL_STYLES = {Level.CRITICAL: "$text-error bold", Level.WARNING: "$text-warning bold"}
 _LABEL_CELLS = 9
+#: Marks a column of the chart with one of the longest single steps, and their number: an epoch's end may recur often.
+_LONG_STEP, _MARKED = "!", 20
 #: Cells of a rank's figures; the bar of its parts takes the rest, where there is room.
 _COLUMNS = (("rank", 4), ("step", 10), ("ms/step", 8), ("wait", 8), ("compute", 8), ("host", 7), ("late by", 8))
 _LEAST_BAR, _STATE_CELLS = 10, 21
@@ -74,29 +78,34 @@ class GroupHeader(Pane):
 
 
 class GroupFindingPane(Pane):
-    """The rank that the others wait for, why, and what the group would take without it."""
+    """The rank that the others wait for, why, and what the group would take without it.
+
+    Attributes:
+        group: the judgement. steps: those whose single long steps are listed.
+    """
 
     DEFAULT_CSS = """
     GroupFindingPane { height: 4; }
     """
 
     group: reactive[JudgedGroup | None] = reactive(None)
+    steps: reactive[GroupSteps | None] = reactive(None)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.group is None:
             return []
-        title, style, sentences = _finding(self.group)
+        title, style, sentences = _finding(self.group, self.steps)
         lines = [piece for one in sentences for piece in wrap_text(one, width, "  ")]
         return [row((title, style)), *(row(line) for line in lines)][:height]
 
 
-def _finding(judged: JudgedGroup) -> tuple[str, str, list[str]]:
+def _finding(judged: JudgedGroup, steps: GroupSteps | None) -> tuple[str, str, list[str]]:
     """Return the word, its style, and the sentences below: a rank that no longer trains goes before a late one."""
     states = state_lines(judged)
     title, style, sentences = _straggler(judged)
     if stopped := stopped_word(judged):
         return stopped, "$text-error bold", [*states, *sentences]
-    return title, style, [*sentences, *states, *([] if judged.why_not else hold_up_lines(judged.hold_ups))]
+    return title, style, [*sentences, *states, *hold_up_lines(steps.hold_ups if steps else [])]
 
 
 def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
@@ -110,37 +119,48 @@ def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
 
 
 class GroupStepsPane(FramedPane):
-    """The group's steps: the call that all ranks share, and above it what the last rank does before."""
+    """A group's steps: the call that all ranks share, and above it what the last rank does before.
 
-    group: reactive[JudgedGroup | None] = reactive(None)
+    A mark at the top shows a column with a single long step, which a mean of thousands of steps hides.
+    """
+
+    steps: reactive[GroupSteps | None] = reactive(None)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        columns = width - _LABEL_CELLS
-        if self.group is None or self.group.why_not or columns < 1 or height < 2:
+        count = width - _LABEL_CELLS
+        if self.steps is None or count < 1 or height < 2:
             return []
-        parts = step_parts(self.group, columns)
+        columns = self.steps.columns(count)
+        wide = np.arange(count) * len(columns.first) // count
+        parts = [part[wide] for part in columns.parts]
         top = float(np.quantile(sum(parts), 0.98)) * 1.05 or 1.0
         labels = {0: f"{top:.1f} ms", height - 1: "0"}
-        return [self._row(labels.get(at, ""), parts, top, height - at, height) for at in range(height)]
+        cells = [self._cells(parts, top, height - at, height) for at in range(height)]
+        for at in np.flatnonzero(has_hold_up(self.steps, columns)[wide]):
+            cells[0][at] = (_LONG_STEP, STALL_COLOUR)
+        return [
+            row((f"{labels.get(at, ''):>{_LABEL_CELLS - 1}} ", QUIET_COLOUR), *line) for at, line in enumerate(cells)
+        ]
 
-    def _row(self, label: str, parts: Sequence[NDArray[np.float64]], top: float, level: int, height: int) -> Content:
+    def _cells(
+        self, parts: Sequence[NDArray[np.float64]], top: float, level: int, height: int
+    ) -> list[tuple[str, str]]:
         """Return a row of cells; a cell is of the part that its middle lies in."""
         middle = (level - 0.5) / height * top
         edges = np.cumsum(parts, axis=0)
         within = (edges <= middle).sum(axis=0)
         marks = (self.glyphs.compute, self.glyphs.host, self.glyphs.wait, " ")
         styles = (COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR, "")
-        cells = [(marks[part], styles[part]) for part in within]
-        return row((f"{label:>{_LABEL_CELLS - 1}} ", QUIET_COLOUR), *cells)
+        return [(marks[part], styles[part]) for part in within]
 
 
-def step_parts(judged: JudgedGroup, columns: int) -> list[NDArray[np.float64]]:
-    """Return call, host and data wait of the group's last rank, milliseconds, means of equal numbers of steps."""
-    steps = len(judged.aligned.steps)
-    edges = np.linspace(0, steps, min(columns, steps) + 1).astype(int)[:-1]
-    wide = np.arange(columns) * len(edges) // columns
-    counts = np.diff([*edges, steps])
-    return [(np.add.reduceat(part, edges) / counts)[wide] for part in judged.aligned.parts]
+def has_hold_up(steps: GroupSteps, columns: StepColumns) -> NDArray[np.bool_]:
+    """Return a mask of the columns that have one of the longest single steps."""
+    marked = [one.step for one in steps.hold_ups[:_MARKED] if one.lost_ms >= LEAST_NAMED_MS]
+    long = np.array(marked, dtype=np.int64)
+    found: NDArray[np.bool_] = np.zeros(len(columns.first), dtype=np.bool_)
+    found[np.searchsorted(columns.first, long, side="right") - 1] = True
+    return found
 
 
 class RankList(ChoiceList):

@@ -18,7 +18,8 @@ from tfwatch.report.groups.group_summary import group_text
 from tfwatch.runs.format import EVENTS, MANIFEST, NotARunError
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.groups.reading import lives_of, open_group
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +123,21 @@ def test_a_rank_that_writes_nothing_is_named_with_its_seconds(tmp_path: Path) ->
     assert stopped_word(found) == "NOT RESPONDING rank 1 for 43.0 s"
 
 
+def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1, 1, 1])
+    for rank, kept in ((1, STEPS - 20), (2, 5)):
+        (folder_of_rank(folder, rank) / EVENTS).write_text("")
+        rows = folder_of_rank(folder, rank) / STEPS_FILE
+        rows.write_bytes(rows.read_bytes()[: kept * STEP.itemsize])
+
+    found = JudgedGroup(open_group(folder, FakeClock(1).clock))
+
+    assert [one.life for one in found.ranks][1:] == [Life.RUNNING] * 2
+    assert [one.behind for one in found.ranks] == [0, 20, 55]
+    assert [one.is_lagging for one in found.ranks] == [False, False, False]
+    assert lives_of(found.group, FakeClock(9).clock) == [Life.NOT_RESPONDING] * 2
+
+
 def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_three_of_them(tmp_path: Path) -> None:
     folder = write_group(tmp_path / "one", [1] * 5, boot_id="another boot")
     for rank in range(4):
@@ -133,8 +149,8 @@ def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_thre
     lines = state_lines(JudgedGroup(open_group(folder, FakeClock(2).clock)))
 
     assert lines == [
-        f"rank 3: killed at step {STEPS - 3}, 3 steps behind",
-        f"rank 2: killed at step {STEPS - 2}, 2 steps behind",
+        f"rank 3: killed at step {STEPS - 3}",
+        f"rank 2: killed at step {STEPS - 2}",
         f"rank 1: killed at step {STEPS - 1}",
         "1 more rank no longer trains",
     ]

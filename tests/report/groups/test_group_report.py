@@ -20,6 +20,7 @@ from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.report.groups.group_chart import make_group_chart
 from tfwatch.report.groups.group_sections import make_group_figures
+from tfwatch.runs.format import EVENTS
 from tfwatch.runs.groups.group_file import GroupFile, folder_of_rank, write_group_file
 from tfwatch.runs.groups.reading import open_group
 
@@ -51,8 +52,24 @@ def test_the_page_has_the_finding_a_row_a_rank_and_each_ranks_own_figures(
     assert "Steps that one rank held up" not in text
 
 
+def test_a_large_group_has_the_figures_of_the_latest_ranks_and_of_those_that_no_longer_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_group(tmp_path / "one", [1.0, 1, 1, 1, 1, 1, 1, 1, 1, 6, 1, 1])
+    (folder_of_rank(folder, 11) / EVENTS).write_text("")
+
+    page = page_of(folder, capsys)
+
+    summaries = ["".join(one.itertext()) for one in parsed(page).iter(f"{HTML}summary")]
+    named = [int(text.split(":")[0].split()[1]) for text in summaries if text.startswith("rank ")]
+    assert named == [0, 1, 2, 3, 4, 5, 9, 11]
+    assert "The 8 ranks of 12 that no longer train or come latest. Another one: tfwatch report one/rank-N" in text_of(
+        page
+    )
+
+
 def test_the_chart_stacks_the_parts_of_the_last_rank(tmp_path: Path) -> None:
-    chart = make_group_chart(judged(write_group(tmp_path / "late", [1, 6], [1, 1])))
+    chart = make_group_chart(judged(write_group(tmp_path / "late", [1, 6], [1, 1])).steps)
 
     assert chart
     assert [(layer.part, layer.mean) for layer in chart.layers] == [
@@ -176,7 +193,7 @@ def test_a_long_group_has_a_chart_of_as_many_columns(tmp_path: Path) -> None:
     for rank, own in enumerate(meeting_rows([1, 3], [1, 1], count=2000)):
         write_run(folder_of_rank(folder, rank), own, FINISHED, group="one", rank=rank)
 
-    chart = make_group_chart(judged(folder))
+    chart = make_group_chart(judged(folder).steps)
 
     assert chart
     assert len(chart.hovers) == 480

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: The window of current figures, nanoseconds.
 _NOW_NS = 5 * 10**9
+_NO_EXAMPLES = "no batch of known size yet"
 #: The bits of a row's `lost`.
 _WORKER, _DISPATCHER = 1, 2
 
@@ -54,7 +55,7 @@ class Feed:
     @property
     def missing_text(self) -> list[str]:
         """`cores n/a: its process is not one of this machine`, one for each such column."""
-        names = {"bytes_s": "received/s"}
+        names = {"bytes_s": "received/s", "elements_s": "elements/s"}
         return [f"{names.get(column, column)} n/a: {why}" for column, why in self.missing.items()]
 
     @property
@@ -94,7 +95,8 @@ def find_feed(
     newest = rows if whole or not len(rows) else rows[rows["at_ns"] >= max(int(rows["at_ns"][-1]) - _NOW_NS, 0)]
     lanes = [_lane(address, newest[newest["worker"] == n]) for n, address in enumerate(found.workers)]
     is_dispatcher_lost = bool(len(newest) and newest["lost"][-1] & _DISPATCHER)
-    return Feed(tuple(_with_elements(lanes, examples_s)), found.missing, is_dispatcher_lost)
+    missing = found.missing if examples_s is not None else {**found.missing, "elements_s": _NO_EXAMPLES}
+    return Feed(tuple(_with_elements(lanes, examples_s)), missing, is_dispatcher_lost)
 
 
 def total(lanes: Iterable[FeedLane], figure: str) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,14 +107,33 @@ def align(ranks: Sequence[RankSteps]) -> Aligned:
     """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
     rows = [plausible_rows(rank.rows) for rank in ranks]
     plain = [of_rank["step"][_is_plain(of_rank)] for of_rank in rows]
-    steps = reduce(np.intersect1d, plain) if plain else np.empty(0, dtype=np.uint32)
+    steps = reduce(_common, plain) if plain else np.empty(0, dtype=np.uint32)
     at = [np.searchsorted(of_rank["step"], steps) for of_rank in rows]
-    own = [of_rank[places] for of_rank, places in zip(rows, at, strict=True)]
-    before = [of_rank[places - 1] for of_rank, places in zip(rows, at, strict=True)]
-    silent = [_silent_ms(rank, of_rank, places) for rank, of_rank, places in zip(ranks, rows, at, strict=True)]
-    parts = ([one["wait_ms"] for one in own], [one["host_ms"] for one in before], [one["compute_ms"] for one in own])
-    wait, host, call = (np.array(part, dtype=np.float64).reshape(len(ranks), len(steps)) for part in parts)
-    return Aligned(tuple(ranks), steps.astype(np.int64), wait, host, call, np.array(silent).reshape(wait.shape))
+    parts = (("wait_ms", 0), ("host_ms", 1), ("compute_ms", 0))
+    wait, host, call = (
+        _times([of_rank[name][places - before] for of_rank, places in zip(rows, at, strict=True)], len(steps))
+        for name, before in parts
+    )
+    silent = _times([_silent_ms(*one) for one in zip(ranks, rows, at, strict=True)], len(steps))
+    return Aligned(tuple(ranks), steps.astype(np.int64), wait, host, call, silent)
+
+
+def _times(of_ranks: list[NDArray[Any]], count: int) -> Times:
+    """Return a row a rank, also of no rank."""
+    found: Times = np.array(of_ranks, dtype=np.float64).reshape(len(of_ranks), count)
+    return found
+
+
+def _common(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the steps that both ranks have; in most blocks of a training they have the same ones."""
+    return one if np.array_equal(one, other) else np.intersect1d(one, other)
+
+
+def join(parts: Sequence[Aligned]) -> Aligned:
+    """Return the cycles of several stretches of the same ranks, one after the other; at least one stretch."""
+    names = ("wait", "host", "call", "silent")
+    times = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in names)
+    return Aligned(parts[0].ranks, np.concatenate([part.steps for part in parts]), *times)
 
 
 def group_rows(aligned: Aligned) -> Rows:
@@ -138,10 +157,12 @@ def _is_plain(rows: Rows) -> NDArray[np.bool_]:
 
 def _silent_ms(rank: RankSteps, rows: Rows, places: NDArray[np.intp]) -> Times:
     """Return the part of each cycle that lies in a silence, milliseconds."""
+    if not rank.silences:
+        return np.zeros(len(places))
     before, now = rows[places - 1], rows[places]
     begin_ns = before["start_ns"] + (before["wait_ms"] + before["compute_ms"]).astype(np.float64) * 1e6
     end_ns = now["start_ns"] + (now["wait_ms"] + now["compute_ms"]).astype(np.float64) * 1e6
-    found = np.zeros(len(places))
-    for first_ns, last_ns in rank.silences:
-        found += np.clip(np.minimum(end_ns, last_ns) - np.maximum(begin_ns, first_ns), 0, None) / 1e6
+    edges = np.maximum.accumulate(np.array(rank.silences, dtype=np.float64).ravel())
+    silent_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))
+    found: Times = (np.interp(end_ns, edges, silent_ns) - np.interp(begin_ns, edges, silent_ns)) / 1e6
     return found

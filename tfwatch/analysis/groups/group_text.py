@@ -10,8 +10,8 @@ from tfwatch.core import units
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The hold-ups that are named one by one.
-_NAMED = 3
+#: The hold-ups that are named one by one, and the time that is worth a name: three steps of 5 ms are soon reached.
+_NAMED, LEAST_NAMED_MS = 3, 100.0
 #: The next thing to look at, by cause.
 ADVICE = {
     Cause.DATA_WAIT: "give it what the others have: the same share of the data, as fast a disk, as many free cores",
@@ -69,10 +69,13 @@ def no_straggler_sentence(waiting_share: float | None, is_compute_known: bool) -
 def hold_up_lines(found: Sequence[HoldUp]) -> list[str]:
     """Return the longest single hold-ups, the longest first, and the number of the others."""
     worst = sorted(found, key=lambda one: -one.lost_ms)
-    lines = [hold_up_line(one) for one in worst[:_NAMED]]
-    rest = worst[_NAMED:]
-    lost_s = sum(one.lost_ms for one in rest) / 1e3
-    return [*lines, f"{units.counted(len(rest), 'more long step')}: {units.duration(lost_s)}"] if rest else lines
+    named = [one for one in worst[:_NAMED] if one.lost_ms >= LEAST_NAMED_MS]
+    lines, rest = [hold_up_line(one) for one in named], worst[len(named) :]
+    lost_ms = sum(one.lost_ms for one in rest)
+    if lost_ms < LEAST_NAMED_MS:
+        return lines
+    steps = units.counted(len(rest), "more long step" if lines else "long step")
+    return [*lines, f"{steps}: {units.duration(lost_ms / 1e3)}"]
 
 
 def hold_up_line(found: HoldUp) -> str:

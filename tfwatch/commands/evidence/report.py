@@ -12,11 +12,12 @@ from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text
 from tfwatch.commands.evidence.recorded import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
+from tfwatch.live.groups.history import read_steps
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.groups.group_markdown import as_group_markdown
 from tfwatch.report.groups.group_page import as_group_html
-from tfwatch.report.groups.group_sections import make_rank_section
+from tfwatch.report.groups.group_sections import make_rank_section, ranks_with_figures
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.redaction import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
@@ -62,13 +63,15 @@ def report(options: ReportOptions, clock: Clock = SYSTEM) -> int:
 def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
     with readable(folder):
         group = open_group(folder, clock)
-    judged, labels = JudgedGroup(group), read_labels(folder)
+        judged, labels = JudgedGroup(group), read_labels(folder)
+        steps = read_steps(judged)
     redaction = redaction_of_group(group, labels, Path.home(), WORKLOADS) if options.is_redacted else None
     if options.is_markdown:
-        return write_text(options.output or STANDARD_OUTPUT, as_group_markdown(judged, labels, redaction))
-    whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in sorted(group.ranks.items()))
+        return write_text(options.output or STANDARD_OUTPUT, as_group_markdown(judged, steps, labels, redaction))
+    runs = ((rank, group.ranks[rank]) for rank in ranks_with_figures(judged))
+    whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in runs)
     sections = [make_rank_section(rank, JudgedRun(run), options.is_redacted) for rank, run in whole]
-    page = as_group_html(judged, sections, labels, redaction)
+    page = as_group_html(judged, steps, sections, labels, redaction)
     return _write_page(options.output or _usual_place(folder, redaction), page)
 
 

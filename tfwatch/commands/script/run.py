@@ -123,10 +123,13 @@ def _record_signal(runs: Sequence[Path], code: int) -> None:
         record_signal(runs[0], -code)
 
 
-def _command(options: RunOptions, announcements: Path | None) -> list[str]:
-    """Return the command of the script's process. announcements: the file for the folders of its runs."""
-    runs_dir = str(options.runs_dir.absolute())
-    return [_interpreter(options), *_flags(), str(_BOOTSTRAP), runs_dir, str(announcements or ""), *options.script]
+def _command(options: RunOptions, announcements: Path | None, descriptors: Sequence[int] = ()) -> list[str]:
+    """Return the command of the script's process.
+
+    announcements: the file for the folders of its runs. descriptors: those of the relay of its output.
+    """
+    words = str(options.runs_dir.absolute()), str(announcements or ""), ",".join(map(str, descriptors))
+    return [_interpreter(options), *_flags(), str(_BOOTSTRAP), *words, *options.script]
 
 
 def _interpreter(options: RunOptions) -> str:

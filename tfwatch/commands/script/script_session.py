@@ -58,18 +58,18 @@ class ScriptShown:
 
 
 def run_on_screen(
-    make_command: Callable[[Path], Sequence[str]], shown: ScriptShown, factories: Factories, clock: Clock
+    make_command: Callable[[Path, Sequence[int]], Sequence[str]], shown: ScriptShown, factories: Factories, clock: Clock
 ) -> tuple[int, int]:
     """Run a script under the live screen; return its process id and exit code, or minus the signal that ended it.
 
-    make_command: returns its command for the file that announces its runs.
+    make_command: returns its command for the file that announces its runs, and for the relay's descriptors.
 
     Raises:
         OSError: it cannot be started.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
-        script = ScriptProcess(make_command(relay.runs), relay, mask, clock)
+        script = ScriptProcess(make_command(relay.runs, relay.for_script), relay, mask, clock)
         with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
             terminal.record_to(None)
             ScriptSession(script, relay, terminal, factories, clock, shown).run()
@@ -86,8 +86,8 @@ class ScriptProcess:
     def __init__(
         self, command: Sequence[str], relay: OutputRelay, mask: set[signal.Signals | int], clock: Clock
     ) -> None:
-        self._process = start_child(command, relay.slave, mask)
-        relay.close_slave()
+        self._process = start_child(command, relay.slave, mask, relay.for_script)
+        relay.close_script_ends()
         self._relay = relay
         self._has_ended = threading.Event()
         self._announced = Announcements(relay.runs)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing.comparability import Subject
 from tfwatch.analysis.comparing.run_steps import Measured, rows_to_compare
+from tfwatch.analysis.findings.hardware.machine import find_process_memory
 from tfwatch.core.events import EpochEnded
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.live.past_run import state_of
@@ -87,7 +88,7 @@ class RunToCompare:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of a process; None where it was not sampled."""
-        memory = self.judged.hardware.process_memory
+        memory = find_process_memory(self.run.samples, self.run.steps)
         return memory.peak_bytes if memory else None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.comparing.run_steps import QUARTERS
 from tfwatch.analysis.groups.group_text import (
     ADVICE,
     banner_word,
@@ -12,16 +13,15 @@ from tfwatch.analysis.groups.group_text import (
     no_straggler_sentence,
     straggler_sentence,
 )
-from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler
+from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler, share_in_parts
 from tfwatch.core import units
 from tfwatch.live.evidence.explained_run import Fact, Finding, explain_run
 from tfwatch.live.groups.rank_lines import state_words, stopped_ranks
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from tfwatch.analysis.comparing.run_steps import Measured
     from tfwatch.live.evidence.explained_run import Confidence
     from tfwatch.live.groups.group_to_compare import GroupToCompare
 
@@ -58,13 +58,14 @@ def _states(one: GroupToCompare) -> Iterator[Finding]:
 
 
 def _straggler(one: GroupToCompare) -> Iterator[Finding]:
-    judged, share = one.group, one.straggler_share
+    judged = one.group
     if judged.why_not:
         yield Finding("no-straggler", "STRAGGLER n/a", judged.why_not, (), "low", "too little is recorded to name one")
         return
     found, steps = judged.named_straggler, len(judged.aligned.steps)
     facts = (Fact("common_steps", steps, "step"), Fact("waiting_share", judged.waiting_share or 0.0, "share"))
-    confidence, reason = _confidence(share, steps)
+    worst = judged.costliest
+    confidence, reason = _confidence(share_in_parts(judged.aligned, worst, QUARTERS) if worst else (), steps)
     if found is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
         yield Finding("no-straggler", banner_word(None), sentence, facts, confidence, reason)
@@ -85,10 +86,10 @@ def _cause_facts(found: Straggler) -> tuple[Fact, ...]:
     return cause, Fact(f"{name}_of_the_rank", found.own, unit), Fact(f"{name}_of_the_others", found.others, unit)
 
 
-def _confidence(share: Measured | None, steps: int) -> tuple[Confidence, str]:
+def _confidence(quarters: Sequence[float], steps: int) -> tuple[Confidence, str]:
     """Return the confidence in the share of a straggler: whether all parts of the steps agree on its level."""
     edge = units.percent(WARNING_FROM)
-    if share and len({quarter >= WARNING_FROM for quarter in share.quarters}) > 1:
+    if len({quarter >= WARNING_FROM for quarter in quarters}) > 1:
         return "low", f"in some quarters of the steps it is above the threshold of {edge}, in others below"
     if steps < _ENOUGH_STEPS:
         return "medium", f"only {steps} common steps"

@@ -14,10 +14,11 @@ import numpy as np
 
 from tfwatch.analysis.comparing.run_steps import QUARTERS, Measured
 from tfwatch.analysis.groups.aligned import group_rows
-from tfwatch.analysis.groups.straggler import share_in_parts, usual
+from tfwatch.analysis.groups.straggler import find_costliest, share_in_parts, usual
 from tfwatch.analysis.steps.verdict import steady
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.live.evidence.run_to_compare import RunToCompare
+from tfwatch.live.groups.sampled_steps import sample_steps
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
@@ -26,22 +27,31 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.comparing.comparability import Subject
     from tfwatch.analysis.groups.aligned import Aligned
+    from tfwatch.analysis.groups.straggler import Straggler
     from tfwatch.core.clock import Clock
     from tfwatch.core.rows import Rows
     from tfwatch.live.groups.judged_group import JudgedGroup
+    from tfwatch.live.groups.sampled_steps import SampledSteps
     from tfwatch.runs.opened import Run
 
 
 class RankToCompare(RunToCompare):
-    """The run of a rank. others_share: of the cores, by programs that are none of its group's processes."""
+    """The run of a rank. others_share: of the cores, by programs that are none of its group's processes.
 
-    def __init__(self, run: Run, name: str, others_share: float | None) -> None:
+    sampled: its steps that count; None where they are those of its run by itself.
+    """
+
+    def __init__(self, run: Run, name: str, others_share: float | None, sampled: Rows | None = None) -> None:
         super().__init__(run, name)
-        self._others_share = others_share
+        self._others_share, self._sampled = others_share, sampled
 
     @property
     def others_share(self) -> float | None:
         return self._others_share
+
+    @cached_property
+    def rows(self) -> Rows:
+        return super().rows if self._sampled is None else steady(self._sampled)
 
 
 class GroupToCompare(RunToCompare):
@@ -58,12 +68,18 @@ class GroupToCompare(RunToCompare):
         return open_run(newest.path, self._clock) if newest.path else newest
 
     def rank(self, rank: int) -> RunToCompare:
-        """Return the run of a rank."""
+        """Return all of the run of a rank."""
         run = self.run if rank == self.group.last_rank else self._open(rank)
         return RankToCompare(run, f"rank {rank} of {self.name}", self.others_share)
 
     def processes(self) -> Iterator[RunToCompare]:
-        yield from map(self.rank, sorted(self.group.group.ranks))
+        for rank, run in sorted(self.group.group.ranks.items()):
+            yield RankToCompare(run, f"rank {rank} of {self.name}", self.others_share, self._sampled.rows[rank])
+
+    @cached_property
+    def _sampled(self) -> SampledSteps:
+        """Steps of the whole group since the last switch of any rank."""
+        return sample_steps(self.group, _last_switch(list(self.group.group.ranks.values())))
 
     @property
     def not_recorded(self) -> str:
@@ -91,10 +107,14 @@ class GroupToCompare(RunToCompare):
     def rank_count(self) -> int | None:
         return len(self.group.group.ranks)
 
-    @cached_property
+    @property
     def aligned(self) -> Aligned:
-        """The newest steps that all ranks have, since the last switch of any rank."""
-        return self.group.aligned.after(_last_switch(list(self.group.group.ranks.values())))
+        """The steps that count: those that all ranks have."""
+        return self._sampled.aligned
+
+    @cached_property
+    def _costliest(self) -> Straggler | None:
+        return None if self.group.why_not else find_costliest(self.aligned)
 
     @cached_property
     def rows(self) -> Rows:
@@ -110,15 +130,13 @@ class GroupToCompare(RunToCompare):
 
     @property
     def slowest_rank(self) -> int | None:
-        return self.group.costliest.rank if self.group.costliest else None
+        return self._costliest.rank if self._costliest else None
 
     @cached_property
     def straggler_share(self) -> Measured | None:
         """The time that the others wait for one rank, over the group's step; None where no straggler can be named."""
-        found = self.group.costliest
-        if self.group.why_not or found is None:
-            return None
-        return Measured(found.share, share_in_parts(self.group.aligned, found, QUARTERS))
+        found = self._costliest
+        return Measured(found.share, share_in_parts(self.aligned, found, QUARTERS)) if found else None
 
     @cached_property
     def subject(self) -> Subject:
@@ -143,7 +161,7 @@ class GroupToCompare(RunToCompare):
 
     @property
     def peak_bytes(self) -> float | None:
-        peaks = [one.peak_bytes for one in self.processes()]
+        peaks = [self.rank(rank).peak_bytes for rank in self.group.group.ranks]
         known = [peak for peak in peaks if peak is not None]
         return max(known) if len(known) == len(peaks) else None
 

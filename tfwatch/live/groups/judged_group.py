@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.groups.aligned import Aligned, Machine, RankSteps, align
+from tfwatch.analysis.groups.step_sums import sum_up
 from tfwatch.analysis.groups.straggler import (
     NEEDED,
     HoldUp,
@@ -23,19 +24,21 @@ from tfwatch.analysis.groups.straggler import (
 from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
 from tfwatch.core import units
 from tfwatch.live.past_run import state_of, worst_state
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.core.rows import Rows
     from tfwatch.runs.groups.reading import Group
-    from tfwatch.runs.liveness import Life
     from tfwatch.runs.opened import Run
 
 #: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.
 _SILENT_MS = 300.0
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
-#: A rank that has made so many steps less than the first one lags: those of a collective are within one step.
-_LAGS_FROM = 2
+#: A rank that has made so many steps less than the first one lags: those of a collective are within one step. Ranks
+#: write ten times a second, at different moments, so while they train the steps of this time are not behind.
+_LAGS_FROM, _WRITES_MS = 2, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class RankState:
     @property
     def is_lagging(self) -> bool:
         """True where it is further behind than the steps of one collective can be."""
-        return self.behind >= _LAGS_FROM
+        behind_ms = self.behind * self.split.step.mean if self.split else 0.0
+        return self.behind >= _LAGS_FROM and (self.life is Life.ENDED or behind_ms >= _WRITES_MS)
 
 
 class JudgedGroup:
@@ -80,6 +84,11 @@ class JudgedGroup:
     def hold_ups(self) -> list[HoldUp]:
         """Single long steps, each with the rank that made it long."""
         return find_hold_ups(self.aligned)
+
+    @cached_property
+    def steps(self) -> GroupSteps | None:
+        """The newest steps that all ranks have, in sums; None where their parts are not known."""
+        return None if self.why_not else sum_up(self.aligned)
 
     @cached_property
     def waiting_share(self) -> float | None:
@@ -144,7 +153,7 @@ def _state(rank: int, run: Run, step: int, first: int, late_ms: float | None) ->
 
 
 def _rank_steps(rank: int, run: Run) -> RankSteps:
-    return RankSteps(rank, run.steps, _machine(run, run.steps), _silences(run.samples))
+    return RankSteps(rank, run.steps, _machine(run, run.steps), silences(run.samples))
 
 
 def _machine(run: Run, steps: Rows) -> Machine:
@@ -163,6 +172,7 @@ def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | Non
     return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
 
 
-def _silences(samples: Rows) -> list[tuple[int, int]]:
+def silences(samples: Rows) -> list[tuple[int, int]]:
+    """Return begin and end of each time in which the sensors were due and did not run: see `RankSteps`."""
     late = samples[np.nan_to_num(samples["late_ms"]) > _SILENT_MS]
     return [(int(row["at_ns"] - row["late_ms"] * 1e6), int(row["at_ns"])) for row in late]

@@ -12,9 +12,7 @@ from tfwatch.report.html.plot import Scale, areas, ticks
 from tfwatch.report.html.timeline import COLUMNS, Hover, Layer, height_text, top_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tfwatch.live.groups.judged_group import JudgedGroup
+    from tfwatch.analysis.groups.step_sums import GroupSteps, StepColumns
     from tfwatch.report.html.plot import Floats, Tick
 
 #: The layers from the bottom up: class and name.
@@ -34,31 +32,15 @@ class GroupChart:
     per_column: str
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The mean parts of equal numbers of steps, milliseconds, in the order of `_LAYERS`. first, last: their steps."""
-
-    parts: Sequence[Floats]
-    first: Floats
-    last: Floats
-    counts: Floats
-
-    @property
-    def total(self) -> Floats:
-        found: Floats = np.sum(self.parts, axis=0)
-        return found
-
-
-def make_group_chart(judged: JudgedGroup) -> GroupChart | None:
+def make_group_chart(steps: GroupSteps | None) -> GroupChart | None:
     """Return the chart; None where the ranks have too few steps in common."""
-    if judged.why_not:
+    if steps is None:
         return None
-    columns = _columns(judged)
-    top = top_ms(columns.total)
+    columns = steps.columns(COLUMNS)
+    total: Floats = np.sum(columns.parts, axis=0)
+    top, highest, each = top_ms(total), float(total.max()), int(columns.counts.max())
     up, across = Scale(0.0, top), Scale(float(columns.first[0]), float(columns.last[-1] + 1))
-    begins, ends = across.shares(columns.first), across.shares(columns.last + 1)
-    highest = float(columns.total.max())
-    each = int(columns.counts.max())
+    begins, ends = across.shares(columns.first.astype(float)), across.shares((columns.last + 1).astype(float))
     return GroupChart(
         layers=_layers(columns, begins, ends, up),
         hovers=_hovers(columns, begins, ends),
@@ -69,15 +51,7 @@ def make_group_chart(judged: JudgedGroup) -> GroupChart | None:
     )
 
 
-def _columns(judged: JudgedGroup) -> _Columns:
-    steps = judged.aligned.steps
-    edges = np.linspace(0, len(steps), min(COLUMNS, len(steps)) + 1).astype(int)
-    counts = np.diff(edges).astype(float)
-    parts = [np.add.reduceat(part, edges[:-1]) / counts for part in judged.aligned.parts]
-    return _Columns(parts, steps[edges[:-1]].astype(float), steps[edges[1:] - 1].astype(float), counts)
-
-
-def _layers(columns: _Columns, begins: Floats, ends: Floats, up: Scale) -> list[Layer]:
+def _layers(columns: StepColumns, begins: Floats, ends: Floats, up: Scale) -> list[Layer]:
     """Return the layers, the highest first: each is drawn over the one before."""
     sums = np.cumsum(columns.parts, axis=0)
     means = [float(np.average(part, weights=columns.counts)) for part in columns.parts]
@@ -88,9 +62,9 @@ def _layers(columns: _Columns, begins: Floats, ends: Floats, up: Scale) -> list[
     return found[::-1]
 
 
-def _hovers(columns: _Columns, begins: Floats, ends: Floats) -> list[Hover]:
+def _hovers(columns: StepColumns, begins: Floats, ends: Floats) -> list[Hover]:
     found = []
-    for n, total in enumerate(columns.total):
+    for n, total in enumerate(np.sum(columns.parts, axis=0)):
         first, last = int(columns.first[n]), int(columns.last[n])
         where = f"step {units.count(first)}" + (f" to {units.count(last)}" if last > first else "")
         parts = ", ".join(

@@ -17,22 +17,30 @@ from tfwatch.report.markdown import MarkdownPage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.live.groups.judged_group import JudgedGroup
     from tfwatch.report.html.redaction import Redaction
     from tfwatch.runs.library.labels import Labels
 
 
-def as_group_markdown(judged: JudgedGroup, labels: Labels, redaction: Redaction | None = None) -> str:
-    """Return the summary of a group. redaction: replaces paths, names and the hosts."""
-    return _GroupPage(judged, labels, redaction).text()
+def as_group_markdown(
+    judged: JudgedGroup, steps: GroupSteps | None, labels: Labels, redaction: Redaction | None = None
+) -> str:
+    """Return the summary of a group.
+
+    steps: those whose long ones are listed. redaction: replaces paths, names and the hosts.
+    """
+    return _GroupPage(judged, steps, labels, redaction).text()
 
 
 class _GroupPage(MarkdownPage):
     """The summary of a group."""
 
-    def __init__(self, judged: JudgedGroup, labels: Labels, redaction: Redaction | None) -> None:
+    def __init__(
+        self, judged: JudgedGroup, steps: GroupSteps | None, labels: Labels, redaction: Redaction | None
+    ) -> None:
         super().__init__(redaction)
-        self._judged = judged
+        self._judged, self._steps = judged, steps
         self._labels = labels
 
     def text(self) -> str:
@@ -61,6 +69,6 @@ class _GroupPage(MarkdownPage):
             (one.rank, *one.figures, one.machine or units.MISSING, one.state) for one in make_rank_rows(self._judged)
         ]
         yield from self._table(head, rows)
-        if hold_ups := make_hold_ups(self._judged):
+        if hold_ups := make_hold_ups(self._steps):
             cells = [(one.step, one.rank, one.cause, one.lost) for one in hold_ups]
             yield from self._folded("Steps that one rank held up", ("step", "rank", "cause", "lost"), cells)

@@ -21,6 +21,7 @@ from tfwatch.report.html.templates import environment, page_style
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.live.groups.judged_group import JudgedGroup
     from tfwatch.report.groups.group_sections import RankSection
     from tfwatch.report.html.redaction import Redaction
@@ -28,9 +29,16 @@ if TYPE_CHECKING:
 
 
 def as_group_html(
-    judged: JudgedGroup, sections: Sequence[RankSection], labels: Labels, redaction: Redaction | None = None
+    judged: JudgedGroup,
+    steps: GroupSteps | None,
+    sections: Sequence[RankSection],
+    labels: Labels,
+    redaction: Redaction | None = None,
 ) -> str:
-    """Return the page of a group. sections: of its ranks. redaction: replaces paths, names and the hosts."""
+    """Return the page of a group.
+
+    steps: those of the chart. sections: of its ranks. redaction: replaces paths, names and the hosts.
+    """
     group, manifest = judged.group, next(iter(judged.group.ranks.values())).manifest
     size, rows = group.file.size, make_rank_rows(judged)
     page = {
@@ -48,11 +56,11 @@ def as_group_html(
         "date": local_time(group.file.began_wall_ns).strftime("%d %b %Y, %H:%M"),
         "verdict": make_group_verdict(judged),
         "figures": make_group_figures(judged),
-        "chart": make_group_chart(judged),
+        "chart": make_group_chart(steps),
         "rows": rows,
         "has_machine": any(row.machine for row in rows),
-        "hold_ups": make_hold_ups(judged),
-        "hold_up_count": 0 if judged.why_not else len(judged.hold_ups),
+        "hold_ups": make_hold_ups(steps),
+        "hold_up_count": len(steps.hold_ups) if steps else 0,
         "sections": sections,
         "versions": list(manifest.versions.items()),
         "raw": json.dumps(group_json(judged), indent=1).split("\n"),

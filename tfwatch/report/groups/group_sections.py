@@ -15,6 +15,7 @@ from tfwatch.analysis.groups.group_text import (
 )
 from tfwatch.analysis.groups.straggler import Level
 from tfwatch.core import units
+from tfwatch.live.groups.rank_lines import stopped_ranks
 from tfwatch.report.html.page import Verdict, make_verdict
 from tfwatch.report.html.sections import (
     Figure,
@@ -28,11 +29,14 @@ from tfwatch.report.html.sections import (
 from tfwatch.report.text import failure, fate
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
     from tfwatch.live.judged_run import JudgedRun
 
 #: The most rows of hold-ups.
 _MOST_HOLD_UPS = 20
+#: Ranks whose own figures are on the page: each of a million steps takes a second.
+MOST_SECTIONS = 8
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
 
 
@@ -160,9 +164,8 @@ def _machine(state: RankState) -> str:
     return ", ".join(filter(None, parts))
 
 
-def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:
+def make_hold_ups(steps: GroupSteps | None) -> list[HoldUpRow]:
     """Return the longest single steps, the longest first."""
-    found = [] if judged.why_not else sorted(judged.hold_ups, key=lambda one: -one.lost_ms)
     return [
         HoldUpRow(
             units.count(one.step),
@@ -170,8 +173,16 @@ def make_hold_ups(judged: JudgedGroup) -> list[HoldUpRow]:
             "all ranks are in the call, and none shows why" if one.rank is None else one.cause.value,
             units.duration(one.lost_ms / 1e3),
         )
-        for one in found[:_MOST_HOLD_UPS]
+        for one in (steps.hold_ups if steps else ())[:_MOST_HOLD_UPS]
     ]
+
+
+def ranks_with_figures(judged: JudgedGroup) -> list[int]:
+    """Return the ranks whose own figures the page has: those that no longer train, and the latest ones."""
+    gone = [one.rank for one in stopped_ranks(judged)]
+    latest = sorted(judged.ranks, key=lambda one: (-(one.late_ms or 0.0), one.rank))
+    chosen = dict.fromkeys([judged.last_rank, *gone, *(one.rank for one in latest)])
+    return sorted(list(chosen)[:MOST_SECTIONS])
 
 
 def make_rank_section(rank: int, judged: JudgedRun, is_redacted: bool) -> RankSection:

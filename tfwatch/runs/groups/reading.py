@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.runs.format import NotARunError
+from tfwatch.core.rows import clean_rows, plausible_rows
+from tfwatch.runs import format as layout
+from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
+from tfwatch.runs.liveness import Life, life_of
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.format import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,60 @@ class Group:
 
 #: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a gigabyte.
 NEWEST_ROWS = 5_000
+_PULSE_BYTES = 4096
+
+
+class RankStream:
+    """The rows of a rank's tables from the first on; each call reads those after the last one, and maps no file.
+
+    Raises:
+        NotARunError: the folder is not a run folder that this tfwatch reads.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._source = FolderSource(folder)
+        manifest = self._source.manifest()
+        self._layouts = {name: manifest.layout(name) for name in (layout.STEPS, layout.SAMPLES)}
+        self._offsets = dict.fromkeys(self._layouts, 0)
+
+    def read(self, name: str, count: int) -> Rows:
+        """Return at most so many more rows; those that are plausible."""
+        row = self._layouts[name]
+        data = self._source.read(name, self._offsets[name], count * row.itemsize)
+        whole = len(data) // row.itemsize
+        self._offsets[name] += whole * row.itemsize
+        rows = layout.convert_rows(name, np.frombuffer(data, dtype=row, count=whole))
+        return plausible_rows(rows) if name == layout.STEPS else clean_rows(rows)
+
+
+class StoredSteps:
+    """All steps of a rank's run in its folder, read by their places: a mapped file would count as memory."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._source = FolderSource(folder)
+        self._row = manifest.layout(layout.STEPS)
+        self._count = (folder / layout.STEPS).stat().st_size // self._row.itemsize
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._count
+
+    def rows(self, begin: int, end: int) -> Rows:
+        """Return the rows from one place to another one, that one excluded."""
+        size = self._row.itemsize
+        data = self._source.read(layout.STEPS, begin * size, (end - begin) * size)
+        return layout.convert_rows(layout.STEPS, np.frombuffer(data, dtype=self._row, count=len(data) // size))
+
+    def step_at(self, place: int) -> int:
+        """Return the number of the step at a place."""
+        return int(self.rows(place, place + 1)["step"][0])
+
+    def place_of(self, step: int) -> int:
+        """Return the place of a step, or that of the first one after it."""
+        likely = step - self.step_at(0) if self._count else -1  # most runs lack no step
+        if 0 <= likely < self._count and self.step_at(likely) == step:
+            return likely
+        return bisect_left(range(self._count), step, key=self.step_at)
 
 
 def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
@@ -46,6 +110,16 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
     return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
+
+
+def lives_of(group: Group, clock: Clock = SYSTEM) -> list[Life]:
+    """Return the present states of the ranks that were not over: much less is read for it than to open the group."""
+    return [_life(run, clock) for run in group.ranks.values() if not run.life.is_over]
+
+
+def _life(run: Run, clock: Clock) -> Life:
+    pulse = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
+    return life_of(run.manifest, decode_pulse(pulse, run.manifest.layout(layout.PULSES)), clock)[0]
 
 
 def _open(folder: Path, clock: Clock) -> Run | str:

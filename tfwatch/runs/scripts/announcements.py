@@ -10,20 +10,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _END = b"\0"
 #: The file of this process and the process's id: a forked child announces nothing.
 _file: list[tuple[str, int]] = []
+#: Called with the first run.
+_at_first_run: list[Callable[[], None]] = []
 
 
-def announce_in(path: str) -> None:
+def announce_in(path: str, at_first_run: Callable[[], None] | None = None) -> None:
     """Announce the runs of this process in a file from now on; in none for an empty path."""
     _file[:] = [(path, os.getpid())] if path else []
+    _at_first_run[:] = [at_first_run] if at_first_run else []
 
 
 def announce(folder: Path) -> None:
     """Announce a run folder that has a manifest; does nothing where nobody asked, or the file is gone."""
+    while _at_first_run:
+        _at_first_run.pop()()
     for path, pid in _file:
         with suppress(OSError):
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -27,6 +27,7 @@ _FUNCTIONS = ("_map_func", "_predicate")
 _PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 #: A graph, with the arrays of `from_tensor_slices` in it, is one message of protobuf.
 MOST_BYTES = 2**31
+_ASK_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,26 @@ class MovedPart:
 
     def through(self, service: str, *, is_local: bool) -> Any:
         """Return the pipeline with its lower part in the workers of a service."""
-        import tensorflow as tf
-
-        data = self.below.apply(
-            tf.data.experimental.service.distribute(
-                "distributed_epoch", f"grpc://{service}", compression=None if is_local else "AUTO"
-            )
-        )
+        data = self.below.apply(_distribution(f"grpc://{service}", None if is_local else "AUTO"))
         for node in self.above:
             data = rebuild(node, data, {})
         return _with_length(data, int(self.top.cardinality()))
+
+
+def _distribution(service: str, compression: str | None) -> Any:
+    """Return the stage that takes elements from the service.
+
+    It learns from the dispatcher that an epoch is over. TensorFlow asks once a second, which only a private name of it
+    changes: an epoch of 64 numbers took 1.0 s, with 100 ms 0.2 s.
+    """
+    import tensorflow as tf
+
+    try:
+        from tensorflow.python.data.experimental.ops.data_service_ops import _distribute
+
+        return _distribute("distributed_epoch", service, task_refresh_interval_hint_ms=_ASK_MS, compression=compression)
+    except (ImportError, TypeError):
+        return tf.data.experimental.service.distribute("distributed_epoch", service, compression=compression)
 
 
 def find_moved_part(dataset: Any) -> MovedPart:

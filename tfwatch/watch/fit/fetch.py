@@ -86,12 +86,12 @@ class Fetch:
         """Begin an epoch of a script's `PyDataset` after `steps` steps, before Keras makes its iterator."""
         if self._py_dataset is None or self._iterator is None:
             return
-        accepted = self._accept(steps) if self._control.has_requests else self._control.knobs
-        if accepted == self._control.knobs and not self._deferred.waits:
-            return
-        knobs, begun = self._deferred.begin_script_epoch(accepted)
-        self._requested += begun
         with fails_open(self._refuse):
+            accepted = self._accept(steps) if self._control.has_requests else self._control.knobs
+            if accepted == self._control.knobs and not self._deferred.waits:
+                return
+            knobs, begun = self._deferred.begin_script_epoch(accepted)
+            self._requested += begun
             start_ns = self._writer.now_ns()
             if begun:
                 self._py_dataset.apply(knobs)
@@ -196,9 +196,9 @@ class Fetch:
         if self._stamps:
             self._stamps.taken += 1
         if not self._is_measured:
-            self._measure(batch)
-        if self._requested and not self._pipeline.is_switching:
-            self._report_switched(steps + 1)
+            with fails_open(self._note_failure):
+                self._measure(batch)
+        self.mark_first_batch(steps + 1)
         return batch
 
     def ready_ns(self) -> int | None:
@@ -231,7 +231,8 @@ class Fetch:
     def as_written(self, error: tf.errors.OpError) -> None:
         """Word an error of the data as that of the script's own pipeline, without tfwatch's gate over it."""
         if self._is_switchable and not self._is_ours:
-            error._message = without_gate(error.message)
+            with fails_open(self._note_failure):
+                error._message = without_gate(error.message)
 
     def source(self, steps: int) -> Any:
         """Return the iterator after `steps` steps, for a caller that fetches itself (see `successor`)."""
@@ -241,7 +242,11 @@ class Fetch:
     def mark_first_batch(self, step: int) -> None:
         """Record that the first batch of the last `source` or `successor` was that of `step`."""
         if self._requested and not self._pipeline.is_switching:
-            self._report_switched(step)
+            with fails_open(self._note_failure):
+                self._report_switched(step)
+
+    def _note_failure(self, why: str) -> None:
+        self._writer.note(f"a part of the record is missing: {why}")
 
     def successor(self) -> Any:
         """Return the iterator that continues where the last one ended; None if the data is exhausted."""
@@ -298,7 +303,8 @@ class Fetch:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
         if self._control.has_requests and not self._pipeline.is_switching:
-            self._switch(self._accept(steps), steps)
+            with fails_open(self._refuse):
+                self._switch(self._accept(steps), steps)
 
     def _accept(self, steps: int) -> Knobs:
         """Take the requests, and return the knobs that result."""
@@ -377,6 +383,8 @@ class Fetch:
             self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def _refuse(self, reason: str) -> None:
+        if not self._requested:
+            self._writer.note(f"a request is not carried out: {reason}", is_refusal=True)
         for asked in [*self._requested, *self._deferred.cancel_cache(self._control.knobs)]:
             self._writer.event(SwitchFailed(self._writer.now_ns(), asked.knob, reason))
         self._requested.clear()
@@ -384,12 +392,12 @@ class Fetch:
     def _report_switched(self, step: int) -> None:
         now = self._writer.now_ns()
         self.flags = _SWITCH
-        for asked in self._requested:
+        requested, self._requested = self._requested, []
+        for asked in requested:
             if asked.new != asked.old:  # a cache turned off while it fills was never in effect
                 self._writer.event(
                     PipelineSwitched(now, asked.knob, asked.old, asked.new, asked.step, step, self._build_ms, asked.by)
                 )
-        self._requested.clear()
         self._deferred.close_unused_cache(self._control.knobs)
         # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
         if not self._is_ours and not self._script.is_rebuilt and not is_added(self._control.knobs):

@@ -38,6 +38,8 @@ _PERIOD_S = 0.5
 #: covers the time between steps, and a stall in progress.
 _FILLED = 0.95
 _OPEN_S = 0.5
+#: Rows at both ends of a run among which its first and its last plausible step are.
+_ENDS = 1000
 #: Keras waits for the device at the end of each step, so a device that starves for a share of the time cannot be
 #: busy for more than the rest. Counters average over up to a second: a smaller excess is no contradiction.
 #: At the threshold of HIGHLY, 20 %, that is a counter at 90 %.
@@ -372,6 +374,12 @@ def summarise_hardware(
         process_memory=memory_over_run(training),
         gpus=() if gpus is None else gpu_lanes(_while_training(gpus, steps), find_gpus(events), np.median),
     )
+
+
+def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
+    """Return the memory of the process from the first step to the last, as `summarise_hardware` does, by itself."""
+    ends = plausible_rows(np.concatenate([steps[:_ENDS], steps[-_ENDS:]]))
+    return memory_over_run(_while_training(samples, ends))
 
 
 def _while_training(samples: Rows, steps: Rows) -> Rows:

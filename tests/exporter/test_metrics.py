@@ -73,6 +73,7 @@ def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
     found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
 
     assert set(found) == {
+        "tfwatch_up",
         "tfwatch_run_info",
         "tfwatch_run_state",
         "tfwatch_steps_total",
@@ -138,8 +139,8 @@ def test_a_run_that_ends_says_so_and_then_disappears(tmp_path: Path) -> None:
     assert not {"tfwatch_data_wait_ratio", "tfwatch_loss", "process_memory_usage_bytes"} & set(found)
     assert "tfwatch_steps_total" in found
     run.at_s += LINGER_S + 1
-    assert samples(runs, run.clock) == {}
-    assert samples(FollowedRuns(tmp_path, run.clock), run.clock) == {}
+    assert samples(runs, run.clock) == {"tfwatch_up": [({}, 1.0)]}
+    assert samples(FollowedRuns(tmp_path, run.clock), run.clock) == {"tfwatch_up": [({}, 1.0)]}
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:

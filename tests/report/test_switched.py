@@ -86,7 +86,7 @@ def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> N
 
     lines = text_of(open_written(tmp_path / "run", rows, *switches, FINISHED))
 
-    assert len(lines) <= 12
+    assert len(lines) <= 13
     assert "and 21 more switches" in lines
 
 

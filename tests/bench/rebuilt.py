@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EXAMPLES, _BATCH, _CALLS, _BATCHES = 1024, 16, 2, 40
-#: The switches of a shape, and whether each of its first epochs begins with the cache: it fills, serves, and is dropped.
+#: The switches of a shape, and whether each of its first epochs has the cache: it fills, serves, and is dropped.
 _SWITCHES, _CACHE = 50, (False, True, True, True, False)
 
 

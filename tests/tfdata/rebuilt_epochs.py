@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
+
+if TYPE_CHECKING:
+    import random
 
 #: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond. To build a
 #: pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.

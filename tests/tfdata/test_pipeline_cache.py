@@ -49,6 +49,7 @@ def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_orde
         assert got == [in_python(batch) for batch in bare]
         assert switches > 20
         # The elements that `take` leaves out are never kept.
+        assert script.store
         assert script.store.is_settled == (name != "take")
     script.close_cache()
 

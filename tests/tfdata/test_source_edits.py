@@ -104,10 +104,7 @@ def test_pasted_lines_set_the_calls_and_change_no_element(name: str, tmp_path: P
 
 
 CACHED = {
-    "lines": (
-        "data = data.map(triple)\ndata = data.shuffle(9, seed=1).batch(3)\n",
-        "data = data.map(triple).cache()\n",
-    ),
+    "lines": ("data = data.map(triple)\ndata = data.take(9).batch(3)\n", "data = data.map(triple).cache()\n"),
     "last": ("data = data.batch(4, True).map(triple)\n", "data = data.batch(4, True).map(triple).cache().prefetch(4)"),
     "one line": ("data = data.map(triple, 2).take(9)\n", "data = data.map(triple, 2).cache().take(9).prefetch(4)"),
 }
@@ -120,6 +117,23 @@ def test_a_pasted_cache_follows_the_map_whose_results_are_kept(name: str, tmp_pa
     text = pasted(HEAD + body, edited_lines(edits_of(data), {"cache": "on", "prefetch": "4"}))
     assert wanted in text
     assert [*map(str, run(tmp_path / "after.py", text).as_numpy_iterator())]
+
+
+ROWS = "data = data.interleave(lambda n: tf.data.Dataset.range(n){})\n"
+
+
+def test_the_calls_of_an_interleave_are_at_most_its_cycle(tmp_path: Path) -> None:
+    source = HEAD + ROWS.format(", 3")
+    edits = edits_of(run(tmp_path / "train.py", source))
+    text = pasted(source, edited_lines(edits, {"workers": "8"}))
+    assert text + "\n" == HEAD + ROWS.format(", 3, num_parallel_calls=3")
+    assert [*run(tmp_path / "after.py", text).as_numpy_iterator()] == [
+        *run(tmp_path / "b.py", source).as_numpy_iterator()
+    ]
+
+
+def test_an_interleave_whose_cycle_tensorflow_chooses_has_no_line(tmp_path: Path) -> None:
+    assert knobs_of(run(tmp_path / "train.py", HEAD + ROWS.format(""))) == ["prefetch"]
 
 
 def test_a_cache_over_a_shuffle_has_no_line_for_it_would_fix_the_order(tmp_path: Path) -> None:

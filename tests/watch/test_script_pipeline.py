@@ -151,7 +151,8 @@ def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
 ) -> None:
     import keras
 
-    settings = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}, {"cache": False}, {"cache": True}]
+    settings: list[dict[str, Any]] = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}, {"cache": False}]
+    settings.append({"cache": True})
     results, watch = [], watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(**settings.pop(0))

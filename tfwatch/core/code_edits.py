@@ -22,7 +22,7 @@ class CodeEdit:
 
     knob: the knob that it stands for. file: as the user names it; line: its number, from 1; text: the line itself.
     start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto: the script's own
-    name of `tf.data.AUTOTUNE`.
+    name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
     """
 
     knob: str
@@ -33,10 +33,12 @@ class CodeEdit:
     end: int
     new: str
     auto: str
+    most: int = 0
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""
-        return self.new.replace(VALUE, self.auto if value == _AUTO else value)
+        number = str(min(int(value), self.most)) if self.most and value.isdigit() else value
+        return self.new.replace(VALUE, self.auto if value == _AUTO else number)
 
     @property
     def is_plain(self) -> bool:

@@ -132,7 +132,8 @@ class CachePlace:
         """Name a function as the map whose results are kept, so that tables show it as that."""
         own = getattr(self.kept[-1]._map_func, "_func", None)
         function.__name__ = getattr(own, "__name__", "<lambda>")
-        return tf.autograph.experimental.do_not_convert(function)  # type: ignore[no-any-return]
+        named: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+        return named
 
 
 def find_place(dataset: Any) -> CachePlace:

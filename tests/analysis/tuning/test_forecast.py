@@ -137,10 +137,10 @@ def test_a_cache_takes_memory_and_helps() -> None:
 
 def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
     costs = (("map(decode)", "Map", 4.0), ("map(flip)", "Map", 12.0), ("batch(32)", "Batch", 4.0))
-    known = {"knobs": {"cache": "off"}, "stages": StageTable(0, tuple(Stage(*one) for one in costs))}
+    table, off = StageTable(0, tuple(Stage(*one) for one in costs)), {"cache": "off"}
     first, both = (
-        step_ms_of(forecast(evidence(20.0, **known, cache_after=f"map({name})"), "cache", "on"))
-        for name in ("decode", "flip")
+        step_ms_of(forecast(evidence(20.0, knobs=off, stages=table, cache_after=after), "cache", "on"))
+        for after in ("map(decode)", "map(flip)")
     )
     assert first == pytest.approx(13.8 + 16.0, abs=0.5)
     assert both == pytest.approx(13.8 + 4.0, abs=0.5)

@@ -11,7 +11,7 @@ import io
 import linecache
 import os
 import tokenize
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.code_edits import VALUE, CodeEdit
@@ -31,23 +31,30 @@ _APPENDED = {_PREFETCH: f".prefetch({VALUE})", _CACHE: ".cache()"}
 #: The value that a change is tried with.
 _PROBE = 7
 #: The argument of a call that holds the knob's value: its keyword, and its position.
-_ARGUMENTS = {"map": (_CALLS, 1), _PREFETCH: ("buffer_size", 0)}
+_ARGUMENTS = {"map": (_CALLS, 1), "interleave": (_CALLS, 3), _PREFETCH: ("buffer_size", 0)}
 
 
 def find_edits(dataset: Any, stages: Sequence[Any], cached: Any | None = None) -> tuple[CodeEdit, ...]:
     """Return the changes of the script's lines for `workers`, of these stages, for `prefetch`, and for `cache`.
 
-    `workers` has none unless each of these stages is a map made by a call that makes no other map: an interleave takes
-    no more calls than its cycle, and calls can change its cycle. `prefetch` has none unless the call at the end makes
-    the last stage alone. cached: the stage that a cache follows; None where no single line adds one.
+    `workers` has none unless each of these stages is made by a call that makes no stage of another kind or setting, and
+    each interleave has a cycle of its own: calls would change the one that TensorFlow chooses. `prefetch` has none
+    unless the call at the end makes the last stage alone. cached: the stage that a cache follows; None where no single
+    line adds one.
     """
     others = {call_of(node) for node in nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, stages)}
-    calls = [call_of(node) for node in stages]
-    workers = [None if call in others else _edit("workers", call) for call in dict.fromkeys(calls)]
+    made = {call_of(node): node for node in stages}
+    workers = [None if call in others else _edit_calls(call, node) for call, node in made.items()]
     ahead = _edit_after(_PREFETCH, _top(dataset), dataset)
     kept = _edit_after(_CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
     return (*(known if len(known) == len(workers) else ()), *(edit for edit in (ahead, kept) if edit))
+
+
+def _edit_calls(site: CallSite | None, stage: Any) -> CodeEdit | None:
+    """Return the change of the parallel calls of a map or an interleave, which takes no more than its cycle."""
+    edit, most = _edit("workers", site), 0 if kind_of(stage) in MAPS else int(stage._cycle_length)
+    return replace(edit, most=most) if edit and most >= 0 else None
 
 
 def _edit_after(knob: str, stage: Any, dataset: Any) -> CodeEdit | None:

@@ -24,12 +24,11 @@ from tfwatch.tfdata.pipeline_tree import (
     CannotRebuildError,
     kind_of,
     label_of,
-    nodes_of,
     reshuffles,
     why_in_any_order,
     why_not_same,
 )
-from tfwatch.tfdata.stages.stage_names import inputs_of
+from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +111,8 @@ class CachePlace:
             with tf.control_dependencies(cached.keep(number[None], *(part[None] for part in parts))):
                 return self._pack(tuple(tf.identity(part) for part in parts))
 
-        return keep
+        kept: Callable[..., Any] = keep
+        return kept
 
     def _compute(self, element: Any) -> tuple[tf.Tensor, ...]:
         """Return what the traced functions of the maps make of an element below."""

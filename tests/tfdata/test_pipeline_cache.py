@@ -133,12 +133,15 @@ def test_a_pipeline_without_a_cache_has_the_reason() -> None:
         assert script.store is None
 
 
-def test_a_cache_without_room_is_refused_when_an_epoch_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_without_room_is_refused_and_an_open_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
     script = script_of(pipelines.AT_ONCE["map"]())
     assert script.store.bytes_needed == pipelines.COUNT * 8
+    script.source(None, 0, Knobs(cache=True))
     monkeypatch.setattr(script.store, "_available_bytes", lambda: 3000.0)
+    script.source(None, 0, Knobs(cache=True))
+    script.close_cache()
     with pytest.raises(CannotRebuildError, match="the cache needs 2 kB, more than half of the 3 kB"):
         script.source(None, 0, Knobs(cache=True))

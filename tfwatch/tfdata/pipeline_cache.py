@@ -106,13 +106,11 @@ class CachePlace:
     def _keep(self, cached: CachedExamples) -> Callable[..., Any]:
         """Return a map that writes the parts of an element into the cache and gives the element."""
 
-        @tf.autograph.experimental.do_not_convert
         def keep(number: tf.Tensor, parts: tuple[tf.Tensor, ...]) -> Any:
             with tf.control_dependencies(cached.keep(number[None], *(part[None] for part in parts))):
                 return self._pack(tuple(tf.identity(part) for part in parts))
 
-        kept: Callable[..., Any] = keep
-        return kept
+        return _not_converted(keep)
 
     def _compute(self, element: Any) -> tuple[tf.Tensor, ...]:
         """Return what the traced functions of the maps make of an element below."""
@@ -132,8 +130,12 @@ class CachePlace:
         """Name a function as the map whose results are kept, so that tables show it as that."""
         own = getattr(self.kept[-1]._map_func, "_func", None)
         function.__name__ = getattr(own, "__name__", "<lambda>")
-        named: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
-        return named
+        return _not_converted(function)
+
+
+def _not_converted(function: Callable[..., Any]) -> Callable[..., Any]:
+    plain: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+    return plain
 
 
 def find_place(dataset: Any) -> CachePlace:

@@ -151,7 +151,8 @@ class ScriptPipeline:
         """
         assert self.store
         try:
-            self.store.open()
+            if not self.store.is_open:  # an open one counts in what is free
+                self.store.open()
         except NoRoomError as error:
             raise CannotRebuildError(str(error)) from error
         cached = place.build(self.store.examples_of(), seeds, workers)

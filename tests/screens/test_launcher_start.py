@@ -23,13 +23,13 @@ GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF)),)
 
 async def test_an_invalid_value_shows_its_reason_and_is_not_selected() -> None:
     async with launcher(offer(GREYED), (120, 40)) as (app, pilot):
-        assert "mode            graph            jit: no XLA on Metal" in text(app)
-        assert "steps per call  1                op by op only" in text(app)
-        assert "precision     < float32 >        mixed: slow" in text(app)
+        assert "mode             graph            jit: no XLA on Metal" in text(app)
+        assert "steps per call   1                op by op only" in text(app)
+        assert "precision      < float32 >        mixed: slow" in text(app)
         await pilot.press("right", "down", "right", "down", "right", "down", "right")
         await pilot.pause()
         assert "tfwatch train cnn --mixed" in rows_of(app.screen)[-2]
-        assert "precision     < mixed >          slow" in text(app)
+        assert "precision      < mixed >          slow" in text(app)
 
 
 async def test_a_key_without_effect_explains_why() -> None:

@@ -57,7 +57,7 @@ def test_a_trace_is_compressed_by_its_name(runs: Path) -> None:
 def test_tables_are_files_of_a_new_folder(runs: Path) -> None:
     assert export(runs, "--to", "csv", "-o", "tables") == 0
 
-    names = ("epochs", "events", "gpus", "progress", "samples", "stage_names", "stages", "steps")
+    names = ("epochs", "events", "feed", "gpus", "progress", "samples", "stage_names", "stages", "steps")
     assert made(runs) == [f"tables/{name}.csv" for name in names]
 
 

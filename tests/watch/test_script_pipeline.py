@@ -181,7 +181,7 @@ def test_a_cache_that_is_off_again_while_it_fills_is_no_switch(arrays: Any, make
     )
     for callbacks in ([], [watch, switch]):
         model = make_model()
-        model.fit(augmented(arrays), epochs=4, verbose=0, callbacks=callbacks)
+        model.fit(augmented(arrays), epochs=3, verbose=0, callbacks=callbacks)
         results.append(_weights(model))
     assert results[0] == results[1]
     run = open_run(watch.run_path)

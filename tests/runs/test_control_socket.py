@@ -453,6 +453,22 @@ def test_a_forked_process_neither_answers_nor_removes_the_socket() -> None:
     assert not Path(path).exists()
 
 
+def test_whoever_closes_removes_the_folder_as_the_thread_may_end_with_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving(Control()) as (server, path):
+        closing, left_to_thread = server._closing, []
+
+        def close() -> None:
+            left_to_thread.append(server._folder)
+            threading.Event.set(closing)
+
+        monkeypatch.setattr(closing, "set", close)
+        server.close()
+        assert left_to_thread == [None]
+        assert not Path(path).parent.exists()
+
+
 def test_without_a_place_for_the_socket_the_manifest_has_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> str:
         raise OSError(28, "No space left on device")

@@ -151,11 +151,14 @@ class ControlServer:
         if self not in _servers:
             return
         _servers.discard(self)
+        # Taken before the thread wakes: the process may end while the thread removes it.
+        folder, self._folder = self._folder, None
         self._closing.set()
         with fails_open(lambda why: None):
             if self._wake and self._is_ours(self._wake[1]):
                 self._wake[1].send(b"x")
-            self._remove()
+            if folder:
+                remove_folder(folder)
 
     def leave_to_parent(self) -> None:
         """Close the copies of a forked process, so that only its parent answers."""

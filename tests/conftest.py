@@ -40,6 +40,26 @@ gc.set_threshold(50_000, 20, 20)
 _freeze = gc.freeze
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin each worker's share with modules that train or wait for a terminal.
+
+    Workers take tests from the end of another's share once theirs are done: short ones there let all end together.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    of_module: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        of_module.setdefault(item.path, []).append(item)
+    modules = {
+        is_slow: [tests for tests in of_module.values() if _is_slow(tests) is is_slow] for is_slow in (True, False)
+    }
+    shares = (modules[is_slow][worker::workers] for worker in range(workers) for is_slow in (True, False))
+    items[:] = [item for share in shares for tests in share for item in tests]
+
+
+def _is_slow(tests: list[pytest.Item]) -> bool:
+    return any(test.get_closest_marker(name) for test in tests for name in ("tensorflow", "terminal"))
+
+
 def pytest_collection_finish() -> None:
     """Keep the three million objects of TensorFlow and the tests out of collections: Keras collects after each."""
     gc.collect()

@@ -212,6 +212,7 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
 
 
 _NO_MAP = "the pipeline has no map"
+_NO_BATCH = "no map stands directly before a batch"
 _OTHER_ORDER = "shuffle(50) gives filter(is_positive) other elements in each epoch"
 _DRAWS = "map(moved) draws random numbers, in the order of its calls"
 
@@ -219,11 +220,16 @@ _DRAWS = "map(moved) draws random numbers, in the order of its calls"
 @pytest.mark.parametrize(
     ("make_data", "switchable", "fixed", "from_epoch"),
     [
-        (at_once, ["prefetch", "workers", "cache"], {}, ["cache"]),
-        (with_epoch, ["prefetch", "workers"], {"cache": _OTHER_ORDER}, ["workers"]),
-        (interleaved, ["prefetch", "workers"], {"cache": _NO_MAP}, ["workers"]),
-        (known, ["prefetch"], {"workers": _NO_MAP, "cache": _NO_MAP}, []),
-        (augmented, ["prefetch", "cache"], {"workers": _DRAWS}, ["cache"]),
+        (at_once, ["prefetch", "workers", "cache", "fast_pipeline"], {}, ["cache"]),
+        (
+            with_epoch,
+            ["prefetch", "workers", "fast_pipeline"],
+            {"cache": _OTHER_ORDER},
+            ["workers", "fast_pipeline"],
+        ),
+        (interleaved, ["prefetch", "workers"], {"cache": _NO_MAP, "fast_pipeline": _NO_BATCH}, ["workers"]),
+        (known, ["prefetch"], {"workers": _NO_MAP, "cache": _NO_MAP, "fast_pipeline": _NO_MAP}, []),
+        (augmented, ["prefetch", "cache"], {"workers": _DRAWS, "fast_pipeline": _DRAWS}, ["cache"]),
     ],
 )
 def test_run_json_has_the_knobs_of_the_pipeline(

@@ -97,6 +97,12 @@ class Knobs:
         return [(name, show(here), show(there)) for name, here, there in pairs if here != there]
 
 
+#: A script's own pipeline has TensorFlow's defaults, and what its author wrote.
+AS_WRITTEN = Knobs(prefetch="default", workers="default")
+#: The name of a script's fast pipeline: each map before a batch takes the whole batch.
+VECTORISED = "vectorised"
+
+
 def epochs_until(knob: str, value: str) -> int:
     """Return the number of epochs that must begin before a setting is in effect; 0: the next batch.
 

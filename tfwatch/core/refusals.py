@@ -29,7 +29,14 @@ class Refusal(Enum):
     NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
     NO_PY_DATASET = "its data is not a PyDataset"
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
-    NOT_OURS = "the pipeline is the script's own: only prefetch, workers and cache can be switched in it"
+    NOT_OURS = "the pipeline is the script's own, and has no such knob"
+    NOT_PROVED = "not proved equal yet: t compares real batches first"
+    CACHE_OF_VECTORISED = (
+        "a cache keeps single examples, and the maps take whole batches: turn the fast pipeline off first"
+    )
+    VECTORISED_CACHE = (
+        "the cache keeps single examples, and the maps would take whole batches: turn the cache off first"
+    )
     SPREAD = "batches are spread over several devices"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.knobs import Knobs, Setting
+    from tfwatch.tfdata.vectorised_maps import VectorisedMaps
 
 OTHER_SHAPE = "its batches would have another shape or type"
 #: A cycle that TensorFlow chooses has at most one input a core.
@@ -87,12 +88,18 @@ class RebuiltPipeline:
         skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
-    def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-        """Return the pipeline under these knobs over the elements of `source`."""
-        data = blocks
-        for node in self.tree.chain:
-            data = _hide_over(data.unbatch(), data) if kind_of(node) in BATCHES else data
-        for node in self._upper:
+    def build(self, blocks: tf.data.Dataset, knobs: Knobs, vectorised: VectorisedMaps | None = None) -> tf.data.Dataset:
+        """Return the pipeline under these knobs over the elements of `source`.
+
+        vectorised: the maps that take whole batches where `fast_pipeline` is on.
+        """
+        data, upper = blocks, self._upper
+        stages = vectorised.reorder(upper) if vectorised and knobs.fast_pipeline else upper
+        # Where a batch comes first, the elements of the source are its batches already.
+        first = int(bool(stages) and kind_of(stages[0]) in BATCHES)
+        for _ in [node for node in upper if kind_of(node) in BATCHES][first:]:
+            data = _hide_over(data.unbatch(), data)
+        for node in stages[first:]:
             data = _with_workers(node, data, knobs.workers)
         size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
@@ -180,10 +187,15 @@ def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], worker
     is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
     if is_same and id(dataset) not in seeds:
         return dataset
-    return _with_inputs(dataset, replaced) if len(inputs) > 1 else rebuild(dataset, replaced[0], seeds)
+    return with_inputs(dataset, replaced) if len(inputs) > 1 else rebuild(dataset, replaced[0], seeds)
 
 
-def _with_inputs(node: Any, inputs: list[Any]) -> Any:
+def with_inputs(node: Any, inputs: list[Any]) -> Any:
+    """Return a stage over several other data sets.
+
+    Raises:
+        CannotRebuildError: it is of an unknown kind.
+    """
     if kind_of(node) == "Zip":
         return tf.data.Dataset.zip(tf.nest.pack_sequence_as(node._datasets, inputs))
     if kind_of(node) == "Concatenate":

@@ -153,6 +153,11 @@ class Control:
             self._knob_request_counts[request.knob] = self._knob_request_counts.get(request.knob, 0) + 1
             self._requests.append(request)
 
+    def ask_again(self, request: Request) -> None:
+        """Add a request that was taken and has waited since; it counts as asked before."""
+        with self._lock:
+            self._requests.append(request)
+
     def take(self) -> list[Request]:
         """Remove and return the waiting requests, the last one of each knob."""
         latest: dict[str, Request] = {}

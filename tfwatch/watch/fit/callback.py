@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import keras
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.core.knobs import PY_DATASET_KNOBS, PY_DATASET_ONLY, Knobs, Setting, as_value, describe, show
+from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, PY_DATASET_ONLY, Setting, as_value, describe, show
 from tfwatch.runs.control.requests import Control, Request
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: The knobs that describe a script's own pipeline.
-_SCRIPT_KNOBS = ("prefetch", "workers", "device_prefetch", "cache")
-_AS_WRITTEN = Knobs(prefetch="default", workers="default")
+_PIPELINE_KNOBS = ("prefetch", "workers", "device_prefetch")
+_SCRIPT_KNOBS = (*_PIPELINE_KNOBS, "cache", "fast_pipeline")
 
 
 class Watch(keras.callbacks.Callback):
@@ -60,8 +60,7 @@ class Watch(keras.callbacks.Callback):
         self._session = session
         self._run: FitRun | None = None
         self._newest_run: FitRun | None = None
-        # A script's own pipeline has TensorFlow's defaults, and what its author wrote.
-        self._control = session.control if session else Control(_AS_WRITTEN)
+        self._control = session.control if session else Control(AS_WRITTEN)
         self._py_dataset: PyDatasetSettings | None = None
         self._recorder: Recorder | None = None
 
@@ -79,6 +78,7 @@ class Watch(keras.callbacks.Callback):
         workers: Setting | None = None,
         device_prefetch: Setting | None = None,
         cache: bool | None = None,
+        fast_pipeline: bool | None = None,
         multiprocessing: bool | None = None,
         queue_size: Setting | None = None,
     ) -> None:
@@ -93,13 +93,15 @@ class Watch(keras.callbacks.Callback):
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where there is none, and
                 where they take more than half of the free memory.
+            fast_pipeline: each map before a batch takes the whole batch, once it is proved to give the same batches bit
+                for bit. Refused where it does not, or a map cannot be vectorised.
             multiprocessing, queue_size: `use_multiprocessing` and `max_queue_size` of a `PyDataset`.
 
         Raises:
             ValueError: it is none of these.
         """
         settings = {"prefetch": prefetch, "workers": workers, "device_prefetch": device_prefetch}
-        flags = {"cache": cache, "multiprocessing": multiprocessing}
+        flags = {"cache": cache, "fast_pipeline": fast_pipeline, "multiprocessing": multiprocessing}
         shown = {knob: None if flag is None else show(flag) for knob, flag in flags.items()}
         for knob, value in {**settings, **shown, "queue_size": queue_size}.items():
             if value is not None:
@@ -189,11 +191,11 @@ class Watch(keras.callbacks.Callback):
         if self._py_dataset:
             self._control.knobs = self._py_dataset.begin(self._control.knobs)
         elif had:
-            kept = {knob: getattr(_AS_WRITTEN, knob) for knob in PY_DATASET_KNOBS}
+            kept = {knob: getattr(AS_WRITTEN, knob) for knob in PY_DATASET_KNOBS}
             self._control.knobs = replace(self._control.knobs, **kept)
 
     def _script_knobs(self) -> dict[str, str]:
-        names = (*_SCRIPT_KNOBS[:-1], *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
+        names = (*_PIPELINE_KNOBS, *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
         return {name: value for name, value in describe(self._control.knobs).items() if name in names}
 
     def _is_watched_already(self) -> bool:

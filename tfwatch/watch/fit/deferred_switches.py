@@ -98,7 +98,7 @@ class DeferredSwitches:
     @property
     def _waiting_of_script(self) -> list[str]:
         """The knobs of a script's own pipeline whose switches wait."""
-        names = PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "cache")
+        names = PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "cache", "fast_pipeline")
         return [knob for knob in names if knob in self._waiting]
 
     def with_waiting(self, knobs: Knobs) -> Knobs:

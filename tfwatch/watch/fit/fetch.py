@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import PY_DATASET_KNOBS
+from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Request
@@ -24,6 +24,7 @@ from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.deferred_switches import DeferredSwitches
+from tfwatch.watch.fit.proved_switch import ProvedSwitch
 from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
@@ -57,6 +58,7 @@ class Fetch:
         self._requested: list[SwitchAsked] = []
         self._script = ScriptPipeline()
         self._deferred = DeferredSwitches(session, self._script)
+        self._proved = ProvedSwitch(session.control, session.writer, self._script)
         self._pipeline = SwitchablePipeline(session.build, self._deferred.state)
         self._has_noted_off = False
         self._first_step: int | None = None
@@ -131,11 +133,13 @@ class Fetch:
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._control.knobs)
-        is_own = knobs.workers == knobs.prefetch == "default" and not knobs.cache
+        is_own = knobs.workers == knobs.prefetch == "default" and not (knobs.cache or knobs.fast_pipeline)
         if (is_own and not begun) or why_not_switchable(iterator):
             return False
         self._script.read(iterator)
         self._requested += begun
+        if knobs.fast_pipeline and not self._script.is_proved:  # the proof is that of another data set
+            knobs = self._leave("fast_pipeline", knobs)
         if self._script.needs_rebuild(knobs):
             with fails_open(self._refuse):
                 self._start_rebuilt(iterator, knobs, 0)
@@ -144,18 +148,21 @@ class Fetch:
             self._refuse(self._script.why_not)
         elif begun:
             self._control.knobs = knobs
-        self._leave_workers()
+        knobs = self._control.knobs
+        for knob in ("workers", "cache", "fast_pipeline"):
+            knobs = self._leave(knob, knobs)
         return False
 
-    def _leave_workers(self) -> None:
-        """Record that the script's own pipeline is in effect again: its next data set cannot be rebuilt."""
-        knobs, now, step = self._control.knobs, self._writer.now_ns(), self._writer.status[2]
-        self._control.knobs = replace(knobs, workers="default", cache=False)
-        for name, old, new in knobs.differences(self._control.knobs):
-            why = self._script.why_not if name == "workers" else self._script.why_no_cache
-            if why:
-                self._writer.note(f"{name} as the script has it in this epoch: {why}")
+    def _leave(self, knob: str, knobs: Knobs) -> Knobs:
+        """Record that a knob is as in the script again: its next data set cannot be rebuilt so. Return the knobs."""
+        kept = replace(knobs, **{knob: getattr(AS_WRITTEN, knob)})
+        self._control.knobs = replace(self._control.knobs, **{knob: getattr(AS_WRITTEN, knob)})
+        now, step = self._writer.now_ns(), self._writer.status[2]
+        for name, old, new in knobs.differences(kept):
+            if why := self._script.why_not_again(name):
+                self._writer.note(f"{option_name(name)} as the script has it in this epoch: {why}")
             self._writer.event(PipelineSwitched(now, name, old, new, step, step + 1, 0.0, "data"))
+        return kept
 
     def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:
         """Continue after so many batches of Keras' iterator with the rebuilt pipeline."""
@@ -283,6 +290,7 @@ class Fetch:
         self._stages.use(None)
         if not self._session.stages:
             self._stages.stop()
+        self._proved.close()
         self._report_missed()
         last = [self._iterator]
         self._iterator = self._direct = None
@@ -322,10 +330,15 @@ class Fetch:
                 self._writer.event(SwitchFailed(now, request.knob, refusal))
                 continue
             turned = knobs.with_value(request.knob, request.value)
-            for name, old, new in self._deferred.cancelled_by(request) or knobs.differences(turned):
-                asked = SwitchAsked(now, name, old, new, steps, request.by, self._deferred.epochs_until(name, new))
-                self._writer.event(asked)
-                if not self._deferred.defer(asked, turned):
+            cancelled = self._deferred.cancelled_by(request) or self._proved.cancelled_by(request)
+            for name, old, new in cancelled or knobs.differences(turned):
+                asked = self._proved.resumed(request)
+                if asked is None:
+                    asked = SwitchAsked(now, name, old, new, steps, request.by, self._deferred.epochs_until(name, new))
+                    self._writer.event(asked)
+                if self._proved.defer(asked, request):
+                    turned = knobs
+                elif not self._deferred.defer(asked, turned):
                     self._requested.append(asked)
                     self._note_off(asked, turned)
             knobs = self._deferred.without_deferred(turned, knobs)
@@ -353,9 +366,12 @@ class Fetch:
         self._script.read(self._iterator)
         if request.knob == "workers":
             return self._script.why_not
+        if proved := self._proved.refusal(request, self._deferred.with_waiting(self._control.knobs)):
+            return proved
         if request.knob == "cache":
             return self._script.why_no_cache or self._deferred.refusal(request)
-        return "" if request.knob in ("prefetch", "device_prefetch") else Refusal.NOT_OURS.words
+        is_known = request.knob in ("prefetch", "device_prefetch", "fast_pipeline")
+        return "" if is_known else Refusal.NOT_OURS.words
 
     def hand_back(self, steps: int) -> None:
         """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.knobs import VECTORISED
 from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
@@ -18,6 +19,7 @@ from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.shuffle_order import read_seeds
 from tfwatch.tfdata.stages.stage_names import find_code_stages
+from tfwatch.tfdata.vectorised_proof import ProvableMaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.pipeline_cache import CachePlace
 
-_WORKERS, _CACHE = "workers", "cache"
+_WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
 _NOT_LIVE = "not live below a strategy"
 _NO_DATASET = "its data set is not known"
 _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
@@ -40,6 +42,7 @@ class ScriptPipeline:
     is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`, else
     empty. why_not_now: the reason why that knob takes effect with an epoch; empty if it does with the next batch.
     why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where there is none.
+    maps: those that can be vectorised, None where there are none, for the reason `why_no_fast`.
     """
 
     def __init__(self) -> None:
@@ -48,6 +51,8 @@ class ScriptPipeline:
         self.why_not_now = ""
         self.why_no_cache = _NO_DATASET
         self.store: ExampleStore | None = None
+        self.maps: ProvableMaps | None = None
+        self._why_no_maps = _NO_DATASET
         self._dataset: Any = None
         self._pipeline: RebuiltPipeline | None = None
         self._running: RebuiltPipeline | None = None
@@ -60,8 +65,9 @@ class ScriptPipeline:
         if dataset is None or dataset is self._dataset:
             return
         self.close_cache()
-        self._dataset, self._pipeline, self._place, self.store = dataset, None, None, None
+        self._dataset, self._pipeline, self._place, self.store, self.maps = dataset, None, None, None, None
         self.why_not = _why_unreadable(self._read_maps)
+        self._why_no_maps = self.why_not or _why_unreadable(self._read_vectorised)
         self.why_no_cache = _why_unreadable(self._read_cache)
 
     def _read_maps(self) -> None:
@@ -70,6 +76,10 @@ class ScriptPipeline:
         self.why_not_now = self._pipeline.tree.why_not_now
         if self.why_not_now:
             self._refuse_endless()
+
+    def _read_vectorised(self) -> None:
+        assert self._pipeline
+        self.maps = ProvableMaps(self._pipeline.tree)
 
     def _read_cache(self) -> None:
         self._refuse_keras_own(self._dataset)
@@ -88,6 +98,16 @@ class ScriptPipeline:
             raise CannotRebuildError(f"Keras makes its batches from {given}")
 
     @property
+    def why_no_fast(self) -> str:
+        """The reason why it has no knob `fast_pipeline`, also one that a proof found; else empty."""
+        return self.maps.why_not if self.maps else self._why_no_maps
+
+    @property
+    def is_proved(self) -> bool:
+        """True once the vectorised maps were equal on real batches."""
+        return self.maps is not None and self.maps.proof is not None
+
+    @property
     def edits(self) -> tuple[CodeEdit, ...]:
         """The changes of the script's lines that do what its knobs do."""
         stages = self._pipeline.parallel_stages if self._pipeline else []
@@ -99,9 +119,15 @@ class ScriptPipeline:
         """The name of the stage whose results a cache keeps; empty where there is none."""
         return label_of(self._place.kept[-1]) if self._place else ""
 
+    def why_not_again(self, knob: str) -> str:
+        """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
+        if knob == _FAST:
+            return self.why_no_fast or "its proof was that of another data set"
+        return self.why_not if knob == _WORKERS else self.why_no_cache
+
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
-        if knobs.cache and not self.why_no_cache:
+        if (knobs.cache and not self.why_no_cache) or (knobs.fast_pipeline and self.is_proved):
             return True
         if self.why_not:
             return False
@@ -123,7 +149,8 @@ class ScriptPipeline:
     def from_epoch(self) -> list[str]:
         """The knobs of it that take effect with an epoch."""
         waits = [_WORKERS] if self.waits_for_epoch and not self.why_not else []
-        return [*waits, *([] if self.why_no_cache else [_CACHE])]
+        begins = [_FAST] if self.why_not_now and not self.is_rebuilt and not self.why_no_fast else []
+        return [*waits, *begins, *([] if self.why_no_cache else [_CACHE])]
 
     def source(self, iterator: Any, batches: int, knobs: Knobs) -> tf.data.Iterator:
         """Return an iterator of the elements of the batches that follow the first `batches` of an iterator.
@@ -168,7 +195,8 @@ class ScriptPipeline:
     def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over a gate on a `source`."""
         assert self._running
-        return self._running.build(data, knobs)
+        proof = self.maps.proof if self.maps else None
+        return self._running.build(data, knobs, proof.maps if proof else None)
 
 
 def _why_unreadable(read: Callable[[], None]) -> str:
@@ -235,6 +263,7 @@ class KnobDescriber:
             "prefetch": f"{PER_REPLICA} {buffer_size_per_replica(iterator)}",
             _WORKERS: script.why_not or _NOT_LIVE,
             _CACHE: script.why_no_cache or _NOT_LIVE,
+            _FAST: script.why_no_fast or _NOT_LIVE,
             "device_prefetch": f"{FETCH_TO_DEVICE} {'on' if fetches_to_device(iterator) else 'off'}",
         }
         self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
@@ -244,11 +273,13 @@ class KnobDescriber:
         script.read(iterator)
         script.is_rebuilt = has_begun
         refused = why_not_switchable(iterator)
-        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache}
+        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: script.why_no_fast}
         fixed = {knob: refused.words if refused else why for knob, why in reasons.items() if refused or why}
         others = [knob for knob in manifest.switchable if knob not in reasons]
         switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
+        named = {_FAST: VECTORISED} if _FAST in switchable else {}
         self._writer.describe(
+            settings={**manifest.settings, **named},
             switchable=switchable,
             fixed=fixed,
             code=script.edits,

@@ -4,6 +4,12 @@
 prefetch, workers and cache each, and compares every element with those of the pipeline as written, in order. It exits
 with 1 where one differs.
 
+`python -m tests.bench.rebuilt vectorised [SECONDS]` does so with vectorised maps, of the shapes whose maps stand before
+a batch, for about that long (60 by default). It prints what each proof covers, and the reason of each refusal; it exits
+with 1 where an element differs, or a pipeline is refused or accepted that should not be.
+
+`python -m tests.bench.rebuilt gain [ROUNDS]` prints the step of a `fit` before and after its maps are vectorised.
+
 A script's own serial pipeline before and after a switch of workers, against the same pipeline written in parallel:
 `python -m tests.bench.rebuilt [ROUNDS]` prints wall and CPU time of a batch in each form, also as a ratio of the
 hand-written one; the rounds interleave the forms, and each figure is a median. It exits with 1 where the untouched
@@ -21,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tests.tfdata import pipelines
+from tests.tfdata import pipelines, vectorisable
 from tests.tfdata.batches import next_batch
 from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
@@ -109,6 +115,57 @@ def equal(shapes: int) -> int:
     return 0 if all(found) else 1
 
 
+def vectorised(seconds: float) -> int:
+    """Compare the elements of vectorised maps for so long, each shape at least once; return the exit code."""
+    until_s, rounds, found = time.monotonic() + seconds, 0, list[bool]()
+    numbers = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}
+    while not rounds or time.monotonic() < until_s:
+        found += [_is_equal_vectorised(name, make, rounds, True) for name, make in vectorisable.EQUAL.items()]
+        found += [_is_equal_vectorised(name, make, rounds, False) for name, make in numbers.items()]
+        rounds += 1
+    wrong = [name for name, (make, why) in _refusals().items() if not _refuses(name, make, why)]
+    print(f"{sum(found)} of {len(found)} equal, or refused where they may be; {len(wrong)} refusals are wrong")
+    return int(not all(found) or bool(wrong))
+
+
+def _refusals() -> dict[str, tuple[Callable[[], Any], str]]:
+    return {**vectorisable.REFUSED, **vectorisable.NOT_EQUAL}
+
+
+def _refuses(name: str, make: Callable[[], Any], why: str) -> bool:
+    script = _proved(make())
+    print(f"{name:26} {script.why_no_fast}", flush=True)
+    return script.why_no_fast.startswith(why)
+
+
+def _proved(data: Any) -> ScriptPipeline:
+    script = ScriptPipeline()
+    script.read(iter(data))
+    if script.maps is not None:
+        script.maps.prove(lambda: False)
+    return script
+
+
+def _is_equal_vectorised(name: str, make: Callable[[], Any], number: int, must: bool) -> bool:
+    """Return whether two epochs stay equal; print the row. must: a refusal is an error."""
+    bare, data, chooser = make(), make(), random.Random(f"{name} {number}")
+    script, _ = _proved(data), iter(bare)
+    if script.why_no_fast:
+        print(f"{name:26} {script.why_no_fast}", flush=True)
+        return not must
+    total = differ = 0
+    for _ in range(2):
+        iterator = iter(data)
+        script.read(iterator)
+        got, switches = rebuilt_epoch(iterator, script, chooser, fast=True)
+        differ += got != [in_python(batch) for batch in bare]
+        total += switches
+    assert script.maps
+    assert script.maps.proof
+    print(f"{name:26} {total:4} switches {differ} differ  {script.maps.proof.words}", flush=True)
+    return not differ
+
+
 def _is_equal(name: str, make: Callable[[], Any]) -> bool:
     """Return whether the epochs of a pipeline stay equal; print its row."""
     bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
@@ -129,4 +186,6 @@ def _is_equal(name: str, make: Callable[[], Any]) -> bool:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["equal"]:
         sys.exit(equal(int(sys.argv[2]) if len(sys.argv) > 2 else sys.maxsize))
+    if sys.argv[1:2] == ["vectorised"]:
+        sys.exit(vectorised(float(sys.argv[2]) if len(sys.argv) > 2 else 60.0))
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))

@@ -25,14 +25,20 @@ def in_python(batch: Any) -> Any:
     return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
 
 
-def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False) -> tuple[list[Any], int]:
-    """Return the batches of an epoch, and the number of switches among them. cache: it begins with the cache on."""
+def rebuilt_epoch(
+    iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False, fast: bool = False
+) -> tuple[list[Any], int]:
+    """Return the batches of an epoch, and the number of switches among them.
+
+    cache: it begins with the cache on. fast: every second setting has vectorised maps.
+    """
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     waits = cache or bool(script.why_not_now) or bool(script.why_not)
     got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
+    others[0] = replace(others[0], fast_pipeline=fast)
     knobs = replace(chooser.choice((first, *others)), cache=cache)
     pipeline.start(script.source(iterator, len(got), knobs), first)
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -211,6 +212,83 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
     assert results[0] == results[1]
 
 
+def _wait_for_proof() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "tfwatch-proof":
+            thread.join(30)
+
+
+def _switching_fast(watch: Any, settings: dict[int, dict[str, Any]]) -> Any:
+    """Return a callback that switches after these steps, and waits for a proof."""
+    import keras
+
+    calls = itertools.count(1)
+
+    def switch(*_: Any, **__: Any) -> None:
+        if settings_now := settings.get(next(calls)):
+            watch.set(**settings_now)
+        _wait_for_proof()
+
+    return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
+
+
+@pytest.mark.parametrize("make_data", [at_once, with_epoch])
+def test_proved_maps_take_whole_batches_and_leave_the_weights_equal(
+    make_data: Any, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    settings: dict[int, dict[str, Any]] = {2: {"fast_pipeline": True}, 3: {"workers": 2}, 5: {"cache": True}}
+    settings |= {6: {"fast_pipeline": False}, 8: {"fast_pipeline": True}} if make_data is at_once else {}
+    results, watch = [], watch_in(tmp_path)
+    for callbacks in ([], [watch, _switching_fast(watch, settings)]):
+        model = make_model()
+        history = model.fit(make_data(arrays), epochs=3, verbose=0, callbacks=callbacks)
+        results.append((_weights(model), history.history["loss"]))
+    assert results[0] == results[1]
+    run = open_run(watch.run_path)
+    made = [event.new for event in events_of(run, PipelineSwitched) if event.knob == "fast_pipeline"]
+    assert made == (["on", "off", "on"] if make_data is at_once else ["on"])
+    (failed,) = events_of(run, SwitchFailed)
+    assert failed.knob == "cache"
+    assert run.manifest.proof.startswith("equal in ")
+
+
+def _exponents(arrays: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays).map(lambda x, y: (tf.exp(x), y)).batch(BATCH)
+
+
+def test_maps_that_differ_in_the_last_bit_stay_as_written(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    switch = _switching_fast(watch, {1: {"fast_pipeline": True}})
+    make_model().fit(_exponents(arrays), epochs=2, verbose=0, callbacks=[watch, switch])
+    run = open_run(watch.run_path)
+    (failed,) = events_of(run, SwitchFailed)
+    assert failed.reason == run.manifest.fixed["fast_pipeline"]
+    assert "fast_pipeline" not in run.manifest.switchable
+    assert not events_of(run, PipelineSwitched)
+
+
+def test_a_key_pressed_again_before_the_proof_cancels_the_switch(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.tfdata.vectorised_proof import ProvableMaps
+
+    begin = threading.Event()
+    prove = ProvableMaps.prove
+    monkeypatch.setattr(ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments))
+    watch, settings = watch_in(tmp_path), [True, False]
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: watch.set(fast_pipeline=settings.pop(0)) if settings else begin.set()
+    )
+    make_model().fit(at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch])
+    run = open_run(watch.run_path)
+    assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [("off", "on"), ("off", "off")]
+    assert not [*events_of(run, PipelineSwitched), *events_of(run, SwitchFailed), *events_of(run, SwitchMissed)]
+
+
 _NO_MAP = "the pipeline has no map"
 _NO_BATCH = "no map stands directly before a batch"
 _OTHER_ORDER = "shuffle(50) gives filter(is_positive) other elements in each epoch"
@@ -236,9 +314,9 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     make_data: Any, switchable: list[str], fixed: dict[str, str], from_epoch: list[str], arrays: Any
 ) -> None:
     from tfwatch.runs.create import make_writer
-    from tfwatch.watch.fit.script_pipeline import KnobDescriber
+    from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline
 
     writer = make_writer("test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"])
-    KnobDescriber(writer).describe(iter(make_data(arrays)), has_begun=False)
+    KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())
     manifest = writer.manifest()
     assert (manifest.switchable, manifest.fixed, manifest.from_epoch) == (switchable, fixed, from_epoch)

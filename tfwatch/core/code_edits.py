@@ -23,6 +23,7 @@ class CodeEdit:
     knob: the knob that it stands for. file: as the user names it; line: its number, from 1; text: the line itself.
     start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto: the script's own
     name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
+    plain: of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
     """
 
     knob: str
@@ -34,6 +35,7 @@ class CodeEdit:
     new: str
     auto: str
     most: int = 0
+    plain: str = ""
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""
@@ -43,7 +45,7 @@ class CodeEdit:
     @property
     def is_plain(self) -> bool:
         """True if a terminal prints the line as it is."""
-        return "".join((self.file, self.text, self.new, self.auto)).replace("\t", " ").isprintable()
+        return "".join((self.file, self.text, self.new, self.auto, self.plain)).replace("\t", " ").isprintable()
 
 
 def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
@@ -55,14 +57,27 @@ def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     by_line: dict[tuple[str, int], list[CodeEdit]] = {}
     for edit in wanted:
         by_line.setdefault((edit.file, edit.line), []).append(edit)
-    changed = [(group, _edited(group, values)) for _, group in sorted(by_line.items())]
+    changed = [(group, _edited(_apart(group), values)) for _, group in sorted(by_line.items())]
     return "\n".join(_described(group[0], after) for group, after in changed if after != group[0].text)
+
+
+def _apart(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
+    """Leave out the changes of a call that changes its place: its new text has them."""
+    moved = [edit for edit in edits if edit.plain]
+    return [one for one in edits if one.plain or not any(m.start <= one.start < m.end for m in moved)]
+
+
+def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:
+    if not edit.plain:
+        return edit.replacement(values[edit.knob])
+    calls = values.get("workers", _UNSET[0])
+    return edit.plain if calls in _UNSET else edit.replacement(calls)
 
 
 def _edited(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     text = edits[0].text
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        text = text[: edit.start] + edit.replacement(values[edit.knob]) + text[edit.end :]
+        text = text[: edit.start] + _replacement(edit, values) + text[edit.end :]
     return text
 
 

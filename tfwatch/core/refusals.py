@@ -32,11 +32,9 @@ class Refusal(Enum):
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
     NOT_PROVED = "not proved equal yet: t compares real batches first"
     CACHE_OF_VECTORISED = (
-        "a cache keeps single examples, and the maps take whole batches: turn the fast pipeline off first"
+        "the maps take whole batches, and a cache keeps single examples: turn the fast pipeline off first"
     )
-    VECTORISED_CACHE = (
-        "the cache keeps single examples, and the maps would take whole batches: turn the cache off first"
-    )
+    VECTORISED_CACHE = "the cache keeps single examples, and its maps cannot take whole batches: turn it off first"
     SPREAD = "batches are spread over several devices"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"

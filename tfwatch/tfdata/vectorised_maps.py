@@ -6,7 +6,6 @@ of the user's. An operation that it cannot convert is refused: its fallback, a l
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, Tree
 from tfwatch.tfdata.stages.stage_names import inputs_of
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable, Iterator, Sequence
 
 #: The kinds of batches that stack elements of one shape.
@@ -195,11 +195,11 @@ def why_not_converted(node: Any) -> str:
     """Return the reason why a map cannot take whole batches, as far as its operations show; empty if it may."""
     from tensorflow.python.ops.parallel_for import pfor
 
-    if not all(_is_fixed(spec) for spec in tf.nest.flatten((inputs_of(node)[0].element_spec, node.element_spec))):
-        return f"the elements around {label_of(node)} have no fixed shape"
     kinds = {operation.type for operation in _varying_operations(node._map_func.function)}
-    lacking = sorted(kinds - pfor._pfor_converter_registry.keys())
-    return _no_converter(node, lacking[0]) if lacking else ""
+    if lacking := sorted(kinds - pfor._pfor_converter_registry.keys()):
+        return _no_converter(node, lacking[0])
+    specs = tf.nest.flatten((inputs_of(node)[0].element_spec, node.element_spec))
+    return "" if all(map(_is_fixed, specs)) else f"the elements around {label_of(node)} have no fixed shape"
 
 
 def _no_converter(node: Any, operation: str) -> str:

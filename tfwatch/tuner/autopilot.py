@@ -26,7 +26,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchFailed,
 )
-from tfwatch.core.knobs import KnobChange, as_value
+from tfwatch.core.knobs import VECTORISED, KnobChange, as_value
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.before_after import Effect
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Autopilot
+    from tfwatch.runs.format import Manifest
     from tfwatch.runs.reader import Snapshot
     from tfwatch.tuner.driver import Driver
 
@@ -260,7 +261,7 @@ class _AutopilotJob:
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
-            switchable=_KNOBS & frozenset(manifest.switchable) - (frozenset(manifest.from_epoch) - {"cache"}),
+            switchable=_switchable(manifest),
             accelerated=manifest.accelerated,
             steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
@@ -336,6 +337,13 @@ def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
             move.beside,
         )
     )
+
+
+def _switchable(manifest: Manifest) -> frozenset[str]:
+    """Return the knobs that it may switch: vectorised maps only once a user's key had them proved equal."""
+    late = frozenset(manifest.from_epoch) - {"cache"}
+    is_unproved = manifest.fast_pipeline == VECTORISED and not manifest.proof
+    return (_KNOBS & frozenset(manifest.switchable)) - late - ({"fast_pipeline"} if is_unproved else frozenset())
 
 
 def publish_judged(

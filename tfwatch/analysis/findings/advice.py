@@ -19,7 +19,7 @@ from tfwatch.analysis.tuning.knob_state import deeper
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, Paused
-from tfwatch.core.knobs import KEYS, epochs_until, knob_name
+from tfwatch.core.knobs import KEYS, VECTORISED, epochs_until, knob_name
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -273,7 +273,8 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
     prefetches = now.knobs.get("prefetch", "off") != "off"
-    if "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":
+    is_known = now.fast_pipeline != VECTORISED  # what that saves is known once it has run
+    if is_known and "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":
         cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"
         if prefetches:
             return SwitchAdvice(f"prefetch is on and cannot hide all of the wait: {cheaper}", _FAST_FORM)

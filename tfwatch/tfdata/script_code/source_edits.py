@@ -22,7 +22,8 @@ from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_AUTOTUNE = "data.AUTOTUNE"
+#: The name of `tf.data.AUTOTUNE` in TensorFlow.
+AUTOTUNE = "data.AUTOTUNE"
 #: The value of `tf.data.AUTOTUNE`, for a script that has no name for it.
 _AUTOTUNE_VALUE = "-1"
 _CALLS, _PREFETCH, _CACHE = "num_parallel_calls", "prefetch", "cache"
@@ -76,8 +77,8 @@ def _top(dataset: Any) -> Any:
 
 
 def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
-    source = _Source.of(site.file) if site else None
-    call = _find(source.tree, site) if source and site else None
+    source = Source.of(site.file) if site else None
+    call = find_call(source.tree, site) if source and site else None
     if source is None or call is None or site is None:
         return None
     if _is_appended(knob, site.method):
@@ -103,7 +104,7 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
     """The source of a file. lines: with their ends. auto: its name of `tf.data.AUTOTUNE`."""
 
     file: str
@@ -112,7 +113,7 @@ class _Source:
     auto: str
 
     @staticmethod
-    def of(file: str) -> _Source | None:
+    def of(file: str) -> Source | None:
         """Read a file, or a cell of a notebook; None where it cannot be read."""
         linecache.checkcache(file)
         lines = linecache.getlines(file)
@@ -120,7 +121,7 @@ class _Source:
             tree = ast.parse("".join(lines))
         except (SyntaxError, ValueError):
             return None
-        return _Source(file, lines, tree, _autotune(tree)) if lines else None
+        return Source(file, lines, tree, _autotune(tree)) if lines else None
 
     def argument(self, call: ast.Call, method: str) -> _Change | None:
         """Return the change of the argument that holds the knob's value, or its addition."""
@@ -131,7 +132,7 @@ class _Source:
         if given is None and len(call.args) > position:
             given = call.args[position]
         if given is not None:
-            (line, start), (last, end) = self._at(given.lineno, given.col_offset), self.end_of(given)
+            (line, start), (last, end) = self.start_of(given), self.end_of(given)
             return _Change(line, start, end, VALUE) if line == last else None
         unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(not one.arg for one in call.keywords)
         return None if unpacked else self._addition(call, keyword)
@@ -166,11 +167,15 @@ class _Source:
             changed, wanted = ast.parse("".join(lines)), ast.parse("".join(self.lines))
         except (SyntaxError, ValueError):
             return None
-        call = _find(wanted, site)
+        call = find_call(wanted, site)
         if call is None:
             return None
         _set(call, site.method, knob)
         return edit if ast.dump(changed) == ast.dump(wanted) else None
+
+    def start_of(self, node: Any) -> tuple[int, int]:
+        """Return the line and the column of a node."""
+        return self._at(node.lineno, node.col_offset)
 
     def end_of(self, node: Any) -> tuple[int, int]:
         """Return the line and the column after a node."""
@@ -189,7 +194,7 @@ def name_of(file: str) -> str:
     return os.path.abspath(file) if relative.startswith(os.pardir) else relative
 
 
-def _find(tree: ast.AST, site: CallSite) -> ast.Call | None:
+def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
     """Return the call at a site; None where the source has no such call, or several."""
     found = [node for node in ast.walk(tree) if _calls(node, site.method) and _is_at(node, site)]
     return found[0] if len(found) == 1 and isinstance(found[0], ast.Call) else None
@@ -228,5 +233,5 @@ def _autotune(tree: ast.AST) -> str:
     for node in ast.walk(tree):
         for name in node.names if isinstance(node, ast.Import) else ():
             if name.name == "tensorflow":
-                return f"{name.asname or name.name}.{_AUTOTUNE}"
+                return f"{name.asname or name.name}.{AUTOTUNE}"
     return _AUTOTUNE_VALUE

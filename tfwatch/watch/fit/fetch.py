@@ -279,7 +279,7 @@ class Fetch:
         Any thread may call it. Both are None between two epochs.
         """
         if not self._is_ours and self._py_dataset is None:
-            self._describer.describe(self._iterator, has_begun=self._script.is_rebuilt)
+            self._describer.describe(self._iterator, self._script)
         if not self._is_switchable:
             return None, self._iterator
         source, batches = self._pipeline.source, self._pipeline.iterator

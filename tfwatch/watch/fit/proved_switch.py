@@ -103,9 +103,8 @@ class ProvedSwitch:
     def _describe_refused(self, why: str) -> None:
         """Record the reason that a proof found."""
         self._waiting, manifest = None, self._writer.manifest()
-        if _FAST in manifest.switchable:
-            switchable = [knob for knob in manifest.switchable if knob != _FAST]
-            self._writer.describe(switchable=switchable, fixed={**manifest.fixed, _FAST: why}, proof="")
+        switchable = [knob for knob in manifest.switchable if knob != _FAST]
+        self._writer.describe(switchable=switchable, fixed={**manifest.fixed, _FAST: why}, proof="")
 
     def close(self) -> None:
         """End with the training."""

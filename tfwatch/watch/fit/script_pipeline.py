@@ -16,6 +16,7 @@ from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetc
 from tfwatch.tfdata.pipeline_cache import find_place
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, split_tree
+from tfwatch.tfdata.script_code.order_edits import find_order_edits
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.shuffle_order import read_seeds
 from tfwatch.tfdata.stages.stage_names import find_code_stages
@@ -102,6 +103,10 @@ class ScriptPipeline:
         """The reason why it has no knob `fast_pipeline`, also one that a proof found; else empty."""
         return self.maps.why_not if self.maps else self._why_no_maps
 
+    def why_not_proved(self, iterator: Any) -> str:
+        """Return the reason that a proof found against the maps of an iterator's data set; empty without one."""
+        return self.maps.why_not if self.maps and dataset_of(iterator) is self._dataset else ""
+
     @property
     def is_proved(self) -> bool:
         """True once the vectorised maps were equal on real batches."""
@@ -112,7 +117,10 @@ class ScriptPipeline:
         """The changes of the script's lines that do what its knobs do."""
         stages = self._pipeline.parallel_stages if self._pipeline else []
         cached = self._place.own_stage if self._place else None
-        return () if self._dataset is None else find_edits(self._dataset, stages, cached)
+        if self._dataset is None:
+            return ()
+        groups = self.maps.groups if self.maps else ()
+        return (*find_edits(self._dataset, stages, cached), *find_order_edits(self._dataset, groups))
 
     @property
     def cache_after(self) -> str:
@@ -242,8 +250,8 @@ class KnobDescriber:
         self._writer = writer
         self._described: Callable[[], Any] = lambda: None
 
-    def describe(self, iterator: Any, *, has_begun: bool) -> None:
-        """Describe the pipeline of an iterator, once. has_begun: it is rebuilt, and its maps switch at once."""
+    def describe(self, iterator: Any, used: ScriptPipeline) -> None:
+        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch was requested."""
         is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
         dataset = dataset_of(iterator)
         if dataset is None or dataset is self._described():
@@ -253,7 +261,7 @@ class KnobDescriber:
             if is_spread:
                 self._write_spread(iterator)
             else:
-                self._write(iterator, has_begun)
+                self._write(iterator, used)
 
     def _write_spread(self, iterator: Any) -> None:
         """Describe the data set below a strategy: its settings are those of the script's lines, and none is live."""
@@ -268,12 +276,13 @@ class KnobDescriber:
         }
         self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
 
-    def _write(self, iterator: Any, has_begun: bool) -> None:
+    def _write(self, iterator: Any, used: ScriptPipeline) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.read(iterator)
-        script.is_rebuilt = has_begun
+        script.is_rebuilt = used.is_rebuilt
         refused = why_not_switchable(iterator)
-        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: script.why_no_fast}
+        why_no_fast = script.why_no_fast or used.why_not_proved(iterator)
+        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: why_no_fast}
         fixed = {knob: refused.words if refused else why for knob, why in reasons.items() if refused or why}
         others = [knob for knob in manifest.switchable if knob not in reasons]
         switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]

@@ -14,7 +14,7 @@ from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, th
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KEYS
+from tfwatch.core.knobs import KEYS, VECTORISED
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
@@ -236,7 +236,11 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
 def _purpose(view: RunView, state: KnobState) -> str:
     if state.knob == "cache":
         return _cache_note(view.snapshot, state)
-    return f"fast: {view.snapshot.manifest.fast_pipeline}" if state.knob == "fast_pipeline" else ""
+    if state.knob != "fast_pipeline":
+        return ""
+    manifest = view.snapshot.manifest
+    is_unproved = manifest.fast_pipeline == VECTORISED and not manifest.proof
+    return "map after batch, proved equal first" if is_unproved else manifest.proof or f"fast: {manifest.fast_pipeline}"
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
@@ -273,7 +277,8 @@ def _note(view: RunView, state: KnobState, one: KnobKey, can_switch: bool) -> tu
             found = f"{done} of {ENOUGH_STEPS} steps"
             return (f"not enough steps: {found}" if view.is_over else f"measuring: {found}", not view.is_over)
         if newest.ratio is not None:
-            return (than(newest), False)
+            proof = view.snapshot.manifest.proof if state.knob == "fast_pipeline" and state.now == "on" else ""
+            return "; ".join(filter(None, (than(newest), proof))), False
     return None
 
 
@@ -297,7 +302,10 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
         return f"from epoch {first}; {key} undoes it" if key else f"{requested}, from epoch {first}"
     if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
         return f"{requested}, applies at start"
-    return f"{requested} {clock(view.snapshot, state.asked_s)}, waits for the current batch"
+    manifest, waits = view.snapshot.manifest, "waits for the current batch"
+    if state.knob == "fast_pipeline" and manifest.fast_pipeline == VECTORISED and not manifest.proof:
+        waits = "compares real batches first"
+    return f"{requested} {clock(view.snapshot, state.asked_s)}, {waits}"
 
 
 def _cache_note(snapshot: Snapshot, state: KnobState) -> str:

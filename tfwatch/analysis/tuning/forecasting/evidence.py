@@ -48,6 +48,7 @@ class Evidence:
     batch_size: examples in a batch, None where unknown.
     batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
     cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
+    fast_pipeline: the name of the fast pipeline; empty where the run has none.
     no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
 
@@ -70,6 +71,7 @@ class Evidence:
     no_forecast_reason: str = ""
     from_epoch: tuple[str, ...] = ()
     cache_after: str = ""
+    fast_pipeline: str = ""
 
     @cached_property
     def history(self) -> list[Interval]:
@@ -101,6 +103,8 @@ class RunDescription(Protocol):
     def cache_bytes(self) -> int | None: ...
     @property
     def cache_after(self) -> str: ...
+    @property
+    def fast_pipeline(self) -> str: ...
     @property
     def memory_limit(self) -> float | None: ...
     @property
@@ -178,6 +182,7 @@ def build_evidence(
         no_forecast_reason=no_forecast_reason,
         from_epoch=tuple(run.from_epoch),
         cache_after=run.cache_after,
+        fast_pipeline=run.fast_pipeline,
     )
 
 

@@ -13,7 +13,7 @@ from tfwatch.analysis.steps.verdict import MODERATELY_FROM
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.forecasting import batch_supply
 from tfwatch.analysis.tuning.forecasting.batch_supply import Range, queued, shared_cores
-from tfwatch.core.knobs import PY_DATASET_KNOBS, as_value
+from tfwatch.core.knobs import PY_DATASET_KNOBS, VECTORISED, as_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,8 @@ _PY_DATASET = {
     "multiprocessing": "the time to send a batch between processes is unknown",
     "queue_size": "tf.data sees no queue of a PyDataset",
 }
+#: The reason for no forecast of a script's vectorised maps.
+_VECTORISED = "tf.data does not show which part of a map is spent on calling it for each example"
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -86,6 +88,8 @@ def predict(
         return _PY_DATASET[knob]
     if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
         return _INTERLEAVE
+    if knob == "fast_pipeline" and evidence.fast_pipeline == VECTORISED:
+        return _VECTORISED
     if knob == "device_prefetch":
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.commands.attach import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.knobs import option_name, show
+from tfwatch.core.knobs import option_name, parse_workers, show, with_stage
 from tfwatch.runs.control.client import NoAnswerError
 from tfwatch.runs.control.messages import AskSwitch
 from tfwatch.runs.reader import RunReader
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.core.knobs import Setting
     from tfwatch.runs.control.client import ControlClient
+    from tfwatch.training.request import Change
 
 _POLL_S = 0.05
 
@@ -35,7 +35,7 @@ class SetOptions:
 
     run: str | None
     runs_dir: Path
-    changes: tuple[tuple[str, Setting | float], ...]
+    changes: tuple[Change, ...]
     wait_s: float
 
 
@@ -49,14 +49,44 @@ def set_knobs(options: SetOptions, clock: Clock = SYSTEM) -> int:
     """
     folder, control = find_training(options.run, options.runs_dir)
     manifest = FolderSource(folder).manifest()
-    for knob, _ in options.changes:
-        if refused := manifest.why_not_switchable(knob):
-            raise BadInputError(f"{folder.name} does not switch {option_name(knob)}: {refused.words}")
-    switches = [Switch(folder, knob, value, clock) for knob, value in options.changes]
+    for change in options.changes:
+        if refused := manifest.why_not_switchable(change.knob):
+            raise BadInputError(f"{folder.name} does not switch {option_name(change.knob)}: {refused.words}")
+    switches = [Switch(folder, change, clock) for change in _resolved(options.changes, folder, clock)]
     for switch in switches:
         switch.request(control)
     until_ns = clock.now_ns() + int(options.wait_s * 1e9)
     return _print(switches, [switch.wait(until_ns) if options.wait_s else switch.requested for switch in switches])
+
+
+def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Change]:
+    """Return the changes with the settings of all stages in place of that of one.
+
+    Raises:
+        BadInputError: the run has no such stage.
+    """
+    snapshot = RunReader(FolderSource(folder), clock, keeps_sums=False).tail()
+    stages = snapshot.manifest.parallel_stages
+    workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get("workers", "default")
+    found = []
+    for change in changes:
+        if change.knob == "workers":
+            workers = _with_stage(workers, stages, change) if change.stage else show(change.value)
+            change = replace(change, value=parse_workers(workers), stage="")
+        found.append(change)
+    return found
+
+
+def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
+    names = (change.stage, f"map({change.stage})", f"interleave({change.stage})")
+    matching = [at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage]
+    if len(matching) == 1:
+        return with_stage(workers, len(stages), matching[0], show(change.value))
+    named = "several stages" if matching else "no stage"
+    known = ", ".join(f"{at}: {stage}" for at, stage in enumerate(stages, 1))
+    raise BadInputError(
+        f"{named} {change.stage!r} with parallel calls of its own: {known or 'the run has fewer than two'}"
+    )
 
 
 def _print(switches: Sequence[Switch], lines: Sequence[str]) -> int:
@@ -71,17 +101,17 @@ class Switch:
     requested: the request as a line. failed: it was refused, or is not in effect in time.
     """
 
-    def __init__(self, folder: Path, knob: str, value: Setting | float, clock: Clock) -> None:
+    def __init__(self, folder: Path, change: Change, clock: Clock) -> None:
         self.failed = False
-        self._knob, self._value = knob, show(value)
-        self._name = option_name(knob)
+        self._knob, self._value = change.knob, show(change.value)
+        self._name = option_name(change.knob)
         self._clock = clock
         self._reader = RunReader(FolderSource(folder), clock, keeps_sums=False)
         snapshot = self._reader.tail()
         self._seen = len(snapshot.events)
-        self._epochs = snapshot.manifest.epochs_until(knob, self._value)
+        self._epochs = snapshot.manifest.epochs_until(self._knob, self._value)
         settings = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched))
-        self._was = settings.get(knob, "")
+        self._was = settings.get(self._knob, "")
         self.requested = f"requested: {self._name} {self._was} → {self._value}"
 
     def request(self, control: ControlClient) -> None:

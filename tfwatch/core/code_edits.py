@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfwatch.core.knobs import stage_value
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -14,6 +16,7 @@ VALUE = "{}"
 _AUTO = "auto"
 #: Values that no line sets.
 _UNSET = ("off", "default")
+_WORKERS = "workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class CodeEdit:
     knob: the knob that it stands for. file: as the user names it; line: its number, from 1; text: the line itself.
     start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto: the script's own
     name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
+    stage: of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None for all alike.
     plain: of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
     """
 
@@ -36,6 +40,12 @@ class CodeEdit:
     auto: str
     most: int = 0
     plain: str = ""
+    stage: int | None = None
+
+    def value_of(self, values: Mapping[str, str]) -> str:
+        """Return the value of its knob, of `workers` that of its own stage; `off` where there is none."""
+        value = values.get(self.knob, _UNSET[0])
+        return stage_value(value, self.stage) if self.knob == _WORKERS else value
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""
@@ -53,7 +63,7 @@ def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
 
     A line that several knobs change has all their changes.
     """
-    wanted = [edit for edit in edits if values.get(edit.knob, _UNSET[0]) not in _UNSET and edit.is_plain]
+    wanted = [edit for edit in edits if edit.value_of(values) not in _UNSET and edit.is_plain]
     by_line: dict[tuple[str, int], list[CodeEdit]] = {}
     for edit in wanted:
         by_line.setdefault((edit.file, edit.line), []).append(edit)
@@ -69,8 +79,8 @@ def _apart(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
 
 def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:
     if not edit.plain:
-        return edit.replacement(values[edit.knob])
-    calls = values.get("workers", _UNSET[0])
+        return edit.replacement(edit.value_of(values))
+    calls = stage_value(values.get(_WORKERS, _UNSET[0]), edit.stage)
     return edit.plain if calls in _UNSET else edit.replacement(calls)
 
 

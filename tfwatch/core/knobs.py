@@ -7,6 +7,10 @@ from typing import Literal, TypeAlias
 
 #: `off`: no batch is prepared ahead; `default`: TensorFlow's own behaviour; `auto`: tf.data.AUTOTUNE; or a number.
 Setting: TypeAlias = Literal["off", "default", "auto"] | int
+#: One setting for each map and interleave of a script's pipeline, in the order of the pipeline: `workers` alone.
+StageSettings: TypeAlias = tuple[Setting, ...]
+#: The value of any knob.
+KnobValue: TypeAlias = Setting | float | StageSettings
 
 #: Names in options and JSON that differ from the field's.
 _OPTION_NAMES = {
@@ -26,6 +30,10 @@ _SCREEN_NAMES = {
 LARGEST = 1024
 #: The largest shuffle buffer, examples.
 LARGEST_SHUFFLE = 10_000_000
+#: The most stages with a setting of their own.
+MOST_STAGES = 64
+#: Stands between the settings of the stages in a text.
+BETWEEN_STAGES = "/"
 #: A cache may take this share of the available memory.
 CACHE_SHARE = 0.5
 #: The key of each knob.
@@ -50,7 +58,8 @@ class Knobs:
     """The settings that can change while training runs.
 
     prefetch: `buffer_size` of the prefetch at the pipeline's end.
-    workers: `num_parallel_calls` of the pipeline's maps; of a `PyDataset` its `workers`, where `off` is at most 1.
+    workers: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for each map and
+        interleave; of a `PyDataset` its `workers`, where `off` is at most 1.
     latency_ms: simulated storage latency, added to reading each batch's files; 0 is none.
     fast_pipeline: the fast pipeline in place of the slow one that people write.
     cache: compute each example once, up to the first random stage, and keep the result in memory.
@@ -61,7 +70,7 @@ class Knobs:
     """
 
     prefetch: Setting = "off"
-    workers: Setting = "off"
+    workers: Setting | StageSettings = "off"
     latency_ms: float = 0.0
     fast_pipeline: bool = False
     cache: bool = False
@@ -70,11 +79,11 @@ class Knobs:
     multiprocessing: bool = False
     queue_size: Setting = "default"
 
-    def with_value(self, knob: str, value: Setting | float) -> Knobs:
+    def with_value(self, knob: str, value: KnobValue) -> Knobs:
         """Return these knobs with one of them changed."""
         match knob:
             case "latency_ms":
-                return replace(self, latency_ms=float(value))
+                return replace(self, latency_ms=_latency(value))
             case "fast_pipeline":
                 return replace(self, fast_pipeline=bool(value))
             case "cache":
@@ -89,7 +98,7 @@ class Knobs:
                 return replace(self, multiprocessing=bool(value))
             case "queue_size":
                 return replace(self, queue_size=_queue_size(value))
-        return replace(self, workers=_setting(value))
+        return replace(self, workers=_workers(value))
 
     def differences(self, other: Knobs) -> list[tuple[str, str, str]]:
         """Return (knob, value here, value in `other`) for each knob that differs."""
@@ -207,8 +216,50 @@ def parse_shuffle(text: str) -> Setting:
     return _shuffle(int(text) if text.isascii() and text.isdigit() else text)
 
 
-def show(value: Setting | float) -> str:
-    """Return a knob's value as the screen and the events have it: `off`, `on`, `auto`, `4`, `20 ms`."""
+def parse_workers(text: str) -> Setting | StageSettings:
+    """Read the setting of all maps and interleaves, or one for each of them with `/` between: `default/4`.
+
+    Raises:
+        ValueError: a part is no setting, or there are more than 64; the message is a sentence for the user.
+    """
+    parts = text.split(BETWEEN_STAGES)
+    return _workers(tuple(parse_setting(part) for part in parts) if len(parts) > 1 else parse_setting(text))
+
+
+def workers_of(workers: Setting | StageSettings, stage: int) -> Setting:
+    """Return the setting of one map or interleave, by its number in the pipeline from 0 on."""
+    if not isinstance(workers, tuple):
+        return workers
+    return workers[stage] if stage < len(workers) else "default"
+
+
+def stage_value(workers: str, stage: int | None) -> str:
+    """Return the setting of one stage from the text of `workers`; `default` where only others have one of their own.
+
+    stage: None for a call that makes several stages.
+    """
+    if BETWEEN_STAGES not in workers:
+        return workers
+    values = workers.split(BETWEEN_STAGES)
+    return values[stage] if stage is not None and stage < len(values) else "default"
+
+
+def with_stage(workers: str, stages: int, stage: int, value: str) -> str:
+    """Return the text of `workers` with another setting of one of so many stages: `4` becomes `4/off`.
+
+    Raises:
+        ValueError: a text is no setting.
+    """
+    now = parse_workers(workers)
+    settings = [workers_of(now, at) for at in range(stages)]
+    settings[stage] = parse_setting(value)
+    return show(_workers(tuple(settings)))
+
+
+def show(value: KnobValue) -> str:
+    """Return a knob's value as the screen and the events have it: `off`, `on`, `auto`, `4`, `20 ms`, `default/4`."""
+    if isinstance(value, tuple):
+        return BETWEEN_STAGES.join(map(str, value))
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -222,6 +273,22 @@ def _setting(value: object) -> Setting:
     if isinstance(value, int) and 1 <= value <= LARGEST:
         return value
     raise ValueError(f"{value!r} is not a setting: give off, default, auto or a number from 1 to {LARGEST}")
+
+
+def _workers(value: object) -> Setting | StageSettings:
+    """Return a setting, or those of the stages; the setting alone where all have the same."""
+    if not isinstance(value, tuple):
+        return _setting(value)
+    if not 1 <= len(value) <= MOST_STAGES:
+        raise ValueError(f"{len(value)} settings for the stages: give 1 to {MOST_STAGES}")
+    settings = tuple(map(_setting, value))
+    return settings[0] if len(set(settings)) == 1 else settings
+
+
+def _latency(value: object) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise ValueError(f"{value!r} is not a latency in milliseconds")
 
 
 def _shuffle(value: object) -> Setting:
@@ -248,7 +315,7 @@ def _queue_size(value: object) -> Setting:
     raise ValueError(f"{value!r} is not a queue size: give default or a number from 1 to {LARGEST}")
 
 
-def as_value(knob: str, text: str) -> Setting | float:
+def as_value(knob: str, text: str) -> KnobValue:
     """Return a knob's value from its text.
 
     Raises:
@@ -265,6 +332,8 @@ def as_value(knob: str, text: str) -> Setting | float:
             return _device_prefetch(int(text) if text.isascii() and text.isdigit() else text)
         case "queue_size":
             return _queue_size(int(text) if text.isascii() and text.isdigit() else text)
+        case "workers":
+            return parse_workers(text)
     return parse_setting(text)
 
 

@@ -35,6 +35,7 @@ class Refusal(Enum):
         "the maps take whole batches, and a cache keeps single examples: turn the fast pipeline off first"
     )
     VECTORISED_CACHE = "the cache keeps single examples, and its maps cannot take whole batches: turn it off first"
+    ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "batches are spread over several devices"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"

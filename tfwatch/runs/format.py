@@ -127,6 +127,8 @@ class Manifest:
     copy_ms: the median of the first copies by a step; of a run without, that of as many bytes.
     copied_ahead: the last batch was on the device before its step, by a prefetch to it.
     copy_not_timed: why the copy of a batch is not timed; empty where it is, or before the first step.
+    parallel_stages: the names of a script's maps and interleaves whose parallel calls can be set one by one, in the
+        order of the pipeline; empty where there are fewer than two.
     cache_bytes: the size of a cache of all examples; None where the pipeline has none. cache_after: the stage of a
         script's pipeline whose results a cache keeps; empty where it is not known.
     proof: the batches on which a script's fast pipeline was equal to its own; empty before it was compared.
@@ -158,6 +160,7 @@ class Manifest:
     fixed: dict[str, str] = field(default_factory=dict)
     from_epoch: list[str] = field(default_factory=list)
     code: tuple[CodeEdit, ...] = ()
+    parallel_stages: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None

@@ -39,7 +39,7 @@ from tfwatch.widgets.live.card import CardPane
 from tfwatch.widgets.live.events import EventsPane
 from tfwatch.widgets.live.header import RunHeader
 from tfwatch.widgets.live.knob_rows import find_open_switch, knob_of
-from tfwatch.widgets.live.knobs import KnobsPane
+from tfwatch.widgets.live.knobs import KnobsPane, StageChosen
 from tfwatch.widgets.live.log import LogPane
 from tfwatch.widgets.live.machine import MachinePane, missing
 from tfwatch.widgets.live.pipeline import PipelinePane
@@ -299,6 +299,12 @@ class LiveScreen(Screen[None], CachedLines):
         """Switch a knob off, or back on."""
         if self.view and not self._switch_requests.is_held(knob):
             self._notify_result(self._switch_requests.toggle(self.view, knob), knob_state.undo_key(knob))
+
+    @on(StageChosen)
+    def switch_stage(self, message: StageChosen) -> None:
+        """Switch the parallel calls of one stage off, or on."""
+        if self.view and not self._switch_requests.is_held(f"stage {message.stage}"):
+            self._notify_result(self._switch_requests.toggle_stage(self.view, message.stage), "u")
 
     def action_deepen(self, direction: int) -> None:
         """Double the prefetch depth, or halve it where `direction` is negative."""

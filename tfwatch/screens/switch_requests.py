@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.tuner_text import subject_text
-from tfwatch.core.knobs import LARGEST, as_value, knob_name
+from tfwatch.core.knobs import LARGEST, as_value, knob_name, with_stage
 from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
@@ -54,6 +54,16 @@ class SwitchRequests:
         """Request a knob off, or back on. Return the reason for a refusal; empty where the request was sent."""
         refusal, state = self._state(view, knob)
         return self._ask(view, knob, knob_state.toggled(state)) if state else refusal
+
+    def toggle_stage(self, view: RunView, stage: int) -> str:
+        """Request the parallel calls of one map or interleave off, or on. Return the reason for a refusal."""
+        refusal, state = self._state(view, "workers")
+        if state is None:
+            return refusal
+        stages = len(view.snapshot.manifest.parallel_stages)
+        return self._ask(
+            view, "workers", with_stage(state.coming, stages, stage, knob_state.stage_toggled(state, stage))
+        )
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the reason for a refusal."""

@@ -206,7 +206,14 @@ def _can_restart(dataset: tf.data.Dataset, knobs: Knobs) -> bool:
     if knobs.device_prefetch != "off":
         return False
     chosen = dataset.options().experimental_optimization
-    return chosen.inject_prefetch is False and chosen.map_parallelization is False and knobs.workers != "auto"
+    return chosen.inject_prefetch is False and chosen.map_parallelization is False and not _is_autotuned(knobs)
+
+
+def _is_autotuned(knobs: Knobs) -> bool:
+    """Return whether TensorFlow chooses the parallel calls of a stage."""
+    if not isinstance(knobs.workers, tuple):
+        return knobs.workers == "auto"
+    return not {"auto", "default"}.isdisjoint(knobs.workers)
 
 
 def _restartable(dataset: tf.data.Dataset) -> tf.data.Dataset:

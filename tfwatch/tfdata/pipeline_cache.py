@@ -33,8 +33,8 @@ from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.core.knobs import Setting
     from tfwatch.tfdata.cache import CachedExamples
+    from tfwatch.tfdata.parallel_calls import ParallelCalls
     from tfwatch.tfdata.pipeline_rebuild import Seeds
 
 #: The kinds of numpy types that the store shares with TensorFlow: truth values, integers, floats.
@@ -73,14 +73,17 @@ class CachePlace:
         """Return a store for the elements, closed at first."""
         return ExampleStore(self.count, self.specs)
 
-    def build(self, cached: CachedExamples, seeds: Seeds, workers: Setting) -> tf.data.Dataset:
-        """Return the pipeline with the cache, in the order that these seeds give. workers: the calls of its maps."""
+    def build(self, cached: CachedExamples, seeds: Seeds, calls: ParallelCalls) -> tf.data.Dataset:
+        """Return the pipeline with the cache, in the order that these seeds give.
+
+        calls: those of its maps; the maps whose results are kept run as one, with those of the last of them.
+        """
         numbers = hide(tf.data.Dataset.range(self.count))
         data = numbers if cached.is_full else hide(tf.data.Dataset.zip((numbers, self.below)))
         for node in self.kept:
             data = data if kind_of(node) in MAPS else rebuild(node, data, seeds)
-        calls = work_ahead.num_parallel_calls_stateful(workers)
-        data = data.map(self._get(cached) if cached.is_full else self._find(cached), calls)
+        count = work_ahead.num_parallel_calls_stateful(calls.of_stage(self.kept[-1]))
+        data = data.map(self._get(cached) if cached.is_full else self._find(cached), count)
         data = data if cached.is_full else hide(data.map(self._keep(cached)))
         for node in self.above:
             data = rebuild(node, data, seeds)

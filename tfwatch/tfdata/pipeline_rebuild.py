@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.tfdata import work_ahead
+from tfwatch.tfdata.parallel_calls import ParallelCalls
 from tfwatch.tfdata.pipeline_tree import (
     BATCHES,
     MAPS,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs, Setting
     from tfwatch.tfdata.vectorised_maps import VectorisedMaps
 
+AS_WRITTEN = ParallelCalls()
 OTHER_SHAPE = "its batches would have another shape or type"
 #: A cycle that TensorFlow chooses has at most one input a core.
 _MOST_CORES = 4096
@@ -67,19 +69,18 @@ class RebuiltPipeline:
 
     @property
     def parallel_stages(self) -> list[Any]:
-        """The maps and interleaves whose parallel calls the knob `workers` sets."""
-        return [*(node for node in self.tree.chain if kind_of(node) in MAPS), *self.tree.interleaves]
+        """The maps and interleaves whose parallel calls the knob `workers` sets, in the order of the pipeline."""
+        return [*self.tree.interleaves[::-1], *(node for node in self.tree.chain if kind_of(node) in MAPS)]
 
-    def source(self, seeds: Seeds, batches: int, workers: Setting = "default") -> tf.data.Dataset:
+    def source(self, seeds: Seeds, batches: int, calls: ParallelCalls = AS_WRITTEN) -> tf.data.Dataset:
         """Return the elements of each batch after so many, in the order that these seeds give.
 
-        workers: the parallel calls of its interleaves.
+        calls: those of its interleaves.
 
         Raises:
             CannotRebuildError: a stage over a shuffle is of an unknown kind.
         """
-        interleaves = () if workers == "default" else self.tree.interleaves
-        data = with_settings(self.tree.base, seeds, interleaves, workers)
+        data = with_settings(self.tree.base, seeds, self.tree.interleaves, calls)
         for node in self.tree.chain:
             if kind_of(node) in ORDERS:
                 data = rebuild(node, data, seeds)
@@ -88,10 +89,12 @@ class RebuiltPipeline:
         skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
-    def build(self, blocks: tf.data.Dataset, knobs: Knobs, vectorised: VectorisedMaps | None = None) -> tf.data.Dataset:
+    def build(
+        self, blocks: tf.data.Dataset, knobs: Knobs, calls: ParallelCalls, vectorised: VectorisedMaps | None = None
+    ) -> tf.data.Dataset:
         """Return the pipeline under these knobs over the elements of `source`.
 
-        vectorised: the maps that take whole batches where `fast_pipeline` is on.
+        calls: those of its maps. vectorised: the maps that take whole batches where `fast_pipeline` is on.
         """
         data, upper = blocks, self._upper
         stages = vectorised.reorder(upper) if vectorised and knobs.fast_pipeline else upper
@@ -100,7 +103,7 @@ class RebuiltPipeline:
         for _ in [node for node in upper if kind_of(node) in BATCHES][first:]:
             data = _hide_over(data.unbatch(), data)
         for node in stages[first:]:
-            data = _with_workers(node, data, knobs.workers)
+            data = _with_own_calls(node, data, calls)
         size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:
@@ -164,16 +167,17 @@ def _check_shapes(base: Any) -> None:
             raise CannotRebuildError(f"the elements after {label_of(base)} have no fixed shape")
 
 
-def _with_workers(node: Any, data: tf.data.Dataset, workers: Setting) -> tf.data.Dataset:
-    """Return a map, batch or prefetch over other data, a map with so many parallel calls."""
-    if kind_of(node) not in MAPS or workers == "default":
+def _with_own_calls(node: Any, data: tf.data.Dataset, calls: ParallelCalls) -> tf.data.Dataset:
+    """Return a map, batch or prefetch over other data, a map with its parallel calls."""
+    setting = calls.of_stage(node) if kind_of(node) in MAPS else "default"
+    if setting == "default":
         return rebuild(node, data, {})
-    calls = work_ahead.num_parallel_calls(workers)
-    return _map(node, data) if calls is None else _parallel_map(node, data, calls)
+    count = work_ahead.num_parallel_calls(setting)
+    return _map(node, data) if count is None else _parallel_map(node, data, count)
 
 
-def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], workers: Setting) -> Any:
-    """Return a data set whose stages that reshuffle use these seeds, and whose interleaves so many parallel calls.
+def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], calls: ParallelCalls) -> Any:
+    """Return a data set whose stages that reshuffle use these seeds, and whose interleaves these parallel calls.
 
     Itself if nothing changes.
 
@@ -181,9 +185,9 @@ def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], worker
         CannotRebuildError: a stage over one of these is of an unknown kind.
     """
     inputs = inputs_of(dataset)
-    replaced = [with_settings(each, seeds, interleaves, workers) for each in inputs]
-    if any(dataset is each for each in interleaves):
-        return _with_calls(dataset, replaced[0], workers)
+    replaced = [with_settings(each, seeds, interleaves, calls) for each in inputs]
+    if any(dataset is each for each in interleaves) and calls.of_stage(dataset) != "default":
+        return _with_calls(dataset, replaced[0], calls.of_stage(dataset))
     is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
     if is_same and id(dataset) not in seeds:
         return dataset

@@ -24,7 +24,7 @@ from tfwatch.core.knobs import Knobs
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfwatch.core.knobs import Setting
+    from tfwatch.core.knobs import Setting, StageSettings
 
 
 #: The device that batches are prefetched to: the first GPU that TensorFlow sees.
@@ -89,12 +89,12 @@ def buffer_size(prefetch: Setting) -> int | None:
     return _count(prefetch)
 
 
-def num_parallel_calls(workers: Setting) -> int | None:
-    """Return the argument of `Dataset.map`; None for a sequential map."""
+def num_parallel_calls(workers: Setting | StageSettings) -> int | None:
+    """Return the argument of `Dataset.map`; None for a sequential map, and where the stages of a script differ."""
     return _count(workers)
 
 
-def num_parallel_calls_stateful(workers: Setting) -> int | None:
+def num_parallel_calls_stateful(workers: Setting | StageSettings) -> int | None:
     """Return `num_parallel_calls` for a map that reads an outside resource, or sleeps.
 
     TensorFlow treats that as a side effect and does not make such a map parallel by itself. Under `default` it is
@@ -103,7 +103,7 @@ def num_parallel_calls_stateful(workers: Setting) -> int | None:
     return _count("auto" if workers == "default" else workers)
 
 
-def _count(setting: Setting) -> int | None:
+def _count(setting: Setting | StageSettings) -> int | None:
     import tensorflow as tf
 
     if isinstance(setting, int):

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import KNOBS, PY_DATASET_ONLY, Knobs, Setting, as_value, epochs_until, option_name, show
+from tfwatch.core.knobs import (
+    KNOBS,
+    PY_DATASET_ONLY,
+    Knobs,
+    KnobValue,
+    as_value,
+    epochs_until,
+    option_name,
+    parse_setting,
+    show,
+)
 from tfwatch.runs.control.requests import Scheduled
 from tfwatch.terminal.notification import NO_NOTICES
 
@@ -53,8 +63,17 @@ def parse_switch(text: str) -> Scheduled:
     return Scheduled(int(step), knob, as_value(knob, value))
 
 
-def parse_change(text: str) -> tuple[str, Setting | float]:
-    """Read `prefetch=4`: a knob, named as for `parse_switch`, and its value.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A knob and its value. stage: the map or interleave that `workers` is for, as the user names it; empty: all."""
+
+    knob: str
+    value: KnobValue
+    stage: str = ""
+
+
+def parse_change(text: str) -> Change:
+    """Read `prefetch=4`: a knob, named as for `parse_switch`, and its value; or `workers:decode=4`, of one map.
 
     Raises:
         ValueError: the text is not that; the message is a sentence for the user.
@@ -62,11 +81,16 @@ def parse_change(text: str) -> tuple[str, Setting | float]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not a setting: give KNOB=VALUE, e.g. prefetch=4")
+    name, colon, stage = name.partition(":")
     knob = _knob(name, KNOBS)
-    return knob, as_value(knob, value)
+    if not colon:
+        return Change(knob, as_value(knob, value))
+    if knob != "workers" or not stage:
+        raise ValueError(f"{text!r} is not a setting: a single stage has workers alone, e.g. workers:decode=4")
+    return Change(knob, parse_setting(value), stage)
 
 
-def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
+def parse_settings(text: str) -> tuple[str, tuple[KnobValue, ...]]:
     """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different settings of it.
 
     Raises:

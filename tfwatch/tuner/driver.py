@@ -9,7 +9,7 @@ from tfwatch.analysis.tuning.forecasting.forecast import Forecast, forecast
 from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KNOBS, show
+from tfwatch.core.knobs import KNOBS, KnobValue, show
 from tfwatch.live.forecasts import evidence_now
 from tfwatch.runs.control.requests import Request
 from tfwatch.runs.reader import RunReader
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.tuning.autopilot.autopilot_moves import MakeForecast
     from tfwatch.core.events import Event
-    from tfwatch.core.knobs import Setting
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Control
     from tfwatch.runs.reader import Snapshot
@@ -177,7 +176,7 @@ class Driver:
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def ask(self, knob: str, value: Setting | float, by: str) -> None:
+    def ask(self, knob: str, value: KnobValue, by: str) -> None:
         """Request a setting.
 
         Raises:
@@ -188,7 +187,7 @@ class Driver:
         if not self.control.ask_if_no_user_request(Request(knob, value, by), self._user_request_count):
             raise Interrupt("key")
 
-    def ask_final(self, knob: str, value: Setting | float, by: str) -> None:
+    def ask_final(self, knob: str, value: KnobValue, by: str) -> None:
         """Request the final setting after the end, unless the user switched that knob meanwhile."""
         self.control.ask_if_knob_untouched(Request(knob, value, by), self._knob_request_counts[knob])
 
@@ -196,7 +195,7 @@ class Driver:
         """Return whether the user switched a knob since the request."""
         return self.control.knob_request_count(knob) != self._knob_request_counts[knob]
 
-    def wait_switched(self, knob: str, value: Setting | float) -> PipelineSwitched:
+    def wait_switched(self, knob: str, value: KnobValue) -> PipelineSwitched:
         """Wait until the last requested setting is in effect. Returns the event with its first step.
 
         Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KEYS, LARGEST, KnobChange
+from tfwatch.core.knobs import KEYS, LARGEST, KnobChange, stage_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -137,6 +137,11 @@ def toggled(state: KnobState) -> str:
     if state.knob == "workers" and state.coming == "default":
         return first_on(state.knob)
     return state.last_on if state.coming == "off" else "off"
+
+
+def stage_toggled(state: KnobState, stage: int) -> str:
+    """Return the next setting of one map or interleave: `auto` where it is off or as written, else `off`."""
+    return first_on(state.knob) if stage_value(state.coming, stage) in ("off", "default") else "off"
 
 
 def undo_key(knob: str) -> str:

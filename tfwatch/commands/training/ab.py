@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.commands.factories import Factories
-    from tfwatch.core.knobs import Knobs, Setting
+    from tfwatch.core.knobs import Knobs, KnobValue
     from tfwatch.terminal.notification import NotifyOptions
     from tfwatch.workloads.workload import Settings
 
@@ -36,7 +36,7 @@ class ExperimentOptions:
     settings: Settings
     knobs: Knobs
     knob: str
-    values: tuple[Setting | float, ...]
+    values: tuple[KnobValue, ...]
     goes_on: bool = False
 
 

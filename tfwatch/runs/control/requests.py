@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.core.knobs import Knobs, KnobValue, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Scheduled:
 
     step: int
     knob: str
-    value: Setting | float
+    value: KnobValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Request:
     """A request for another value of a knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`."""
 
     knob: str
-    value: Setting | float
+    value: KnobValue
     by: str = "key"
 
 
@@ -37,7 +37,7 @@ class Experiment:
     """
 
     knob: str
-    values: tuple[Setting | float, ...]
+    values: tuple[KnobValue, ...]
     steps: int | None = None
     seed: int = 0
     ends: bool = False

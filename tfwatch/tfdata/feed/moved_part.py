@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
-from tfwatch.tfdata.pipeline_rebuild import rebuild, with_settings
+from tfwatch.tfdata.pipeline_rebuild import AS_WRITTEN, rebuild, with_settings
 from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
@@ -89,7 +89,7 @@ def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
     A part that cannot be built again stays as it is.
     """
     try:
-        return with_settings(dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)}, (), "default")
+        return with_settings(dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)}, (), AS_WRITTEN)
     except CannotRebuildError:
         return dataset
 

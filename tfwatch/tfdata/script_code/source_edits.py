@@ -44,18 +44,25 @@ def find_edits(dataset: Any, stages: Sequence[Any], cached: Any | None = None) -
     line adds one.
     """
     others = {call_of(node) for node in nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, stages)}
-    made = {call_of(node): node for node in stages}
-    workers = [None if call in others else _edit_calls(call, node) for call, node in made.items()]
+    calls = [call_of(node) for node in stages]
+    made = {call: at for at, call in enumerate(calls)}
+    workers = [
+        None if call in others else _edit_calls(call, stages[at], at if calls.count(call) == 1 else None)
+        for call, at in made.items()
+    ]
     ahead = _edit_after(_PREFETCH, _top(dataset), dataset)
     kept = _edit_after(_CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
     return (*(known if len(known) == len(workers) else ()), *(edit for edit in (ahead, kept) if edit))
 
 
-def _edit_calls(site: CallSite | None, stage: Any) -> CodeEdit | None:
-    """Return the change of the parallel calls of a map or an interleave, which takes no more than its cycle."""
+def _edit_calls(site: CallSite | None, stage: Any, number: int | None) -> CodeEdit | None:
+    """Return the change of the parallel calls of a map or an interleave, which takes no more than its cycle.
+
+    number: of the stage; None where the call makes several.
+    """
     edit, most = _edit("workers", site), 0 if kind_of(stage) in MAPS else int(stage._cycle_length)
-    return replace(edit, most=most) if edit and most >= 0 else None
+    return replace(edit, most=most, stage=number) if edit and most >= 0 else None
 
 
 def _edit_after(knob: str, stage: Any, dataset: Any) -> CodeEdit | None:

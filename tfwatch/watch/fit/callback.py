@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import keras
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, PY_DATASET_ONLY, Setting, as_value, describe, show
+from tfwatch.core.knobs import (
+    AS_WRITTEN,
+    PY_DATASET_KNOBS,
+    PY_DATASET_ONLY,
+    Setting,
+    StageSettings,
+    as_value,
+    describe,
+    show,
+)
 from tfwatch.runs.control.requests import Control, Request
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
@@ -75,7 +84,7 @@ class Watch(keras.callbacks.Callback):
         self,
         *,
         prefetch: Setting | None = None,
-        workers: Setting | None = None,
+        workers: Setting | StageSettings | None = None,
         device_prefetch: Setting | None = None,
         cache: bool | None = None,
         fast_pipeline: bool | None = None,
@@ -88,8 +97,9 @@ class Watch(keras.callbacks.Callback):
 
         Args:
             prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
-            workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or a number. Refused
-                for a pipeline that has no map of which parallel calls give the same elements. Those of a `PyDataset`.
+            workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or a number; a tuple
+                of these, one for each map and interleave in the order of the pipeline. Refused for a pipeline that has
+                no map of which parallel calls give the same elements. Those of a `PyDataset`.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where there is none, and
                 where they take more than half of the free memory.
@@ -105,7 +115,9 @@ class Watch(keras.callbacks.Callback):
         shown = {knob: None if flag is None else show(flag) for knob, flag in flags.items()}
         for knob, value in {**settings, **shown, "queue_size": queue_size}.items():
             if value is not None:
-                self._control.ask(Request(knob, as_value(knob, str(value)), "code"))
+                self._control.ask(
+                    Request(knob, as_value(knob, value if isinstance(value, str) else show(value)), "code")
+                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy as a new Watch without a `fit`: tuners copy callbacks."""

@@ -140,6 +140,8 @@ class Fetch:
         self._requested += begun
         if knobs.fast_pipeline and not self._script.is_proved:  # the proof is that of another data set
             knobs = self._leave("fast_pipeline", knobs)
+        if isinstance(knobs.workers, tuple) and self._script.why_not_workers(knobs.workers):
+            knobs = self._leave("workers", knobs)
         if self._script.needs_rebuild(knobs):
             with fails_open(self._refuse):
                 self._start_rebuilt(iterator, knobs, 0)
@@ -357,7 +359,7 @@ class Fetch:
             if no_copy:
                 return no_copy.value
         if self._is_ours:
-            return self._deferred.refusal(request)
+            return Refusal.ONE_FOR_ALL.words if isinstance(request.value, tuple) else self._deferred.refusal(request)
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
             return self._py_dataset.refusal(request, self._deferred.with_waiting(self._control.knobs))
         refused = why_not_switchable(self._iterator)
@@ -365,7 +367,7 @@ class Fetch:
             return refused.words
         self._script.read(self._iterator)
         if request.knob == "workers":
-            return self._script.why_not
+            return self._script.why_not_workers(request.value)
         if proved := self._proved.refusal(request, self._deferred.with_waiting(self._control.knobs)):
             return proved
         if request.knob == "cache":

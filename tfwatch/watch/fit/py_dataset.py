@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from tfwatch.core.knobs import LARGEST, PY_DATASET_KNOBS, Knobs, Setting
+from tfwatch.core.knobs import LARGEST, PY_DATASET_KNOBS, Knobs, Setting, StageSettings
+from tfwatch.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -89,6 +90,8 @@ class PyDatasetSettings:
 
     def refusal(self, request: Request, coming: Knobs) -> str:
         """Return the reason to refuse a request; empty if there is none. coming: the knobs of the next epoch."""
+        if isinstance(request.value, tuple):
+            return Refusal.ONE_FOR_ALL.words
         if request.knob == "multiprocessing" and request.value:
             return self.why_not or self._why_no_processes()
         if request.knob == "queue_size" and coming.workers == "off" and not coming.multiprocessing:
@@ -133,7 +136,7 @@ class PyDatasetSettings:
             shuffle=adapter.shuffle,
         )
 
-    def _count_workers(self, setting: Setting) -> int:
+    def _count_workers(self, setting: Setting | StageSettings) -> int:
         if setting == "auto":
             return max(os.cpu_count() or 1, 2)
         if setting == "default":

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
-from tfwatch.core.knobs import VECTORISED
+from tfwatch.core.knobs import MOST_STAGES, VECTORISED
 from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
+from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
+from tfwatch.tfdata.parallel_calls import ParallelCalls
 from tfwatch.tfdata.pipeline_cache import find_place
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, split_tree
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.core.code_edits import CodeEdit
-    from tfwatch.core.knobs import Knobs, Setting
+    from tfwatch.core.knobs import Knobs, KnobValue
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.pipeline_cache import CachePlace
@@ -115,12 +117,11 @@ class ScriptPipeline:
     @property
     def edits(self) -> tuple[CodeEdit, ...]:
         """The changes of the script's lines that do what its knobs do."""
-        stages = self._pipeline.parallel_stages if self._pipeline else []
         cached = self._place.own_stage if self._place else None
         if self._dataset is None:
             return ()
         groups = self.maps.groups if self.maps else ()
-        return (*find_edits(self._dataset, stages, cached), *find_order_edits(self._dataset, groups))
+        return (*find_edits(self._dataset, self.parallel_stages, cached), *find_order_edits(self._dataset, groups))
 
     @property
     def cache_after(self) -> str:
@@ -131,7 +132,7 @@ class ScriptPipeline:
         """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
         if knob == _FAST:
             return self.why_no_fast or "its proof was that of another data set"
-        return self.why_not if knob == _WORKERS else self.why_no_cache
+        return self.why_not or "its data set has other stages" if knob == _WORKERS else self.why_no_cache
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
@@ -169,16 +170,31 @@ class ScriptPipeline:
         place, has_begun = self._place if knobs.cache else None, batches > 0
         if place is not None:
             seeds = _seeds_of(iterator, place.shuffles, has_begun=has_begun)
-            pipeline, seeds = self._with_cache(place, seeds, knobs.workers), {}
+            pipeline, seeds = self._with_cache(place, seeds, self._calls(knobs)), {}
         else:
             assert self._pipeline
             pipeline = self._pipeline
             seeds = _seeds_of(iterator, pipeline.tree.shuffles, has_begun=has_begun)
-        source = iter(pipeline.source(seeds, batches, knobs.workers))
+        source = iter(pipeline.source(seeds, batches, self._calls(knobs)))
         self._running, self._has_cache = pipeline, place is not None
         return source
 
-    def _with_cache(self, place: CachePlace, seeds: Seeds, workers: Setting) -> RebuiltPipeline:
+    @property
+    def parallel_stages(self) -> list[Any]:
+        """The maps and interleaves whose parallel calls `workers` sets, in the order of the pipeline."""
+        return self._pipeline.parallel_stages if self._pipeline else []
+
+    def why_not_workers(self, workers: KnobValue) -> str:
+        """Return the reason why `workers` does not take this value; empty if it does."""
+        stages = len(self.parallel_stages)
+        if self.why_not or not isinstance(workers, tuple) or len(workers) == stages:
+            return self.why_not
+        return f"its pipeline has {counted(stages, 'map')} with parallel calls, not {len(workers)}"
+
+    def _calls(self, knobs: Knobs) -> ParallelCalls:
+        return ParallelCalls.of(knobs.workers, self.parallel_stages)
+
+    def _with_cache(self, place: CachePlace, seeds: Seeds, calls: ParallelCalls) -> RebuiltPipeline:
         """Return the pipeline with the cache.
 
         Raises:
@@ -190,7 +206,7 @@ class ScriptPipeline:
                 self.store.open()
         except NoRoomError as error:
             raise CannotRebuildError(str(error)) from error
-        cached = place.build(self.store.examples_of(), seeds, workers)
+        cached = place.build(self.store.examples_of(), seeds, calls)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
         return replace(_rebuilt(cached), options=self._dataset.options())
@@ -204,7 +220,12 @@ class ScriptPipeline:
         """Return the pipeline under these knobs over a gate on a `source`."""
         assert self._running
         proof = self.maps.proof if self.maps else None
-        return self._running.build(data, knobs, proof.maps if proof else None)
+        return self._running.build(data, knobs, self._calls(knobs), proof.maps if proof else None)
+
+
+def _names_of(stages: Sequence[Any]) -> list[str]:
+    """Return the names of stages that can be set one by one; none where there is one, or too many."""
+    return [label_of(node) for node in stages] if 2 <= len(stages) <= MOST_STAGES else []
 
 
 def _why_unreadable(read: Callable[[], None]) -> str:
@@ -292,6 +313,7 @@ class KnobDescriber:
             switchable=switchable,
             fixed=fixed,
             code=script.edits,
+            parallel_stages=_names_of(script.parallel_stages) if _WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
             from_epoch=[knob for knob in script.from_epoch if knob in switchable],

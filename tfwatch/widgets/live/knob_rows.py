@@ -14,7 +14,7 @@ from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, th
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KEYS, VECTORISED
+from tfwatch.core.knobs import KEYS, VECTORISED, stage_value
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
@@ -148,6 +148,7 @@ class KnobRow:
     requests, empty where it requests none. note: the text beside it. has_forecast: the note is a forecast.
     forecast_range: its prediction interval, shown where there is room. busy: a switch is requested or being measured.
     enabled: the key has an effect. rank: where rows are few, the highest rank goes first.
+    stage: the number of the map or interleave that the row sets alone, from 0 on; None for a knob, which has a key.
     """
 
     key: str
@@ -161,6 +162,7 @@ class KnobRow:
     busy: bool = False
     enabled: bool = True
     rank: int = 0
+    stage: int | None = None
 
 
 def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
@@ -195,6 +197,8 @@ def knob_of(key: str) -> str:
 
 #: The key of the row with the prefetch depth.
 _DEPTH = "plus"
+#: Where rows are few, those of single stages go first.
+_STAGE_RANK = 9
 _OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
 
 
@@ -204,6 +208,27 @@ def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
             yield _knob_row(view, live, one, one.key)
             if one is PREFETCH:
                 yield _knob_row(view, live, _OF_DEPTH, "+-")
+            if one.knob == "workers":
+                yield from _stage_rows(view, live)
+
+
+def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
+    """Make a row for each map and interleave of a script: enter switches its parallel calls alone."""
+    state, refused = view.knobs["workers"], view.refusal("workers", live)
+    for stage, name in enumerate(view.snapshot.manifest.parallel_stages):
+        now, following = stage_value(state.now, stage), knob_state.stage_toggled(state, stage)
+        note = refused.words if refused else "enter switches this stage alone"
+        yield KnobRow(
+            key="",
+            label="",
+            name=f" {name}",
+            now=now,
+            next="" if refused else following,
+            note=note if live and not view.is_over else "",
+            enabled=not refused,
+            rank=_STAGE_RANK,
+            stage=stage,
+        )
 
 
 def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:

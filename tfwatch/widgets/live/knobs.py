@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding
+from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.analysis.tuning.switch_text import last_forecast_text
@@ -34,8 +36,15 @@ _NONE = "no settings to switch: the loop has its own pipeline"
 _AWAITED = "the settings appear with the first fit"
 
 
+@dataclass
+class StageChosen(Message):
+    """The row of a map or interleave was entered, or clicked twice. stage: its number in the pipeline, from 0 on."""
+
+    stage: int
+
+
 class KnobsPane(FramedPane, can_focus=True):
-    """The knobs in rows; posts `Pressed` with the key of the row that was entered, or clicked twice."""
+    """The knobs in rows; a row that is entered, or clicked twice, posts `Pressed` with its key, or `StageChosen`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
@@ -159,7 +168,8 @@ class KnobsPane(FramedPane, can_focus=True):
     def _choose(self, at: int) -> None:
         if 0 <= at < len(self.knobs):
             self.cursor = at
-            self.post_message(Pressed(self.knobs[at].key))
+            stage = self.knobs[at].stage
+            self.post_message(Pressed(self.knobs[at].key) if stage is None else StageChosen(stage))
 
 
 def _column_cells(knobs: Sequence[KnobRow]) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from tfwatch.analysis.steps.verdict import MODERATELY_FROM
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.forecasting import batch_supply
 from tfwatch.analysis.tuning.forecasting.batch_supply import Range, queued, shared_cores
-from tfwatch.core.knobs import PY_DATASET_KNOBS, VECTORISED, as_value
+from tfwatch.core.knobs import BETWEEN_STAGES, PY_DATASET_KNOBS, VECTORISED, parse_latency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,8 @@ _PY_DATASET = {
 }
 #: The reason for no forecast of a script's vectorised maps.
 _VECTORISED = "tf.data does not show which part of a map is spent on calling it for each example"
+#: The reason for no forecast where single stages have a setting of their own.
+_STAGE_BY_STAGE = "no forecast for the parallel calls of one stage alone: the card measures it"
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -86,6 +88,8 @@ def predict(
     then = {**evidence.knobs, knob: value, **together_with}
     if knob in PY_DATASET_KNOBS and "multiprocessing" in evidence.knobs:
         return _PY_DATASET[knob]
+    if knob == "workers" and BETWEEN_STAGES in value:
+        return _STAGE_BY_STAGE
     if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
         return _INTERLEAVE
     if knob == "fast_pipeline" and evidence.fast_pipeline == VECTORISED:
@@ -263,7 +267,7 @@ def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
 
 
 def _latency(words: str) -> float:
-    return float(as_value("latency_ms", words))
+    return parse_latency(words.removesuffix(" ms"))
 
 
 def _typical(part: Stat) -> float:

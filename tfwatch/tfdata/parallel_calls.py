@@ -1,0 +1,48 @@
+"""The parallel calls of each map and interleave of a script's pipeline, all alike or stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.knobs import workers_of
+from tfwatch.tfdata.pipeline_tree import is_stateless, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfwatch.core.knobs import Setting, StageSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelCalls:
+    """The requested parallel calls of a pipeline's stages.
+
+    shared: of all stages alike; `default` where they differ. by_function: of each stage where they differ, by the `id`
+    of its traced function, which a rebuilt stage shares with the script's own.
+    """
+
+    shared: Setting = "default"
+    by_function: Mapping[int, Setting] = field(default_factory=dict)
+
+    @staticmethod
+    def of(workers: Setting | StageSettings, stages: Sequence[Any]) -> ParallelCalls:
+        """Return those of a knob's value. stages: the maps and interleaves, in the order of the pipeline."""
+        if not isinstance(workers, tuple):
+            return ParallelCalls(workers)
+        return ParallelCalls("default", {id(node._map_func): workers_of(workers, at) for at, node in enumerate(stages)})
+
+    def of_stage(self, node: Any) -> Setting:
+        """Return the setting of a map or interleave.
+
+        Where the stages differ, TensorFlow makes no map parallel by itself: a plain one as the script has it is
+        autotuned here, as it would be (`map_parallelization`).
+        """
+        setting = self.by_function.get(id(node._map_func), self.shared)
+        is_made_parallel = bool(self.by_function) and setting == "default" and kind_of(node) == "Map"
+        return "auto" if is_made_parallel and is_stateless(node) else setting
+
+    @property
+    def sets_nothing(self) -> bool:
+        """True where every stage is as the script has it."""
+        return self.shared == "default" and not self.by_function

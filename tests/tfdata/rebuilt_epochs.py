@@ -11,11 +11,15 @@ from tfwatch.core.knobs import Knobs
 if TYPE_CHECKING:
     import random
 
+    from tfwatch.core.knobs import Setting
+
 #: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond. To build a
 #: pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
 FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
 RESTARTING = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"))
 NEW_EACH_TIME = Knobs("off", "default")
+#: Settings of single stages whose pipelines restart, and those that are built each time.
+_OF_STAGES, _NEW_OF_STAGES = ("off", 2, 3), ("default", "auto", "off", 4)
 
 
 def in_python(batch: Any) -> Any:
@@ -38,12 +42,13 @@ def rebuilt_epoch(
     got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
-    others[0] = replace(others[0], fast_pipeline=fast)
+    others = [replace(others[0], fast_pipeline=fast), _stage_by_stage(script, others[1], _OF_STAGES, chooser)]
+    new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
     knobs = replace(chooser.choice((first, *others)), cache=cache)
     pipeline.start(script.source(iterator, len(got), knobs), first)
     while True:
         if not pipeline.is_switching:
-            pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])
+            pipeline.switch(new if switches % 10 == 5 else others[switches % 2])
             switches += 1
         try:
             batch = next_batch(pipeline)
@@ -52,3 +57,11 @@ def rebuilt_epoch(
         got.append(in_python(pipeline.batches.shape.pack(batch)))
     pipeline.close()
     return got, switches
+
+
+def _stage_by_stage(script: Any, knobs: Knobs, settings: tuple[Setting, ...], chooser: random.Random) -> Knobs:
+    """Return the knobs with a setting of its own for each map and interleave, in half of the epochs."""
+    stages = len(script.parallel_stages)
+    if stages < 2 or chooser.random() < 0.5:
+        return knobs
+    return knobs.with_value("workers", tuple(chooser.choice(settings) for _ in range(stages)))

@@ -163,6 +163,7 @@ def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, 
 def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: int | None) -> None:
     import tensorflow as tf
 
+    from tfwatch.tfdata.parallel_calls import ParallelCalls
     from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
     from tfwatch.tfdata.pipeline_tree import read_tree
 
@@ -170,8 +171,25 @@ def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: in
     data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
     pipeline, written = RebuiltPipeline.of(read_tree(data)), in_python(next(iter(data.batch(200))))
     for workers in ("off", 1, 3, "auto"):
-        rebuilt = pipeline.source({}, 0, workers)
+        rebuilt = pipeline.source({}, 0, ParallelCalls(workers))
         assert in_python(next(iter(rebuilt.batch(200)))) == written
+
+
+def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+    from tfwatch.tfdata.stages.stage_names import nodes_of
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    script, data = ScriptPipeline(), pipelines.AT_ONCE["two parallel maps"]()
+    script.read(iter(data))
+    knobs = Knobs("default", ("off", 7))
+    source = script.source(iter(data), 0, knobs)
+    built = script.build(source._dataset, knobs)
+    maps = {kind_of(node): node for node in nodes_of(built) if kind_of(node) in MAPS}
+    assert [*maps] == ["ParallelMap", "Map"]
+    assert int(maps["ParallelMap"]._num_parallel_calls) == 7
+    assert script.why_not_workers((1, 2, 3)) == "its pipeline has 2 maps with parallel calls, not 3"
 
 
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:

@@ -60,10 +60,8 @@ class SwitchRequests:
         refusal, state = self._state(view, "workers")
         if state is None:
             return refusal
-        stages = len(view.snapshot.manifest.parallel_stages)
-        return self._ask(
-            view, "workers", with_stage(state.coming, stages, stage, knob_state.stage_toggled(state, stage))
-        )
+        stages, value = len(view.snapshot.manifest.parallel_stages), knob_state.stage_toggled(state, stage)
+        return self._ask(view, "workers", with_stage(state.coming, stages, stage, value))
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the reason for a refusal."""

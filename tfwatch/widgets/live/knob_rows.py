@@ -217,7 +217,7 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     state, refused = view.knobs["workers"], view.refusal("workers", live)
     for stage, name in enumerate(view.snapshot.manifest.parallel_stages):
         now, following = stage_value(state.now, stage), knob_state.stage_toggled(state, stage)
-        note = refused.words if refused else "enter switches this stage alone"
+        note = refused.words if refused else "enter: this stage alone"
         yield KnobRow(
             key="",
             label="",

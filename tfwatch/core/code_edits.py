@@ -22,7 +22,8 @@ class CodeEdit:
 
     knob: the knob that it stands for. file: as the user names it; line: its number, from 1; text: the line itself.
     start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto: the script's own
-    name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
+    name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit. is_cell: the file is a
+    cell of a notebook.
     """
 
     knob: str
@@ -34,6 +35,12 @@ class CodeEdit:
     new: str
     auto: str
     most: int = 0
+    is_cell: bool = False
+
+    @property
+    def place(self) -> str:
+        """`train.py:9`; in a notebook `In [3], line 9`."""
+        return f"{self.file}, line {self.line}" if self.is_cell else f"{self.file}:{self.line}"
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""
@@ -67,4 +74,4 @@ def _edited(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
 
 
 def _described(edit: CodeEdit, after: str) -> str:
-    return f"# {edit.file}:{edit.line}  in place of: {edit.text.strip()}\n{after}"
+    return f"# {edit.place}  in place of: {edit.text.strip()}\n{after}"

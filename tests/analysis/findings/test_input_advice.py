@@ -14,6 +14,7 @@ from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.situation import BatchSource, SourceKind, find_batch_source
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Verdict
+from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import StagesFound
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
         ),
         pytest.param(
             table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH, wait_cores=4.0),
-            ".cache(), cheaper operations or a map over whole batches: all workers of map(decode) are busy",
-            "",
+            ".cache() where it fits into memory, cheaper operations or a map over whole batches: all workers of",
+            "dataset = dataset.cache()  # after the slow stages, both before shuffle and anything random",
             id="cpu",
         ),
         pytest.param(
@@ -276,3 +277,44 @@ def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> 
     assert "experimental_per_replica_buffer_size=4" in said.advice
     assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
     assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit
+
+
+DECODE = Stage("map(decode)", "ParallelMapV2", 84.0, 4.0)
+AUGMENT = Stage("map(augment)", "ParallelMapV2", 4.0, 4.0)
+LINE = "data = data.map(decode)"
+CACHED = CodeEdit("cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()", "tf.data.AUTOTUNE")
+BUSY = "cheaper operations or a map over whole batches: all workers of map("
+
+
+def busy(*stages: Stage, **known: object) -> Banner:
+    now = replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=table(*stages, PREFETCH, wait_cores=4.0))
+    return banner(replace(now, **known))
+
+
+def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> None:
+    cached = busy(DECODE, AUGMENT, code=(CACHED,), cache_after="map(decode)", cache_bytes=4 * 2**30)
+
+    assert cached.advice.startswith(f".cache() (4.0 GB), {BUSY}")
+    assert cached.edit == f"# train.py:9  in place of: {LINE}\n{LINE}.cache()"
+
+
+def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
+    assert "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param({"why_no_cache": "map(decode) draws random numbers"}, id="each epoch gives something else"),
+        pytest.param({"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"),
+        pytest.param(
+            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}}, id="it is on"
+        ),
+        pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
+    ],
+)
+def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, object]) -> None:
+    found = busy(Stage("map(read)", "ParallelMapV2", 1.0, 4.0), DECODE, **known)
+
+    assert found.advice.startswith(BUSY)
+    assert ".cache()" not in found.edit

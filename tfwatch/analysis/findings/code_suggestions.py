@@ -30,6 +30,7 @@ PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before 
 GRAPH = "model.compile(..., run_eagerly=False)  # a loop of your own: @tf.function over its step"
 LONGER_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once per call"
 FEWER_LAUNCHES = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION}, jit_compile=True)"
+CACHE_AFTER = "dataset = dataset.cache()  # after {stage}, both before shuffle and anything random"
 UINT8 = (
     "dataset = dataset.map(lambda x, y: (tf.cast(x, tf.uint8), y))  # whole numbers to 255, scaled in the model:\n"
     "keras.layers.Rescaling(1 / 255)  # the first layer casts on the device"

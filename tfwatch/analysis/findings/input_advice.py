@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.situation import Advice, SourceKind
+from tfwatch.core import units
+from tfwatch.core.code_edits import edited_lines
 from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
@@ -97,20 +99,40 @@ def _tf_data(now: Situation) -> Advice:
     if place.reason == "python":
         return _python_map(place, stage)
     if stage.is_parallel or "Map" not in stage.kind or ("workers", "auto") in now.better:
-        return _costly_stage(place, stage)
+        return _costly_stage(now, place, stage)
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",
         code_suggestions.switch_line("workers", "auto", table, code=now.code),
     )
 
 
-def _costly_stage(place: Bottleneck, stage: Stage) -> Advice:
+def _costly_stage(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
     """Advise on a stage that parallel calls of a map do not help."""
     if stage.kind.startswith("Interleave"):
-        return _INTERLEAVE
+        return Advice(_INTERLEAVE, edited_lines(now.code, {"workers": "auto"}))
     if not stage.is_parallel:
         return _DEARER
-    return Advice(_BUSY.format(stage.name)) if place.reason == "cpu" else _more_calls(stage)
+    return _busy(now, place, stage) if place.reason == "cpu" else _more_calls(stage)
+
+
+def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
+    """Advise on a stage whose parallel calls use all cores: to cache it only where that keeps the elements."""
+    words = f"cheaper operations or a map over whole batches: all workers of {stage.name} are busy"
+    if not _can_cache(now, place):
+        return Advice(words)
+    size = f" ({units.memory(now.cache_bytes)})" if now.cache_bytes else " where it fits into memory"
+    general = code_suggestions.CACHE_AFTER.format(stage=now.cache_after or "the slow stages")
+    return Advice(f".cache(){size}, {words}", edited_lines(now.code, {"cache": "on"}) or general)
+
+
+def _can_cache(now: Situation, place: Bottleneck) -> bool:
+    """Return whether a cache may save the work of a stage: its results are kept, or nothing is known of a cache."""
+    if now.knobs.get("cache") == "on" or ("cache", "on") in now.better:
+        return False
+    if not now.cache_after:
+        return not now.why_no_cache
+    names = [one.name.split(", ") for one in now.stages.stages] if now.stages else []
+    return place.stage <= next((n for n, parts in enumerate(names) if now.cache_after in parts), -1)
 
 
 def _python_map(place: Bottleneck, stage: Stage) -> Advice:
@@ -162,12 +184,10 @@ CHEAPER = "make batches cheaper: a parallel map, cache, a map over whole batches
 GENERAL = Advice(f".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there already, {CHEAPER}")
 CANNOT_HIDE = Advice(f"prefetch cannot hide the wait: {CHEAPER}")
 _DEARER = Advice(f"{CHEAPER}; prefetch is on already")
-_INTERLEAVE = Advice(
+_INTERLEAVE = (
     "num_parallel_calls=tf.data.AUTOTUNE on the interleave (make_csv_dataset, TFRecordDataset: num_parallel_reads), "
     "over several files; or .cache() after it"
 )
-#: The advice for parallel calls of TensorFlow operations that use all cores.
-_BUSY = ".cache(), cheaper operations or a map over whole batches: all workers of {} are busy"
 _FOR = {
     SourceKind.PY_DATASET: _py_dataset,
     SourceKind.GENERATOR: _generator,

@@ -15,6 +15,7 @@ from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetc
 from tfwatch.tfdata.pipeline_cache import find_place
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, split_tree
+from tfwatch.tfdata.script_code.cache_stage import last_lasting_map, stage_to_cache
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.shuffle_order import read_seeds
 from tfwatch.tfdata.stages.stage_names import find_code_stages
@@ -91,13 +92,22 @@ class ScriptPipeline:
     def edits(self) -> tuple[CodeEdit, ...]:
         """The changes of the script's lines that do what its knobs do."""
         stages = self._pipeline.parallel_stages if self._pipeline else []
-        cached = self._place.own_stage if self._place else None
-        return () if self._dataset is None else find_edits(self._dataset, stages, cached)
+        return () if self._dataset is None else find_edits(self._dataset, stages, self._stage_to_cache())
+
+    def _stage_to_cache(self) -> Any | None:
+        """Return the stage that a `.cache()` in the script follows; None where it would fix an order or not last."""
+        kept = self._kept()
+        return stage_to_cache(self._dataset, kept) if kept is not None else None
+
+    def _kept(self) -> Any | None:
+        """Return the map whose results a cache keeps: one of tfwatch's, else one in the script's own lines."""
+        return self._place.kept[-1] if self._place else last_lasting_map(self._dataset)
 
     @property
     def cache_after(self) -> str:
         """The name of the stage whose results a cache keeps; empty where there is none."""
-        return label_of(self._place.kept[-1]) if self._place else ""
+        kept = self._kept() if self._dataset is not None else None
+        return label_of(kept) if kept is not None else ""
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.tensorflow
 
-HEAD = "import tensorflow as tf\nstr_ = tf.as_string\nstr = tf.as_string\ndef triple(x):\n    return x * 3\ndata = tf.data.Dataset.range(40)\n"
+HEAD = "import tensorflow as tf\ndef triple(x):\n    return x * 3\ndata = tf.data.Dataset.range(40)\n"
 BOTH = {"workers": "auto", "prefetch": "4"}
 
 
@@ -107,8 +107,8 @@ CACHED = {
     "lines": ("data = data.map(triple)\ndata = data.skip(9).batch(3)\n", "data = data.map(triple).cache()\n"),
     "below take": ("data = data.map(triple)\ndata = data.take(9).batch(3)\n", "data = data.take(9).cache().batch(3)"),
     "unknown length": (
-        "data = data.filter(lambda x: x > 3).map(tf.as_string)\n",
-        ".map(str).cache().prefetch(4)",
+        "data = data.filter(lambda x: x > 3)\ndata = data.map(tf.as_string)\n",
+        "data = data.map(tf.as_string).cache().prefetch(4)",
     ),
     "last": ("data = data.batch(4, True).map(triple)\n", "data = data.batch(4, True).map(triple).cache().prefetch(4)"),
     "one line": ("data = data.map(triple, 2).take(9)\n", "data = data.map(triple, 2).take(9).cache().prefetch(4)"),

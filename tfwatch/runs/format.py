@@ -129,6 +129,7 @@ class Manifest:
     copy_not_timed: why the copy of a batch is not timed; empty where it is, or before the first step.
     cache_bytes: the size of a cache of all examples; None where the pipeline has none. cache_after: the stage of a
         script's pipeline whose results a cache keeps; empty where it is not known.
+    data: the kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
     control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
@@ -169,6 +170,7 @@ class Manifest:
     metric: str = ""
     cache_bytes: Bytes | None = None
     cache_after: str = ""
+    data: str = ""
     split: str = ""
     not_split: str = ""
     op_by_op: bool = False

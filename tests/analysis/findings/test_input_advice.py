@@ -171,7 +171,7 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     ("given", "advice", "edit"),
     [
         pytest.param(
-            SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"
+            SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "rows = lambda n: (tf.gather(x, n)", id="arrays"
         ),
         pytest.param(SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
         pytest.param(SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
@@ -318,3 +318,27 @@ def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, o
 
     assert found.advice.startswith(BUSY)
     assert ".cache()" not in found.edit
+
+
+def test_arrays_with_large_batches_need_fewer_bytes() -> None:
+    gather = table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
+    now = replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
+    large, small = banner(replace(now, batch_bytes=25 * 2**20)), banner(replace(now, batch_bytes=5_000))
+
+    assert large.advice.startswith("fewer bytes: each batch is 25 MB of the arrays; as uint8")
+    assert large.edit.startswith('x = x.astype("uint8")')
+    assert "batch_size=4 * batch_size" in small.edit
+
+
+def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> None:
+    ahead = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
+    stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), ahead)
+
+    assert "batch_size=" in banner(replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
+    assert "batch_size=" not in banner(replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+
+
+def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
+    unknown = table(replace(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
+
+    assert "; use_multiprocessing=True too if it computes in Python" in found(SourceKind.GENERATOR, unknown).advice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,15 @@ def in_python(batch: Any) -> Any:
     return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
 
 
+def replayed(iterator: Any, script: Any, got: list[Any], knobs: Knobs) -> Any:
+    """Return a source that a thread takes to the place of an iterator, which gives batches to `got` meanwhile."""
+    replay = script.replay(iterator, len(got), knobs)
+    for batch in itertools.islice(iterator, 2):
+        got.append(in_python(batch))
+        replay.follow(len(got))
+    return replay.finish()
+
+
 def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False) -> tuple[list[Any], int]:
     """Return the batches of an epoch, and the number of switches among them. cache: it begins with the cache on."""
     from tfwatch.tfdata.live_switch import SwitchablePipeline
@@ -34,7 +44,9 @@ def rebuilt_epoch(iterator: Any, script: Any, chooser: random.Random, *, cache: 
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
     knobs = replace(chooser.choice((first, *others)), cache=cache)
-    pipeline.start(script.source(iterator, len(got), knobs), first)
+    is_far = bool(got) and chooser.random() < 0.5
+    source = replayed(iterator, script, got, knobs) if is_far else script.source(iterator, len(got), knobs)
+    pipeline.start(source, first)
     while True:
         if not pipeline.is_switching:
             pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])

@@ -71,3 +71,19 @@ def test_far_is_what_takes_long_to_read_again(batches: int, buffer: int, far: bo
     rows = tf.data.Dataset.range(50_000)
     shuffled = rows.shuffle(buffer if buffer > 0 else rows.cardinality(), seed=1)
     assert is_far(shuffled.batch(16).prefetch(2), batches) is far
+
+
+def test_the_order_of_a_large_shuffle_is_noted_before_its_buffer_fills() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.shuffle_order import noted_seeds, read_seeds
+    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+
+    iterators = [iter(tf.data.Dataset.range(9_000).shuffle(size, seed=1).batch(2)) for size in (6_000, 50)]
+    for iterator in iterators:
+        ScriptPipeline.note_order(iterator)
+        next(iterator)
+    large, small = iterators
+
+    assert noted_seeds(large, 1) == read_seeds(large, 1, has_begun=True)
+    assert not noted_seeds(small, 1)

@@ -34,7 +34,7 @@ def test_workers_are_one_setting_or_one_for_each_stage(text: str, value: object)
 
 @pytest.mark.parametrize("text", ["4/", "/", "4/on", "/".join(["2", "3"] * 33), "4/0"])
 def test_settings_of_stages_are_checked(text: str) -> None:
-    with pytest.raises(ValueError, match="not a setting|settings for the stages"):
+    with pytest.raises(ValueError, match=r"not a setting|settings for the stages"):
         as_value("workers", text)
 
 

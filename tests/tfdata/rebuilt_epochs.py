@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,15 @@ def in_python(batch: Any) -> Any:
     return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
 
 
+def replayed(iterator: Any, script: Any, got: list[Any], knobs: Knobs) -> Any:
+    """Return a source that a thread takes to the place of an iterator, which gives batches to `got` meanwhile."""
+    replay = script.replay(iterator, len(got), knobs)
+    for batch in itertools.islice(iterator, 2):
+        got.append(in_python(batch))
+        replay.follow(len(got))
+    return replay.finish()
+
+
 def rebuilt_epoch(
     iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False, fast: bool = False
 ) -> tuple[list[Any], int]:
@@ -45,7 +55,9 @@ def rebuilt_epoch(
     others = [replace(others[0], fast_pipeline=fast), _stage_by_stage(script, others[1], _OF_STAGES, chooser)]
     new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
     knobs = replace(chooser.choice((first, *others)), cache=cache)
-    pipeline.start(script.source(iterator, len(got), knobs), first)
+    is_far = bool(got) and chooser.random() < 0.5
+    source = replayed(iterator, script, got, knobs) if is_far else script.source(iterator, len(got), knobs)
+    pipeline.start(source, first)
     while True:
         if not pipeline.is_switching:
             pipeline.switch(new if switches % 10 == 5 else others[switches % 2])

@@ -104,9 +104,14 @@ def test_pasted_lines_set_the_calls_and_change_no_element(name: str, tmp_path: P
 
 
 CACHED = {
-    "lines": ("data = data.map(triple)\ndata = data.take(9).batch(3)\n", "data = data.map(triple).cache()\n"),
+    "lines": ("data = data.map(triple)\ndata = data.skip(9).batch(3)\n", "data = data.map(triple).cache()\n"),
+    "below take": ("data = data.map(triple)\ndata = data.take(9).batch(3)\n", "data = data.take(9).cache().batch(3)"),
+    "unknown length": (
+        "data = data.filter(lambda x: x > 3)\ndata = data.map(tf.as_string)\n",
+        "data = data.map(tf.as_string).cache().prefetch(4)",
+    ),
     "last": ("data = data.batch(4, True).map(triple)\n", "data = data.batch(4, True).map(triple).cache().prefetch(4)"),
-    "one line": ("data = data.map(triple, 2).take(9)\n", "data = data.map(triple, 2).cache().take(9).prefetch(4)"),
+    "one line": ("data = data.map(triple, 2).take(9)\n", "data = data.map(triple, 2).take(9).cache().prefetch(4)"),
 }
 
 
@@ -116,7 +121,22 @@ def test_a_pasted_cache_follows_the_map_whose_results_are_kept(name: str, tmp_pa
     data = run(tmp_path / "train.py", HEAD + body)
     text = pasted(HEAD + body, edited_lines(edits_of(data), {"cache": "on", "prefetch": "4"}))
     assert wanted in text
-    assert [*map(str, run(tmp_path / "after.py", text).as_numpy_iterator())]
+    before, after = run(tmp_path / "before.py", HEAD + body), run(tmp_path / "after.py", text)
+    assert [*map(str, before)] == [*map(str, after)] == [*map(str, after)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("data = data.map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64, seed=1))\n", id="random"),
+        pytest.param("data = data.shuffle(9, seed=1).map(triple)\n", id="over a shuffle"),
+        pytest.param("data = data.map(triple).shuffle(9, seed=1).take(5)\n", id="it would never be full"),
+        pytest.param("data = data.repeat().map(triple)\n", id="endless"),
+        pytest.param("data = data.cache().filter(lambda x: x > 3).map(triple)\n", id="another cache"),
+    ],
+)
+def test_a_cache_that_would_change_elements_or_never_serve_has_no_line(body: str, tmp_path: Path) -> None:
+    assert "cache" not in knobs_of(run(tmp_path / "train.py", HEAD + body))
 
 
 ROWS = "data = data.interleave(lambda n: tf.data.Dataset.range(n){})\n"

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keras_fixtures import BATCH, compile_built
+from tests.keras_fixtures import BATCH, STEPS, compile_built
+from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
@@ -320,3 +322,64 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())
     manifest = writer.manifest()
     assert (manifest.switchable, manifest.fixed, manifest.from_epoch) == (switchable, fixed, from_epoch)
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterator_is_there(
+    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.tfdata import replay
+
+    monkeypatch.setattr(replay, "_FAR", 0)
+    monkeypatch.setattr(replay, "_NEAR", 0)
+    reads, dropper = threading.Event(), replay._dropper
+    monkeypatch.setattr(replay, "_dropper", lambda source: _held_until(reads, dropper(source)))
+
+    def switch(batch: int, logs: Any) -> None:
+        if batch == 3:
+            watch.set(workers=3)
+        if batch == 11:  # a training that waits for the second iterator does not come here
+            reads.set()
+            wait_until(lambda: not any(thread.name == "tfwatch-replay" for thread in threading.enumerate()))
+
+    results, watch = [], watch_in(tmp_path)
+    for callbacks in ([], [watch, keras.callbacks.LambdaCallback(on_train_batch_end=switch)]):
+        model = make_model()
+        compile_built(model, steps_per_execution=steps_per_execution)
+        history = model.fit(at_once(arrays), epochs=EPOCHS, verbose=0, callbacks=callbacks)
+        results.append((_weights(model), history.history["loss"]))
+    assert results[0] == results[1]
+    (switched,) = events_of(open_run(watch.run_path), PipelineSwitched)
+    assert (switched.asked_step, switched.step) == (4, 13)
+
+
+def _held_until(reads: threading.Event, drop: Callable[[], None]) -> Callable[[], None]:
+    def drop_later() -> None:
+        reads.wait()
+        drop()
+
+    return drop_later
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switch_to_the_next(
+    epochs: int, arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.tfdata import replay
+
+    monkeypatch.setattr(replay, "_FAR", 0)
+    over = threading.Event()
+    monkeypatch.setattr(replay, "_dropper", lambda _source: over.wait)
+    watch = watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batch == 12 and watch.set(workers=3))
+    try:
+        make_model().fit(at_once(arrays), epochs=epochs, verbose=0, callbacks=[watch, switch])
+    finally:
+        over.set()
+    run = open_run(watch.run_path)
+    assert [event.step for event in events_of(run, PipelineSwitched)] == [STEPS + 1] * (epochs - 1)
+    assert len(events_of(run, SwitchMissed)) == 2 - epochs

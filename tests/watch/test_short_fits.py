@@ -192,3 +192,25 @@ def test_a_forked_process_begins_a_run_of_its_own(tmp_path: Path) -> None:
 
         os._exit(len(fit_runs._resting))
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("data", ["arrays", "generator", "PyDataset", "tf.data"])
+def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: Path) -> None:
+    import keras
+    import tensorflow as tf
+
+    class Rows(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            return X[:8], Y[:8]
+
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+    given = {"arrays": (X, Y), "generator": ((pair for pair in [(X, Y)]),), "PyDataset": (Rows(),), "tf.data": (rows,)}[
+        data
+    ]
+    watch = watch_in(tmp_path)
+    small_model().fit(*given, verbose=0, callbacks=[watch])
+
+    assert open_run(watch.run_path).manifest.data == data

@@ -25,7 +25,8 @@ class CodeEdit:
 
     knob: the knob that it stands for. file: as the user names it; line: its number, from 1; text: the line itself.
     start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto: the script's own
-    name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
+    name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit. is_cell: the file is a
+    cell of a notebook.
     stage: of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None for all alike.
     plain: of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
     """
@@ -41,6 +42,12 @@ class CodeEdit:
     most: int = 0
     plain: str = ""
     stage: int | None = None
+    is_cell: bool = False
+
+    @property
+    def place(self) -> str:
+        """`train.py:9`; in a notebook `In [3], line 9`."""
+        return f"{self.file}, line {self.line}" if self.is_cell else f"{self.file}:{self.line}"
 
     def value_of(self, values: Mapping[str, str]) -> str:
         """Return the value of its knob, of `workers` that of its own stage; `off` where there is none."""
@@ -92,4 +99,4 @@ def _edited(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
 
 
 def _described(edit: CodeEdit, after: str) -> str:
-    return f"# {edit.file}:{edit.line}  in place of: {edit.text.strip()}\n{after}"
+    return f"# {edit.place}  in place of: {edit.text.strip()}\n{after}"

@@ -91,8 +91,11 @@ def build_situation(
         replicas=len(manifest.replicas),
         fast_pipeline=manifest.fast_pipeline,
         started=manifest.knobs,
-        origin=_batch_source(setting.knobs, found),
+        origin=_batch_source(setting.knobs, found, manifest.data),
         code=manifest.code,
+        cache_after=manifest.cache_after,
+        cache_bytes=manifest.cache_bytes,
+        why_no_cache=manifest.fixed.get("cache", ""),
         batch_size=manifest.batch_size,
         batch_bytes=manifest.batch_bytes,
         copied_bytes=manifest.copied_bytes,
@@ -100,11 +103,20 @@ def build_situation(
     )
 
 
-def _batch_source(knobs: Mapping[str, str], found: Mapping[int, StagesFound]) -> BatchSource:
-    """Return the source of the batches; a `PyDataset` is known by its knobs, before its stages are read."""
-    if "multiprocessing" not in knobs:
-        return find_batch_source(found.values())
-    return BatchSource(SourceKind.PY_DATASET, knobs.get("workers", "off") != "off" or knobs["multiprocessing"] == "on")
+def _batch_source(knobs: Mapping[str, str], found: Mapping[int, StagesFound], data: str) -> BatchSource:
+    """Return the source of the batches.
+
+    Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a `PyDataset` is known by
+    its knobs.
+    """
+    if "multiprocessing" in knobs:
+        has_workers = knobs.get("workers", "off") != "off" or knobs["multiprocessing"] == "on"
+        return BatchSource(SourceKind.PY_DATASET, has_workers)
+    source = find_batch_source(found.values())
+    return source if source.kind is not SourceKind.UNKNOWN else BatchSource(_KINDS.get(data, SourceKind.UNKNOWN))
+
+
+_KINDS = {kind.value: kind for kind in SourceKind}
 
 
 def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:

@@ -132,6 +132,7 @@ class Manifest:
     cache_bytes: the size of a cache of all examples; None where the pipeline has none. cache_after: the stage of a
         script's pipeline whose results a cache keeps; empty where it is not known.
     proof: the batches on which a script's fast pipeline was equal to its own; empty before it was compared.
+    data: the kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
     control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
@@ -174,6 +175,7 @@ class Manifest:
     cache_bytes: Bytes | None = None
     cache_after: str = ""
     proof: str = ""
+    data: str = ""
     split: str = ""
     not_split: str = ""
     op_by_op: bool = False

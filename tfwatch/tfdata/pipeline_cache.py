@@ -64,11 +64,6 @@ class CachePlace:
         """The stages that reshuffle in each iterator."""
         return [node for node in (*self.kept, *self.above) if reshuffles(node)]
 
-    @property
-    def own_stage(self) -> Any | None:
-        """The stage after which a `cache` of TensorFlow's does the same; None where it would fix the order."""
-        return None if any(map(reshuffles, self.kept)) else self.kept[-1]
-
     def make_store(self) -> ExampleStore:
         """Return a store for the elements, closed at first."""
         return ExampleStore(self.count, self.specs)
@@ -150,7 +145,7 @@ def find_place(dataset: Any) -> CachePlace:
     if why := why_in_any_order(dataset):
         raise CannotRebuildError(why)
     refused: list[str] = []
-    for at, node in enumerate(spine := _spine(dataset)):
+    for at, node in enumerate(spine := spine_of(dataset)):
         if kind_of(node) == "Cache":
             raise CannotRebuildError(f"{label_of(node)} keeps elements already")
         if kind_of(node) not in MAPS:
@@ -165,7 +160,7 @@ def find_place(dataset: Any) -> CachePlace:
     raise CannotRebuildError(refused[0] if refused else "the pipeline has no map")
 
 
-def _spine(dataset: Any) -> list[Any]:
+def spine_of(dataset: Any) -> list[Any]:
     """Return the stages from the top down to the source, or to the first stage over several data sets."""
     found = [dataset]
     while len(inputs := inputs_of(found[-1])) == 1:

@@ -18,6 +18,7 @@ _ROWS = 32
 _UNREADABLE = "the order of its shuffle cannot be read with this TensorFlow"
 _SEEDS = (b"seed", b"seed2")
 _IGNORE_STATE = 1
+_NOTE = "_tfwatch_seeds"
 
 
 def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int, int]]:
@@ -41,6 +42,21 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
     if any(not deep.startswith(top) for top, deep in pairwise(names)):
         raise CannotRebuildError(_UNREADABLE)
     return [found[name] for name in names]
+
+
+def note_seeds(iterator: Any) -> None:
+    """Note on an iterator that has not begun the seeds of its one shuffle: its buffer is empty, and reads quickly.
+
+    Raises:
+        CannotRebuildError: they cannot be read.
+    """
+    setattr(iterator, _NOTE, read_seeds(iterator, 1, has_begun=False))
+
+
+def noted_seeds(iterator: Any, count: int) -> list[tuple[int, int]]:
+    """Return the seeds noted on an iterator; empty without those of so many shuffles."""
+    known: list[tuple[int, int]] = getattr(iterator, _NOTE, [])
+    return known if len(known) == count else []
 
 
 def _read(iterator: Any, count: int) -> dict[bytes, tuple[int, int]]:

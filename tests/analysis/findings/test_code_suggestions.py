@@ -90,10 +90,11 @@ def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> N
         code_suggestions.one_iterator(None),
         code_suggestions.one_iterator(94, of_arrays=True),
         code_suggestions.SAVE_LESS,
+        code_suggestions.CALLS_ON_ARRAYS,
     ],
 )
 def test_every_other_edit_is_a_comment_beside_python(line: str) -> None:
-    compile(line.replace("...,", "").replace("=...", "=1"), "edit", "exec")
+    compile(line.replace("...,", "").replace(", ...)", ")").replace("=...", "=1"), "edit", "exec")
 
 
 def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:

@@ -14,6 +14,7 @@ from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.situation import BatchSource, SourceKind, find_batch_source
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Verdict
+from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import StagesFound
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
         ),
         pytest.param(
             table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH, wait_cores=4.0),
-            ".cache(), cheaper operations or a map over whole batches: all workers of map(decode) are busy",
-            "",
+            ".cache() where it fits into memory, cheaper operations or a map over whole batches: all workers of",
+            "dataset = dataset.cache()  # after the slow stages, both before shuffle and anything random",
             id="cpu",
         ),
         pytest.param(
@@ -170,7 +171,7 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     ("given", "advice", "edit"),
     [
         pytest.param(
-            SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"
+            SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "rows = lambda n: (tf.gather(x, n)", id="arrays"
         ),
         pytest.param(SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
         pytest.param(SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
@@ -276,3 +277,68 @@ def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> 
     assert "experimental_per_replica_buffer_size=4" in said.advice
     assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
     assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit
+
+
+DECODE = Stage("map(decode)", "ParallelMapV2", 84.0, 4.0)
+AUGMENT = Stage("map(augment)", "ParallelMapV2", 4.0, 4.0)
+LINE = "data = data.map(decode)"
+CACHED = CodeEdit("cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()", "tf.data.AUTOTUNE")
+BUSY = "cheaper operations or a map over whole batches: all workers of map("
+
+
+def busy(*stages: Stage, **known: object) -> Banner:
+    now = replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=table(*stages, PREFETCH, wait_cores=4.0))
+    return banner(replace(now, **known))
+
+
+def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> None:
+    cached = busy(DECODE, AUGMENT, code=(CACHED,), cache_after="map(decode)", cache_bytes=4 * 2**30)
+
+    assert cached.advice.startswith(f".cache() (4.0 GB), {BUSY}")
+    assert cached.edit == f"# train.py:9  in place of: {LINE}\n{LINE}.cache()"
+
+
+def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
+    assert "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param({"why_no_cache": "map(decode) draws random numbers"}, id="each epoch gives something else"),
+        pytest.param({"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"),
+        pytest.param(
+            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}}, id="it is on"
+        ),
+        pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
+    ],
+)
+def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, object]) -> None:
+    found = busy(Stage("map(read)", "ParallelMapV2", 1.0, 4.0), DECODE, **known)
+
+    assert found.advice.startswith(BUSY)
+    assert ".cache()" not in found.edit
+
+
+def test_arrays_with_large_batches_need_fewer_bytes() -> None:
+    gather = table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
+    now = replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
+    large, small = banner(replace(now, batch_bytes=25 * 2**20)), banner(replace(now, batch_bytes=5_000))
+
+    assert large.advice.startswith("fewer bytes: each batch is 25 MB of the arrays; as uint8")
+    assert large.edit.startswith('x = x.astype("uint8")')
+    assert "batch_size=4 * batch_size" in small.edit
+
+
+def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> None:
+    ahead = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
+    stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), ahead)
+
+    assert "batch_size=" in banner(replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
+    assert "batch_size=" not in banner(replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+
+
+def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
+    unknown = table(replace(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
+
+    assert "; use_multiprocessing=True too if it computes in Python" in found(SourceKind.GENERATOR, unknown).advice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
 from tfwatch.analysis.findings.feed_advice import forecast_feed
-from tfwatch.analysis.findings.situation import Advice
+from tfwatch.analysis.findings.situation import Advice, SourceKind
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.knob_state import deeper
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
@@ -92,7 +92,7 @@ def advise_longer_calls(part: Breakdown) -> Advice:
 def advise_starving(now: Situation, part: Breakdown) -> Advice:
     """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
     if is_fetch_bound(now, part):
-        return advise_gain(now) or (_FETCHING_IN_LOOP if now.has_own_loop else _FETCHING)
+        return advise_gain(now) or _advise_fetch(now)
     found = _advise_wait(now, part)
     feed = forecast_feed(now)
     if feed is None or not feed.is_advised:
@@ -100,6 +100,13 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     # What this machine can do comes before other machines.
     parts = (found.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, found.sentence)
     return Advice("; ".join(parts), found.edit)
+
+
+def _advise_fetch(now: Situation) -> Advice:
+    if now.has_own_loop:
+        return _FETCHING_IN_LOOP
+    is_arrays = now.origin.kind is SourceKind.ARRAYS
+    return replace(_FETCHING, edit=code_suggestions.CALLS_ON_ARRAYS) if is_arrays else _FETCHING
 
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:

@@ -164,6 +164,8 @@ class Situation:
     `Manifest`.
     lost: the cost of data wait so far.
     code: the changes of the script's lines that set its knobs.
+    cache_after: the stage whose results a cache keeps, empty where it is not known; cache_bytes: its size, None where
+    unknown; why_no_cache: why there can be none, or empty.
     diverged: the start of a loss that is NaN or infinite; None where it is finite, or unknown.
     better: the faster value of each setting that the run measured as slower, by knob and value.
     last_finding: the finding on the last setting of a finished run; None before its end, and with too few steps.
@@ -226,6 +228,9 @@ class Situation:
     cores_free: float = math.nan
     feed: Feed | None = None
     code: tuple[CodeEdit, ...] = ()
+    cache_after: str = ""
+    cache_bytes: float | None = None
+    why_no_cache: str = ""
     origin: BatchSource = field(default_factory=BatchSource)
     replicas: int = 0
     batch_size: int | None = None

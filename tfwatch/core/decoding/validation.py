@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -136,7 +136,8 @@ def _change(value: Any) -> KnobChange:
 
 def _edit(value: Any) -> CodeEdit:
     values = _exactly(dict, value)
-    if values.keys() != {field.name for field in fields(CodeEdit)}:
+    needed = {field.name for field in fields(CodeEdit) if field.default is MISSING}
+    if not needed <= values.keys() <= {field.name for field in fields(CodeEdit)}:
         raise ValueError("a change of a line")
     edit = CodeEdit(**known_fields(CodeEdit, values))
     if not 0 <= edit.start <= edit.end <= len(edit.text):

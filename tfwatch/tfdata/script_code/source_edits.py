@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.code_edits import VALUE, CodeEdit
 from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
 from tfwatch.tfdata.script_code.call_sites import CallSite, call_of
+from tfwatch.tfdata.script_code.cells import is_cell, name_of_module, place_in_cell
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Source:
             tree = ast.parse("".join(lines))
         except (SyntaxError, ValueError):
             return None
-        return Source(file, lines, tree, _autotune(tree)) if lines else None
+        return Source(file, lines, tree, _autotune(tree, file)) if lines else None
 
     def argument(self, call: ast.Call, method: str) -> _Change | None:
         """Return the change of the argument that holds the knob's value, or its addition."""
@@ -166,7 +167,7 @@ class Source:
     def checked(self, knob: str, site: CallSite, change: _Change) -> CodeEdit | None:
         """Return a change as an edit; None where the changed source is not the intended call."""
         text = self.lines[change.line - 1].rstrip("\r\n")
-        edit = CodeEdit(knob, name_of(self.file), change.line, text, change.start, change.end, change.new, self.auto)
+        edit = _named(CodeEdit(knob, self.file, change.line, text, change.start, change.end, change.new, self.auto))
         lines = [*self.lines]
         after = text[: edit.start] + edit.replacement(str(_PROBE)) + text[edit.end :]
         lines[change.line - 1] = lines[change.line - 1].replace(text, after, 1)
@@ -193,8 +194,16 @@ class Source:
         return line, len(self.lines[line - 1].encode()[:column].decode(errors="replace"))
 
 
+def _named(edit: CodeEdit) -> CodeEdit:
+    """Return a change with its place as the user names it."""
+    place = place_in_cell(edit.file, edit.line, edit.text)
+    if place is None:
+        return replace(edit, file=name_of(edit.file))
+    return replace(edit, file=place[0], line=place[1], is_cell=True)
+
+
 def name_of(file: str) -> str:
-    """Return a file as a user names it: relative to the working folder if it is below it; a cell as `cell`."""
+    """Return a file as a user names it: relative to the working folder if it is below it; one without lines `cell`."""
     if not os.path.isfile(file):
         return "cell"
     relative = os.path.relpath(file)
@@ -235,10 +244,11 @@ def _set(call: ast.Call, method: str, knob: str) -> None:
         call.keywords.append(ast.keyword(keyword, seven))
 
 
-def _autotune(tree: ast.AST) -> str:
+def _autotune(tree: ast.AST, file: str) -> str:
     """Return the name that a script has for `tf.data.AUTOTUNE`, or its value."""
     for node in ast.walk(tree):
         for name in node.names if isinstance(node, ast.Import) else ():
             if name.name == "tensorflow":
                 return f"{name.asname or name.name}.{AUTOTUNE}"
-    return _AUTOTUNE_VALUE
+    imported = name_of_module("tensorflow") if is_cell(file) else ""
+    return f"{imported}.{AUTOTUNE}" if imported else _AUTOTUNE_VALUE

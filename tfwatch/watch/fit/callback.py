@@ -23,6 +23,7 @@ from tfwatch.core.knobs import (
     show,
 )
 from tfwatch.runs.control.requests import Control, Request
+from tfwatch.watch.fit.fit_data import find_epochs, kind_of_data
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
 from tfwatch.watch.fit.recorder import Recorder, Split
@@ -179,8 +180,10 @@ class Watch(keras.callbacks.Callback):
             if self._is_watched_already():
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
-            self._begin_knobs()
+            epochs = find_epochs(sys._getframe(1))
+            self._begin_knobs(epochs)
             self._run = self._newest_run = run = run_of_next_fit(self._runs_dir, self._script_knobs())
+            run.script.writer.describe(data=kind_of_data(epochs))
             if self._py_dataset:
                 self._py_dataset.describe(run.script.writer)
             run.serve(self._control)
@@ -195,11 +198,11 @@ class Watch(keras.callbacks.Callback):
             )
             self._recorder = Recorder(session, self.model, self._split)
 
-    def _begin_knobs(self) -> None:
+    def _begin_knobs(self, epochs: Any | None) -> None:
         """Begin with the settings of a `PyDataset` as the script has them."""
         had, self._py_dataset = self._py_dataset, None
         with fails_open(lambda why: warn_user(f"the workers of this PyDataset cannot be switched: {why}")):
-            self._py_dataset = find_py_dataset(sys._getframe(1))
+            self._py_dataset = find_py_dataset(epochs)
         if self._py_dataset:
             self._control.knobs = self._py_dataset.begin(self._control.knobs)
         elif had:

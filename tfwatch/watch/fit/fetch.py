@@ -24,6 +24,7 @@ from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.deferred_switches import DeferredSwitches
+from tfwatch.watch.fit.late_switch import LateSwitch, waiting_note
 from tfwatch.watch.fit.proved_switch import ProvedSwitch
 from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
@@ -63,6 +64,7 @@ class Fetch:
         self._has_noted_off = False
         self._first_step: int | None = None
         self._rebuilt_after = 0
+        self._late: LateSwitch | None = None
         self._py_dataset = session.py_dataset
         self._describer = KnobDescriber(session.writer)
         self._build_ms = 0.0
@@ -112,6 +114,8 @@ class Fetch:
         if self._is_ours:
             return self._pipeline.batches.shape  # type: ignore[no-any-return]
         self._first_step = None if is_new else self._first_step
+        if is_new:
+            self._script.note_order(iterator)
         if not (is_new and self._begin_rebuilt(iterator)):
             self._begin_as_written(iterator)
         old, self._direct = [self._direct], BatchIterator(iterator)
@@ -132,7 +136,7 @@ class Fetch:
         """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it began."""
         if self._py_dataset is not None:
             return False
-        knobs, begun = self._deferred.begin_script_epoch(self._control.knobs)
+        knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
         is_own = knobs.workers == knobs.prefetch == "default" and not (knobs.cache or knobs.fast_pipeline)
         if (is_own and not begun) or why_not_switchable(iterator):
             return False
@@ -143,8 +147,10 @@ class Fetch:
         if isinstance(knobs.workers, tuple) and self._script.why_not_workers(knobs.workers):
             knobs = self._leave("workers", knobs)
         if self._script.needs_rebuild(knobs):
+            start_ns = self._writer.now_ns()
             with fails_open(self._refuse):
                 self._start_rebuilt(iterator, knobs, 0)
+                self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
                 return True
         elif begun and any(asked.knob == "workers" for asked in begun) and self._script.why_not:
             self._refuse(self._script.why_not)
@@ -168,8 +174,10 @@ class Fetch:
 
     def _start_rebuilt(self, iterator: Any, knobs: Knobs, batches: int) -> None:
         """Continue after so many batches of Keras' iterator with the rebuilt pipeline."""
-        start_ns = self._writer.now_ns()
-        source = self._script.source(iterator, batches, knobs)
+        self._use_source(self._script.source(iterator, batches, knobs), knobs, batches)
+
+    def _use_source(self, source: Any, knobs: Knobs, batches: int) -> None:
+        """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
         pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
         pipeline.start(source, knobs)
         self._use_pipeline(pipeline, is_rebuilt=True)
@@ -177,7 +185,6 @@ class Fetch:
         self._filling = ShuffleFill(source)
         self._is_switchable, self._control.knobs = True, knobs
         self._rebuilt_after = batches
-        self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def _use_pipeline(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
         self._pipeline.close()
@@ -256,7 +263,7 @@ class Fetch:
 
     def mark_first_batch(self, step: int) -> None:
         """Record that the first batch of the last `source` or `successor` was that of `step`."""
-        if self._requested and not self._pipeline.is_switching:
+        if self._requested and not self._pipeline.is_switching and self._late is None:
             with fails_open(self._note_failure):
                 self._report_switched(step)
 
@@ -294,6 +301,9 @@ class Fetch:
             self._stages.stop()
         self._proved.close()
         self._report_missed()
+        if self._late is not None:
+            self._leave_late()
+            self._report_late()
         last = [self._iterator]
         self._iterator = self._direct = None
         dispose_unless_referenced(last)
@@ -309,6 +319,13 @@ class Fetch:
                 self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, due.step))
             knobs = turned
 
+    def _report_late(self) -> None:
+        """Record the switches that the fit did not wait for."""
+        for asked in self._requested:
+            now_ns = self._writer.now_ns()
+            self._writer.event(SwitchMissed(now_ns, asked.knob, asked.old, asked.new, asked.step))
+        self._requested.clear()
+
     # -- switches ---------------------------------------------------------------------------------
 
     def _apply_requests(self, steps: int) -> None:
@@ -318,9 +335,29 @@ class Fetch:
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
-        if self._control.has_requests and not self._pipeline.is_switching:
+        if self._late is not None:
+            self._follow(self._late, steps)
+        elif self._control.has_requests and not self._pipeline.is_switching:
             with fails_open(self._refuse):
                 self._switch(self._accept(steps), steps)
+
+    def _follow(self, late: LateSwitch, steps: int) -> None:
+        """Switch to the pipeline whose source has caught up with the training after `steps` steps, if it has."""
+        batches = steps - (self._first_step or 0)
+        if not late.replay.follow(batches):
+            return
+        self._late, self.flags, start_ns = None, _SWITCH, self._writer.now_ns()
+        with fails_open(self._refuse):
+            self._use_source(late.replay.finish(), late.knobs, batches)
+            self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
+
+    def _leave_late(self) -> Knobs:
+        """Give up a switch in the middle of an epoch; return the knobs that it leaves to the next one."""
+        late, self._late = self._late, None
+        if late is None:
+            return self._control.knobs
+        late.replay.leave()
+        return late.knobs
 
     def _accept(self, steps: int) -> Knobs:
         """Take the requests, and return the knobs that result."""
@@ -377,6 +414,9 @@ class Fetch:
 
     def hand_back(self, steps: int) -> None:
         """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave."""
+        if self._late is not None:
+            self._leave_late()
+            self._refuse(Refusal.NOT_SPLIT.words)
         if self._script.is_rebuilt:
             self._script.is_rebuilt = self._is_switchable = False
             self._pipeline.close()
@@ -398,15 +438,22 @@ class Fetch:
         # The user's code may build the pipeline: if it or tf.data raises, the current pipeline continues.
         with fails_open(self._refuse):
             if self._script.needs_rebuild(knobs) and not self._script.is_rebuilt:
-                self._start_rebuilt(self._iterator, knobs, steps - (self._first_step or 0))
-                return
-            if self._is_switchable:
+                self._rebuild(knobs, steps - (self._first_step or 0))
+            elif self._is_switchable:
                 self._pipeline.switch(knobs)
+                self._control.knobs = knobs
             else:
                 self._pipeline.start(self._iterator, knobs)
-            self._is_switchable = True
-            self._control.knobs = knobs
+                self._is_switchable, self._control.knobs = True, knobs
             self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
+
+    def _rebuild(self, knobs: Knobs, batches: int) -> None:
+        """Continue with the rebuilt pipeline after so many batches: at once, or when another iterator is there too."""
+        if self._script.is_far(batches):
+            self._late = LateSwitch(self._script.replay(self._iterator, batches, knobs), knobs)
+            self._writer.note(waiting_note(batches))
+        else:
+            self._start_rebuilt(self._iterator, knobs, batches)
 
     def _refuse(self, reason: str) -> None:
         if not self._requested:

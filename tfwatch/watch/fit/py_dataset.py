@@ -17,16 +17,12 @@ import tensorflow as tf
 
 from tfwatch.core.knobs import LARGEST, PY_DATASET_KNOBS, Knobs, Setting, StageSettings
 from tfwatch.core.refusals import Refusal
+from tfwatch.watch.fit.fit_data import is_py_dataset
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from tfwatch.runs.control.requests import Request
     from tfwatch.runs.writer import RunWriter
 
-_MODULE = "py_dataset_adapter"
-#: Frames between a callback and the `fit` that calls it; Keras and tfwatch have a few each.
-_MOST_FRAMES = 20
 _PARTIAL_EPOCHS = "steps_per_epoch: an epoch does not begin the PyDataset again"
 _ENDLESS = "its PyDataset has no length, so that no epoch begins it again"
 _SPREAD = "batches are spread over several devices"
@@ -35,17 +31,9 @@ _NOT_FORKED = "processes begin by {}, and need a PyDataset that can be pickled: 
 _NO_QUEUE = "without workers there is no queue"
 
 
-def find_py_dataset(frame: FrameType | None) -> PyDatasetSettings | None:
-    """Return the settings of the `PyDataset` of the `fit` that calls; None where the data is another."""
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_code.co_varnames:
-            epochs = frame.f_locals.get("epoch_iterator")
-            given = type(getattr(epochs, "data_adapter", None)).__module__
-            return PyDatasetSettings(epochs) if given.rpartition(".")[2] == _MODULE else None
-        frame = frame.f_back
-    return None
+def find_py_dataset(epochs: Any | None) -> PyDatasetSettings | None:
+    """Return the settings of the `PyDataset` of these epochs of a `fit`; None where the data is another."""
+    return PyDatasetSettings(epochs) if is_py_dataset(epochs) else None
 
 
 class PyDatasetSettings:

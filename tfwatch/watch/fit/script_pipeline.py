@@ -17,11 +17,13 @@ from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetc
 from tfwatch.tfdata.parallel_calls import ParallelCalls
 from tfwatch.tfdata.pipeline_cache import find_place
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
-from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, split_tree
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, reshuffles, split_tree
+from tfwatch.tfdata.replay import Replay, elements_ahead, is_far
+from tfwatch.tfdata.script_code.cache_stage import last_lasting_map, stage_to_cache
 from tfwatch.tfdata.script_code.order_edits import find_order_edits
 from tfwatch.tfdata.script_code.source_edits import find_edits
-from tfwatch.tfdata.shuffle_order import read_seeds
-from tfwatch.tfdata.stages.stage_names import find_code_stages
+from tfwatch.tfdata.shuffle_order import note_seeds, noted_seeds, read_seeds
+from tfwatch.tfdata.stages.stage_names import find_code_stages, nodes_of
 from tfwatch.tfdata.vectorised_proof import ProvableMaps
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.pipeline_cache import CachePlace
 
 _WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
+#: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.
+_LARGE_SHUFFLE = 5_000
 _NOT_LIVE = "not live below a strategy"
 _NO_DATASET = "its data set is not known"
 _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
@@ -100,6 +104,15 @@ class ScriptPipeline:
         if given:
             raise CannotRebuildError(f"Keras makes its batches from {given}")
 
+    @staticmethod
+    def note_order(iterator: Any) -> None:
+        """Note the order of a large shuffle while its buffer is empty: later to read it takes 4 us an element."""
+        dataset = dataset_of(iterator)
+        shuffles = [node for node in nodes_of(dataset) if reshuffles(node)] if dataset is not None else []
+        if len(shuffles) == 1 and elements_ahead(shuffles[0]) > _LARGE_SHUFFLE and not why_not_switchable(iterator):
+            with fails_open(lambda _: None):  # then it is read when it is needed
+                note_seeds(iterator)
+
     @property
     def why_no_fast(self) -> str:
         """The reason why it has no knob `fast_pipeline`, also one that a proof found; else empty."""
@@ -117,16 +130,26 @@ class ScriptPipeline:
     @property
     def edits(self) -> tuple[CodeEdit, ...]:
         """The changes of the script's lines that do what its knobs do."""
-        cached = self._place.own_stage if self._place else None
         if self._dataset is None:
             return ()
         groups = self.maps.groups if self.maps else ()
-        return (*find_edits(self._dataset, self.parallel_stages, cached), *find_order_edits(self._dataset, groups))
+        lines = find_edits(self._dataset, self.parallel_stages, self._stage_to_cache())
+        return (*lines, *find_order_edits(self._dataset, groups))
+
+    def _stage_to_cache(self) -> Any | None:
+        """Return the stage that a `.cache()` in the script follows; None where it would fix an order or not last."""
+        kept = self._kept()
+        return stage_to_cache(self._dataset, kept) if kept is not None else None
+
+    def _kept(self) -> Any | None:
+        """Return the map whose results a cache keeps: one of tfwatch's, else one in the script's own lines."""
+        return self._place.kept[-1] if self._place else last_lasting_map(self._dataset)
 
     @property
     def cache_after(self) -> str:
         """The name of the stage whose results a cache keeps; empty where there is none."""
-        return label_of(self._place.kept[-1]) if self._place else ""
+        kept = self._kept() if self._dataset is not None else None
+        return label_of(kept) if kept is not None else ""
 
     def why_not_again(self, knob: str) -> str:
         """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
@@ -160,6 +183,22 @@ class ScriptPipeline:
         waits = [_WORKERS] if self.waits_for_epoch and not self.why_not else []
         begins = [_FAST] if self.why_not_now and not self.is_rebuilt and not self.why_no_fast else []
         return [*waits, *begins, *([] if self.why_no_cache else [_CACHE])]
+
+    def is_far(self, batches: int) -> bool:
+        """Return whether another iterator takes long to give so many batches."""
+        return self._pipeline is not None and is_far(self._pipeline.tree.top, batches)
+
+    def replay(self, iterator: Any, batches: int, knobs: Knobs) -> Replay:
+        """Return a replay of an iterator that has given so many batches; its elements are those of a `source`.
+
+        Raises:
+            CannotRebuildError: its order is unknown.
+        """
+        assert self._pipeline
+        seeds = _seeds_of(iterator, self._pipeline.tree.shuffles, has_begun=True)
+        replay = Replay(iter(self._pipeline.source(seeds, 0, self._calls(knobs))), batches)
+        self._running, self._has_cache = self._pipeline, False
+        return replay
 
     def source(self, iterator: Any, batches: int, knobs: Knobs) -> tf.data.Iterator:
         """Return an iterator of the elements of the batches that follow the first `batches` of an iterator.
@@ -248,7 +287,7 @@ def _rebuilt(dataset: tf.data.Dataset) -> RebuiltPipeline:
 
 
 def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> Seeds:
-    known = read_seeds(iterator, len(shuffles), has_begun=has_begun)
+    known = noted_seeds(iterator, len(shuffles)) or read_seeds(iterator, len(shuffles), has_begun=has_begun)
     return dict(zip(map(id, shuffles), known, strict=False))
 
 

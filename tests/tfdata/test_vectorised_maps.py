@@ -52,6 +52,7 @@ def test_random_switches_change_no_element_and_no_order(name: str) -> None:
     for epoch in range(EPOCHS):
         iterator = iter(data)
         script.read(iterator)
+        assert script.maps
         if not epoch:
             script.maps.prove(never)
         assert not script.why_no_fast
@@ -96,7 +97,7 @@ def test_what_may_differ_in_the_last_bit_is_refused_by_its_proof(name: str) -> N
 def test_a_proof_covers_full_batches_and_a_smaller_last_one() -> None:
     script = script_of(vectorisable.EQUAL["normalise"]())
     script.maps.prove(never)
-    assert script.maps.proof.words == "equal in 9 batches, 35 examples"
+    assert script.maps.proof.words == "equal in 9 batches (35 examples)"
 
 
 def test_a_proof_leaves_the_order_of_later_epochs() -> None:

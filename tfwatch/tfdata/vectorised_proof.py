@@ -54,8 +54,8 @@ class Proof:
 
     @property
     def words(self) -> str:
-        """Return `equal in 9 batches, 265 examples`."""
-        return f"equal in {units.count(self.batches)} batches, {units.count(self.examples)} examples"
+        """Return `equal in 9 batches (265 examples)`."""
+        return f"equal in {units.count(self.batches)} batches ({units.count(self.examples)} examples)"
 
 
 class ProvableMaps:

@@ -30,6 +30,7 @@ class Manifest:
     batch_bytes: int | None = 1000
     cache_bytes: int | None = None
     cache_after: str = ""
+    fast_pipeline: str = ""
     from_epoch: tuple[str, ...] = ()
     memory_limit: float | None = None
     machine: dict[str, Any] = field(default_factory=lambda: {"cores": 16, "cores_allowed": 3.5})

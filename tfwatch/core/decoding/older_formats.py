@@ -37,19 +37,11 @@ def translate_event(kind: str, values: dict[str, Any]) -> dict[str, Any]:
 
 def translate_manifest(values: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of run.json, as `runs.format.Manifest` takes them."""
-    values = _with_limits(_renamed(values))
+    values = _renamed(values)
     split = values.get("split")
     if not isinstance(split, str) or not split.startswith(_NOT_SPLIT):
         return values
     return {**values, "split": "", "not_split": split.removeprefix(_NOT_SPLIT)}
-
-
-def _with_limits(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of run.json whose changes of the script's lines have the limit of their value."""
-    edits = values.get("code")
-    if not isinstance(edits, list):
-        return values
-    return {**values, "code": [{"most": 0, **edit} if isinstance(edit, dict) else edit for edit in edits]}
 
 
 def _renamed(values: dict[str, Any]) -> dict[str, Any]:

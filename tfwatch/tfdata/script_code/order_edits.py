@@ -79,8 +79,9 @@ def _are_beside(tree: ast.AST, calls: Sequence[ast.Call]) -> bool:
     """Return whether these calls stand in one statement, or in lines `data = data...` that follow each other."""
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            simple = [one for one in block if isinstance(one, _SIMPLE)] if isinstance(block, list) else []
+            found = getattr(node, name, None)
+            block = found if isinstance(found, list) else []
+            simple = [one for one in block if isinstance(one, _SIMPLE)]
             holders = [next((one for one in simple if _holds(one, call)), None) for call in calls]
             if simple and all(holders):
                 return all(_follows(one, other, block) for one, other in pairwise(holders))

@@ -265,7 +265,7 @@ def _purpose(view: RunView, state: KnobState) -> str:
         return ""
     manifest = view.snapshot.manifest
     is_unproved = manifest.fast_pipeline == VECTORISED and not manifest.proof
-    return "map after batch, proved equal first" if is_unproved else manifest.proof or f"fast: {manifest.fast_pipeline}"
+    return "proved equal first, map after batch" if is_unproved else manifest.proof or f"fast: {manifest.fast_pipeline}"
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:

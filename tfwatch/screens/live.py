@@ -28,6 +28,7 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
+from tfwatch.screens.silent_disk import beside, silent_disk
 from tfwatch.screens.stalls import StallsScreen
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
@@ -187,12 +188,22 @@ class LiveScreen(Screen[None], CachedLines):
         if not self.is_shown or self._meter.skips():
             return
         self._show_refusals()
-        view = self.follower.follow(self._reader.tail(), self._switch_requests.asks, self._stopping_s)
+        view = self._read()
+        if view is None:
+            return
         self._meter.frame(view.snapshot)
         if view.is_over:
             self.stopping = False
         self.show(view, self._meter.cost)
         self._framed(view)
+
+    def _read(self) -> RunView | None:
+        """Read and judge the run; None, with a finding about the disk, where that does not respond."""
+        follow, asks = self.follower.follow, self._switch_requests.asks
+        view = self._reader.in_time(lambda: follow(self._reader.tail(), asks, self._stopping_s))
+        if view is None:
+            self.banner.banner = silent_disk(self._reader.disk) or self.banner.banner
+        return view
 
     def show_log_first(self) -> None:
         """Show the log until the user chooses another pane: a script that awaits its first fit has nothing else."""
@@ -224,7 +235,7 @@ class LiveScreen(Screen[None], CachedLines):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_too_small()
             return
-        self.banner.banner = view.finding
+        self.banner.banner = beside(view.finding, self._reader.disk)
         self.banner.note = banner_note(view, self.live)
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot

@@ -97,16 +97,19 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: H
     source.patience_s = 0.0
     snapshot, tries = None, 0
     while snapshot is None:
+        disk.responds.clear()
         source.begin_frame()
         tries += 1
         try:
             snapshot = reader.tail()
         except DiskSilentError:
+            disk.responds.set()
             for job in tuple(source._jobs.values()):
                 assert job.done.wait(WAIT_S)
     assert tries > 1
     assert disk.reads.count(layout.STEPS) == 1
     assert (snapshot.steps_total, len(snapshot.events)) == (expected.steps_total, len(expected.events))
+    disk.responds.set()
     source.end_frame()
     run.steps(5, STARVING).writer.flush()
     source.patience_s = WAIT_S

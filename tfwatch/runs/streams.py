@@ -47,9 +47,17 @@ class Stream:
         self._memory_lock = threading.Lock()
 
     def append(self, data: bytes) -> str:
-        """Append bytes; return why they are not on disk, empty where they are or where there is no folder."""
+        """Append bytes and write; return as `write` does."""
+        self.add(data)
+        return self.write()
+
+    def add(self, data: bytes) -> None:
+        """Append bytes in memory, also while another thread waits in `write`."""
         with self._memory_lock:
             self._waiting += data
+
+    def write(self) -> str:
+        """Write what waits; return why it is not on disk, empty where it is or where there is no folder."""
         reason = self._write() if self.path else ""
         excess = len(self._waiting) - MEMORY_BYTES
         if excess > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -13,6 +14,7 @@ from textual.widgets import Input, Static
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.runs.library.finding import save_copy
+from tfwatch.runs.patient_source import DiskSilentError
 from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
 from tfwatch.screens.keys import (
     ALL_FROM,
@@ -52,6 +54,7 @@ from tfwatch.widgets.live.whole_run.sensors import SensorsPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import Binding, BindingType
@@ -443,11 +446,21 @@ class LiveScreen(Screen[None], CachedLines):
             await self.run_action("app.leave_now")
         elif self.view and (lines := self.view.code):
             self.app.copy_to_clipboard(lines)
-            path = save_copy(self.view.snapshot.folder, lines)
+            path = self._save_copy(self.view.snapshot.folder, lines)
             copied = f"copied: {_last_line(lines)}"
             self.notify(f"{copied}; also in {short_path(path)}" if path else copied, timeout=8)
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
+
+    def _save_copy(self, folder: Path | None, lines: str) -> Path | None:
+        """Save a code suggestion in the run folder; return None where the disk takes it not at once, or not at all."""
+        disk = self._reader.disk
+        if disk is None:
+            return save_copy(folder, lines)
+        with suppress(DiskSilentError):
+            path: Path | None = disk.ask(("copy", lines), lambda: save_copy(folder, lines))
+            return path
+        return None
 
     def action_help(self) -> None:
         """Show every key."""

@@ -213,11 +213,12 @@ def _shown(runs_dir: Path, size: int) -> Path:
     return run.parent if size > 1 else run
 
 
-def _pass(screen: Pseudo, seconds: float) -> None:
-    """Let time pass: a terminal that nobody reads blocks its program."""
+def _pass(screen: Pseudo, seconds: float) -> bool:
+    """Let time pass, and return False: a terminal that nobody reads blocks its program."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         screen._read(0.02)
+    return False
 
 
 def press_keys(screen: Pseudo, size: int, seconds: float) -> float:

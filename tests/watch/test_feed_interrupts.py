@@ -110,7 +110,7 @@ def test_the_wakeup_descriptor_of_the_script_stays_and_that_of_the_block_goes() 
 def test_a_fetch_that_is_cancelled_raises_a_keyboard_interrupt() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.cancellation import CancellableCalls
+    from tfwatch.tfdata.cancellation import CancellableFetches, cancellable_call
     from tfwatch.tfdata.live_switch import BatchIterator
 
     never = tf.queue.FIFOQueue(1, [tf.int64], [()])
@@ -118,21 +118,37 @@ def test_a_fetch_that_is_cancelled_raises_a_keyboard_interrupt() -> None:
     def wait(number: Any) -> Any:
         return number if number == 0 else never.dequeue()
 
-    def fetch(calls: CancellableCalls) -> None:
+    def fetch(fetches: CancellableFetches) -> None:
         batches = BatchIterator(iter(tf.data.Dataset.range(2).map(wait)))
         assert int(batches.next()[0]) == 0
-        threading.Timer(STUCK_S, calls.cancel).start()
+        threading.Timer(STUCK_S, fetches.cancel).start()
         batches.next()
 
-    def call(calls: CancellableCalls) -> None:
+    def call(fetches: CancellableFetches) -> None:
         graph = tf.function(lambda: never.dequeue())
-        threading.Timer(STUCK_S, calls.cancel).start()
-        graph()
+        threading.Timer(STUCK_S, fetches.cancel).start()
+        with cancellable_call():
+            graph()
 
     for blocks in (fetch, call):
-        with pytest.raises(KeyboardInterrupt), CancellableCalls() as calls:
-            blocks(calls)
-    with CancellableCalls():
-        ended = BatchIterator(iter(tf.data.Dataset.range(0)))
-        with pytest.raises(StopIteration):
-            ended.next()
+        with pytest.raises(KeyboardInterrupt), CancellableFetches() as fetches:
+            blocks(fetches)
+
+
+@pytest.mark.tensorflow
+def test_an_error_within_a_block_is_raised_as_it_is_and_cancels_no_later_fetch() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.cancellation import CancellableFetches, cancellable_call
+    from tfwatch.tfdata.live_switch import BatchIterator
+
+    ended = iter(tf.data.Dataset.range(0))
+    graph = tf.function(lambda: next(ended))
+    with CancellableFetches():
+        for _ in range(2):
+            with pytest.raises(tf.errors.OutOfRangeError), cancellable_call():
+                graph()
+            batches = BatchIterator(iter(tf.data.Dataset.range(1)))
+            assert int(batches.next()[0]) == 0
+            with pytest.raises(StopIteration):
+                batches.next()

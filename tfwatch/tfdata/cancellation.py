@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.eager import cancellation, context, execute
@@ -13,38 +14,52 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-class CancellableCalls:
-    """A block whose functions, and whose fetches by `find_get_next`, another thread can cancel."""
+class CancellableFetches:
+    """A block whose fetches, by `find_get_next` and within `cancellable_call`, another thread can cancel.
+
+    is_cancelled: `cancel` was called.
+    """
 
     def __init__(self) -> None:
+        self.is_cancelled = False
         self._manager = cancellation.CancellationManager()
-        self._context = cancellation.CancellationManagerContext(self._manager)
 
-    def __enter__(self) -> CancellableCalls:
-        self._context.__enter__()
+    def __enter__(self) -> CancellableFetches:
+        _active.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raise a KeyboardInterrupt in place of the error of a cancelled call."""
+        """Raise a KeyboardInterrupt in place of the error of a cancelled fetch."""
         raised = as_interrupt(error) if isinstance(error, Exception) else error
-        self._context.__exit__(kind, error, trace)
+        _active.remove(self)
         if raised is not None and raised is not error:
             raise raised from None
 
     def cancel(self) -> None:
-        """Have the present call, and each later one of the block, raise `tf.errors.CancelledError`."""
+        """Have the present fetch, and each later one of the block, end with an error."""
+        self.is_cancelled = True
         self._manager.start_cancel()
+
+    def manager(self) -> Any:
+        """Return the cancellation manager of the next call; TensorFlow itself cancels that of a function that fails."""
+        if self._manager.is_cancelled and not self.is_cancelled:
+            self._manager = cancellation.CancellationManager()
+        return self._manager
+
+
+#: The blocks that run, the innermost last.
+_active: list[CancellableFetches] = []
 
 
 def find_get_next(
     resource: tf.Tensor, types: Sequence[Any], shapes: Sequence[Any]
 ) -> Callable[[], list[tf.Tensor]] | None:
     """Return the fetch from an iterator that ends when the block around it is cancelled; None outside of one."""
-    manager = cancellation.context()
-    if manager is None:
+    if not _active:
         return None
+    block = _active[-1]
     attributes = "output_types", [one.as_datatype_enum for one in types], "output_shapes", list(shapes)
 
     def get_next() -> list[tf.Tensor]:
@@ -55,7 +70,7 @@ def find_get_next(
                 inputs=[resource],
                 attrs=attributes,
                 ctx=context.context(),
-                cancellation_manager=manager,
+                cancellation_manager=block.manager(),
             )
         except Exception as error:  # noqa: BLE001  it is raised again
             raise as_interrupt(error) from None
@@ -63,10 +78,14 @@ def find_get_next(
     return get_next
 
 
+def cancellable_call() -> AbstractContextManager[Any]:
+    """Return a context for one call of a function that fetches within its graph."""
+    return cancellation.CancellationManagerContext(_active[-1].manager()) if _active else nullcontext()
+
+
 def as_interrupt(error: BaseException) -> BaseException:
-    """Return a KeyboardInterrupt for the error of a cancelled call, any other error as it is.
+    """Return a KeyboardInterrupt for an error in a block that was cancelled, any other error as it is.
 
     Python may raise its KeyboardInterrupt while TensorFlow makes the error, which is then another one.
     """
-    manager = cancellation.context()
-    return KeyboardInterrupt() if manager is not None and manager.is_cancelled else error
+    return KeyboardInterrupt() if _active and _active[-1].is_cancelled else error

@@ -77,11 +77,11 @@ class Feed:
             yield
 
     def _begin_interruptible(self, block: ExitStack) -> None:
-        from tfwatch.tfdata.cancellation import CancellableCalls
+        from tfwatch.tfdata.cancellation import CancellableFetches
         from tfwatch.watch.script.feed_interrupts import Interrupts, WaitingFit
 
-        calls = block.enter_context(CancellableCalls())
-        block.enter_context(Interrupts(WaitingFit(self._is_waiting, calls.cancel, self._leave)))
+        fetches = block.enter_context(CancellableFetches())
+        block.enter_context(Interrupts(WaitingFit(self._is_waiting, fetches.cancel, self._leave)))
 
     def _is_waiting(self) -> bool:
         """Return whether the training waits for a batch: a fetch within a graph is known by the lost process only."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _MARK = "TFWATCH_FEED_TRIAL"
 _STEP_S = 0.005
 #: Seconds for the run to name a lost process, to train again, and to end.
-_NAMED_S, _GOES_ON_S, _ENDED_S = 20.0, 60.0, 60.0
+_NAMED_S, _GOES_ON_S, _ENDED_S = 20.0, 90.0, 60.0
 _STARTED_S = 120.0
 #: Kills of a training's service before the training itself, or its feed, is killed.
 _ROUNDS = 8
@@ -174,10 +174,10 @@ class Trial:
             return Kill(role, math.nan, math.nan, 0.0, ("it was not there",))
         random.choice(victims).kill()
         named_s = wait_until(lambda: any(role in note for note in self.notes()[known:]), _NAMED_S)
-        goes_on_s = wait_until(lambda: self.steps() > before + 200, _GOES_ON_S)
+        goes_on_s = wait_until(lambda: self.steps() > before + 200 or self.training.poll() is not None, _GOES_ON_S)
         wrong = [] if named_s is not None else ["it was never named"]
-        wrong += [] if goes_on_s is not None else ["the training does not go on"]
-        again_s = wait_until(lambda: len(self.processes(role)) >= len(victims), _STARTED_S)
+        wrong += [] if self.steps() > before + 200 else ["the training does not go on"]
+        again_s = wait_until(lambda: any(" again" in note for note in self.notes()[known:]), _STARTED_S)
         wrong += [] if again_s is not None else ["it was not started again"]
         return Kill(role, math.nan if named_s is None else named_s, goes_on_s or math.nan, 0.0, tuple(wrong))
 

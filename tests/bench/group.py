@@ -1,4 +1,4 @@
-"""Opening and judging a group of many ranks with long runs: time, and memory.
+"""Opening, judging, checking and explaining a group of many ranks with long runs: time, and memory.
 
 python -m tests.bench.group [--ranks 64] [--steps 1000000]
 """
@@ -45,6 +45,8 @@ def main() -> None:
             make_group(folder, options.ranks, options.steps)
             print(f"{options.ranks} ranks of {options.steps} steps are made: {peak_mb():.0f} MB", flush=True)
             return_code = measure_in_child(folder)
+            for words in (("check", str(folder), "--max-step-ms", "100000"), ("explain", str(folder))):
+                measure_command(words)
             raise SystemExit(return_code)
         for _ in range(3):
             began_s, began_cpu_s = time.perf_counter(), time.process_time()
@@ -60,6 +62,18 @@ def measure_in_child(folder: Path) -> int:
     import sys
 
     return subprocess.run([sys.executable, "-m", "tests.bench.group", "--folder", str(folder)], check=False).returncode
+
+
+def measure_command(words: tuple[str, ...]) -> None:
+    """Print the CPU time and the memory of a command."""
+    import os
+    import subprocess
+    import sys
+
+    child = subprocess.Popen([sys.executable, "-m", "tfwatch", *words], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    code, cpu_s = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+    print(f"tfwatch {words[0]}: exit code {code}, {cpu_s:.1f} s of CPU, {used.ru_maxrss / 1e3:.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.screens.canned import Canned
     from tfwatch.live.view import RunView
+    from tfwatch.runs.reader import RunReader
     from tfwatch.screens.leave import Leave
 
 
@@ -102,11 +103,16 @@ def rows_of(screen: Screen[Any]) -> list[str]:
 
 @asynccontextmanager
 async def shown(
-    run: Canned, size: tuple[int, int] = (120, 40), *, live: bool = True, **options: Any
+    run: Canned,
+    size: tuple[int, int] = (120, 40),
+    *,
+    live: bool = True,
+    reader: RunReader | None = None,
+    **options: Any,
 ) -> AsyncIterator[Shown]:
-    """Show a run; `live`: keys reach its training."""
+    """Show a run; `live`: keys reach its training. reader: None reads in the writer's process."""
     control = Control() if live else None
-    app = TfwatchApp(run.reader(), control, clock=run.clock, **options)
+    app = TfwatchApp(reader or run.reader(), control, clock=run.clock, **options)
     # The test draws the frames: the app's own timer would draw one in the middle of a key press.
     with patch("tfwatch.app.FRAME_S", 3600.0):
         async with app.run_test(size=size) as pilot:

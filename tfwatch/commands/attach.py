@@ -14,9 +14,8 @@ from tfwatch.runs.control.running import NotRunningError, control_of, find_runni
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reader import follow_folder
 from tfwatch.runs.scripts.process_runs import ProcessRuns
-from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.workloads.workload import BadInputError
 
@@ -58,7 +57,7 @@ def _show_rank(rank: Path, options: ReplayOptions, factories: Factories | None, 
     try:
         folder, control = find_training(str(rank), options.runs_dir)
     except BadInputError:
-        return show_run(rank, RunReader(FolderSource(rank), clock), options, factories, clock)
+        return show_run(rank, follow_folder(rank, clock), options, factories, clock)
     return _attach(folder, control, options, factories, clock)
 
 
@@ -66,7 +65,7 @@ def _attach(
     folder: Path, control: ControlClient, options: ReplayOptions, factories: Factories | None, clock: Clock
 ) -> int:
     runs = _runs_from(folder, clock)
-    reader = (runs and runs.next_reader()) or RunReader(FolderSource(folder), clock)
+    reader = (runs and runs.next_reader()) or follow_folder(folder, clock)
     return show_run(folder, reader, options, factories, clock, control, runs)
 
 

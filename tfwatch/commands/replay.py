@@ -18,7 +18,7 @@ from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reader import RunReader, follow_folder
 from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
@@ -60,11 +60,11 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         if is_group(folder):
 
             def show_rank(rank: Path) -> int:
-                return show_run(rank, RunReader(FolderSource(rank), clock), options, factories, clock)
+                return show_run(rank, follow_folder(rank, clock), options, factories, clock)
 
             return replay_group(folder, options.as_json, options.theme, show_rank, clock)
         run = open_run(folder, clock) if options.as_json else None
-        reader = RunReader(FolderSource(folder), clock)
+        reader = follow_folder(folder, clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.commands.screen_host import show_app
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.reading import lives_of, open_group
+from tfwatch.runs.groups.reading import open_group, signs_of
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
@@ -56,7 +56,7 @@ def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clo
     def read() -> JudgedGroup:
         return JudgedGroup(open_group(folder, clock))
 
-    reader = GroupReader(read, str(folder), clock, lambda judged: lives_of(judged.group, clock))
+    reader = GroupReader(read, str(folder), clock, lambda judged: signs_of(judged.group, clock))
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise NotARunError(why_not)

@@ -64,9 +64,10 @@ class ForecastFollower:
         if due == self._due and not self._behind:
             self._go_on(since_s)
             return
-        switched, self._due = self._due is None or due[1] != self._due[1], due
+        switched = self._due is None or due[1] != self._due[1]
         self._go_on(_SPREAD_S)
         self._begin(snapshot, comparisons, knobs)
+        self._due = due
         self._go_on(_SPREAD_S if switched or since_s >= _SPREAD_S else 0.0)
 
     def _begin(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.loss import current_divergence
@@ -34,6 +35,7 @@ from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.feed_lanes import Feed
@@ -142,10 +144,16 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         failed=events.newest(TrainingFailed),
         metric=_metric_text(snapshot),
         memory=_memory(snapshot),
-        run=replay_argument(snapshot.folder) if snapshot.folder else "",
+        run=_run_argument(snapshot.folder) if snapshot.folder else "",
         located=_located(snapshot),
         diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
     )
+
+
+@lru_cache(maxsize=64)
+def _run_argument(folder: Path) -> str:
+    """Return the argument of `tfwatch replay`, found once: it asks the disk, which may hang later."""
+    return replay_argument(folder)
 
 
 def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:

@@ -12,6 +12,7 @@ from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs.control.client import ControlClient
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.patient_source import DiskSilentError, PatientSource
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 
@@ -57,31 +58,45 @@ class ScriptRuns:
     def __init__(self, found: FoundRuns, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
+        self._opening: list[PatientSource] = []
+        self._reader: RunReader | None = None
         self._found = found
         self._clock = clock
 
     def next_reader(self) -> RunReader | None:
-        """Return a reader of the newest run that has begun since the last call; None where none has."""
+        """Return a reader of the newest run that has begun since the last call; None where none has.
+
+        A run whose disk does not respond is opened by a later call.
+        """
+        self._opening += [PatientSource(FolderSource(folder), self._clock) for folder in self._found.take()]
         reader = None
-        for folder in self._found.take():
-            with suppress(NotARunError, OSError):
-                opened = RunReader(FolderSource(folder), self._clock)
-                self._leave()
-                self.folder, reader = folder, opened
+        with suppress(DiskSilentError):
+            while self._opening:
+                self._opening[0].begin_frame()
+                with suppress(NotARunError):
+                    reader = self._open(self._opening[0])
+                del self._opening[0]
+        self._reader = reader or self._reader
         return reader
+
+    def _open(self, source: PatientSource) -> RunReader:
+        opened, before = RunReader(source, self._clock), self.folder
+        if before:
+            self.fits += source.ask(("fits",), lambda: _fits_in(before, len(self.fits) + 1, self._clock))
+        self.folder = source.folder
+        return opened
 
     def control(self) -> Requests | None:
         """Return the control of the newest run; None where keys do not reach it."""
-        if self.folder is None:
-            return None
-        path = FolderSource(self.folder).manifest().control_socket
+        path = self._reader.manifest.control_socket if self._reader else ""
         return ControlClient(path) if path else None
 
-    def _leave(self) -> None:
-        """Keep the figures of the run that another one follows."""
-        if self.folder:
-            with suppress(NotARunError, OSError):
-                self.fits += fits_of(open_run(self.folder, self._clock), len(self.fits) + 1)
+
+def _fits_in(folder: Path, first: int, clock: Clock) -> tuple[FitFigures, ...]:
+    """Return the fits of a run that another one follows; none where it cannot be read."""
+    with suppress(NotARunError, OSError):
+        return fits_of(open_run(folder, clock), first)
+    return ()
 
 
 def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:

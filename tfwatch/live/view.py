@@ -191,7 +191,11 @@ class Follower:
         self._forecasts = ForecastFollower(steps_between)
 
     def follow(self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None) -> RunView:
-        """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
+        """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop.
+
+        Raises:
+            DiskSilentError: by `steps_between`; the next call goes on where this one ended.
+        """
         self._step_search.take(snapshot)
         self._log.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = snapshot.events.switches()
@@ -200,12 +204,12 @@ class Follower:
         over = snapshot.life.is_over
         due = second, len(switches), self._step_search.searched if over else min(snapshot.steps_total, NEEDED)
         if due != self._figured:
-            self._figured = due
             self._figures = self._figure(snapshot)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(compare(switches, total, self._steps_between, self._known, accelerated))
             self._restarts.take(snapshot)
             self._count_fits(snapshot)
+            self._figured = due
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
@@ -232,12 +236,12 @@ class Follower:
         counted = (events.newest(EpochStarted), events.newest(EpochEnded), is_over)
         if counted == self._fits_counted:
             return
-        self._fits_counted = counted
         if self._fits is None:
             origin_s = snapshot.manifest.origin_wall_ns / 1e9
             self._fits = FitCounter(origin_s, self._steps_between, len(self._earlier_fits) + 1)
         number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), is_over)
         self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
+        self._fits_counted = counted
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         recent = snapshot.steps[-64:]

@@ -98,6 +98,16 @@ class OpenPhase:
     epoch: int
 
     @property
+    def lasts_s(self) -> float:
+        """Its duration, seconds."""
+        return (self.until_ns - self.since_ns) / 1e9
+
+    @property
+    def is_before_call(self) -> bool:
+        """True where the rank of a group has not come to the call, in which the others wait for it."""
+        return self.phase in (Phase.WAIT, Phase.HOST)
+
+    @property
     def wait(self) -> Rows:
         """The open data wait as a row of `core.rows.STEP` with the other parts 0; no row where there was none."""
         if self.phase is not Phase.WAIT:

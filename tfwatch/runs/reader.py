@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from tfwatch.runs.in_memory.buffers import (
 from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
 from tfwatch.runs.liveness import Life, life_of, now_s
 from tfwatch.runs.opened import Run, read_run
+from tfwatch.runs.patient_source import PATIENCE_S, DiskSilentError, PatientSource
 from tfwatch.runs.streams import FolderSource, Source
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from tfwatch.core.events import StagesFound
     from tfwatch.core.rows import Rows
 
-__all__ = ["RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source"]
+__all__ = ["RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source", "follow_folder"]
+
+T = TypeVar("T")
 
 #: Steps of a snapshot: those of the verdict and of the single-step zoom.
 RECENT = 4096
@@ -51,6 +54,8 @@ THINNED_PROGRESS = 2048
 #: Rows of workers of the tf.data service, one a second of each: at most 256 workers for 8 s.
 RECENT_FEEDS = 2048
 _CHUNK = 4 * 2**20
+#: Seconds that a command waits for the disk of a run that it opens.
+FIRST_S = 10.0
 #: Errors of a folder that was moved or deleted; ESTALE on a network disk.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
@@ -155,6 +160,7 @@ class RunReader:
         self._epochs = EpochSums()
         self._recent = NewestRows(self._whole(layout.STEPS, b"").dtype, RECENT)
         self._total = 0
+        self._are_all_plausible = True
         self._end_s = 0.0
         self._samples = GrowingRows(self._whole(layout.SAMPLES, b"").dtype)
         self._gpus = GrowingRows(self._whole(layout.GPUS, b"").dtype)
@@ -171,8 +177,39 @@ class RunReader:
         self._torn = 0
         self._splitter = LineSplitter()
 
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest as it was read last."""
+        return self._manifest
+
+    @property
+    def disk(self) -> PatientSource | None:
+        """The source whose disk may be silent; None where the reader waits for its source."""
+        return self._source if isinstance(self._source, PatientSource) else None
+
+    def in_time(self, work: Callable[[], T]) -> T | None:
+        """Return the result of work that reads the run; None where the `disk` does not respond in time.
+
+        The work is done again with the next call, and finds what was read for it.
+        """
+        if self.disk is None:
+            return work()
+        self.disk.begin_frame()
+        try:
+            found = work()
+        except DiskSilentError:
+            return None
+        self.disk.end_frame()
+        return found
+
     def tail(self) -> Snapshot:
-        """Read the new data and return the present state."""
+        """Read the new data and return the present state.
+
+        Raises:
+            DiskSilentError: the `disk` has not responded in time. The data read so far stay; the next call goes on.
+        """
+        if self.disk:
+            self.disk.read_ahead(self._offsets, _CHUNK)
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
@@ -197,10 +234,15 @@ class RunReader:
     def steps_between(self, first: int, last: int) -> Rows:
         """Return the rows of steps first to last (counted from 1, both included), as many as there are.
 
-        They are read from the source: old steps cost a disk read.
+        All but the newest are read from the source: they cost a disk read.
+
+        Raises:
+            DiskSilentError: the `disk` has not responded in time.
         """
         itemsize = self._layouts[layout.STEPS].itemsize
-        first = max(first, 1)
+        first, newest = max(first, 1), self._recent.rows
+        if self._are_all_plausible and last <= self._total and first > (older := self._total - len(newest)):
+            return newest[first - 1 - older : max(last - older, 0)].copy()
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
         data = b""
         while part := self._source.read(layout.STEPS, start + len(data), length - len(data)):
@@ -214,12 +256,13 @@ class RunReader:
         Raises:
             NotARunError: the run is no longer readable.
         """
-        return read_run(self._source, self._clock)
+        return read_run(self.disk.source if self.disk else self._source, self._clock)
 
     def _snapshot(self) -> Snapshot:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
         self._pulse = pulse = newest or self._pulse
-        life, silent_s = self._life(pulse, is_gone=newest is None and self._is_gone())
+        is_gone = newest is None and (self.disk.ask(("is_gone",), self._is_gone) if self.disk else self._is_gone())
+        life, silent_s = self._life(pulse, is_gone=is_gone)
         at_s, progress = self._now_s(life, pulse), self._progress.rows
         return Snapshot(
             manifest=self._manifest,
@@ -262,6 +305,7 @@ class RunReader:
         good = rows if mask.all() else rows[mask]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
+        self._are_all_plausible = self._are_all_plausible and len(good) == len(rows)
         if self._keeps_sums:
             self._pyramid.add(good)
             self._epochs.add(good)
@@ -302,11 +346,11 @@ class RunReader:
         now = self._clock.now_ns()
         if not self._source.is_here() and now - self._manifest_read_ns < 1e9:
             return
-        self._manifest_read_ns = now
         try:
             manifest = self._source.manifest()
         except NotARunError:
-            return  # gone, or damaged: the present one still applies
+            manifest = self._manifest  # gone, or damaged: the present one still applies
+        self._manifest_read_ns = now
         if manifest.origin_ns == self._manifest.origin_ns and manifest.tables == self._manifest.tables:
             self._manifest = manifest
 
@@ -335,6 +379,19 @@ class RunReader:
             return self._ended.at_ns / 1e9
         last_s = max(self._end_s, pulse.now_ns / 1e9 if pulse else 0.0)
         return now_s(self._manifest, life, last_s, self._clock)
+
+
+def follow_folder(folder: Path, clock: Clock = SYSTEM) -> RunReader:
+    """Return the reader of a run folder for a screen, which waits for no disk once it is open.
+
+    Raises:
+        NotARunError: the folder has no run that this tfwatch reads.
+        DiskSilentError: its disk has not responded for `FIRST_S`.
+    """
+    source = PatientSource(FolderSource(folder), clock, FIRST_S)
+    reader = RunReader(source, clock)
+    source.patience_s = PATIENCE_S
+    return reader
 
 
 def _end_s(step: np.void) -> float:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Bytes kept in memory while the disk takes none: two million steps. Beyond that the oldest are dropped.
 MEMORY_BYTES = 64 * 2**20
+#: Bytes kept in memory after they are on disk: a screen that follows its own process reads no others.
+_NEWEST_BYTES = 128 * 2**10
 #: Bytes of one write: a full disk does not get all waiting bytes ten times a second.
 _WRITE_BYTES = 2**20
 
@@ -39,14 +41,23 @@ class Stream:
         self._open = OpenFile(-1, 0, 0)
         self._written = 0
         self._waiting = bytearray()
+        self._newest = bytearray()
         self._dropped = 0
         #: Held for copies in memory, never during a disk access.
         self._memory_lock = threading.Lock()
 
     def append(self, data: bytes) -> str:
-        """Append bytes; return why they are not on disk, empty where they are or where there is no folder."""
+        """Append bytes and write; return as `write` does."""
+        self.add(data)
+        return self.write()
+
+    def add(self, data: bytes) -> None:
+        """Append bytes in memory, also while another thread waits in `write`."""
         with self._memory_lock:
             self._waiting += data
+
+    def write(self) -> str:
+        """Write what waits; return why it is not on disk, empty where it is or where there is no folder."""
         reason = self._write() if self.path else ""
         excess = len(self._waiting) - MEMORY_BYTES
         if excess > 0:
@@ -65,6 +76,9 @@ class Stream:
                     return bytes(min(limit, self._dropped - start))
                 start -= self._dropped
                 return bytes(self._waiting[start : start + limit])
+            if on_disk <= len(self._newest):
+                start = len(self._newest) - on_disk
+                return bytes(self._newest[start : start + limit])
         try:
             if not self._open.is_ours():
                 return self._read_by_path(min(limit, on_disk), offset)
@@ -124,6 +138,8 @@ class Stream:
         with self._memory_lock:
             del self._waiting[: len(data)]
             self._written += len(data)
+            self._newest += data
+            del self._newest[:-_NEWEST_BYTES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ BEGIN_S = 2.0
 _END_S = 5.0
 #: Seconds that a reader in the same process waits for the disk.
 _NOW_S = 0.5
+#: A disk that takes longer for one flush holds up the thread that writes.
+_STUCK_NS = 500_000_000
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
@@ -110,6 +112,9 @@ class RunWriter:
         self._beside = Beside()
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
+        #: Held while rows move in memory, never during a disk access.
+        self._collecting = threading.Lock()
+        self._write_since_ns: int | None = None
         self._has_flushed = threading.Event()
         self._is_complete = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
@@ -280,11 +285,20 @@ class RunWriter:
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Return up to `limit` bytes of a file from `offset`, on disk or only in memory."""
+        if self._is_stuck:
+            for part in self._in_memory:
+                _run_part(part)
         if name == layout.PULSES:
             return self._pulse
         if name == layout.LOG:
             return read_file(self.log, offset, limit) if self.log else b""
         return self._streams[name].read(offset, limit)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """True while the disk holds up the thread that writes."""
+        since_ns = self._write_since_ns
+        return since_ns is not None and self.clock.now_ns() - since_ns > _STUCK_NS
 
     def is_here(self) -> bool:
         """Return True: the training runs in this process."""
@@ -315,28 +329,39 @@ class RunWriter:
             self._write()
 
     def _write(self) -> None:
-        parts = (self._append_progress, self._append_rows, self._write_small_files)
+        self._write_since_ns = self.clock.now_ns()
+        parts = (*self._in_memory, self._write_streams, self._write_small_files)
         self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
+        self._write_since_ns = None
 
-    def _append_rows(self) -> str:
-        self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
-        failures = [self._streams[name].append(_join(rows)) for name, rows in self._rows.items()]
-        return next(filter(None, failures), "")
+    @property
+    def _in_memory(self) -> tuple[Callable[[], str], ...]:
+        """The parts of a flush that take everything appended so far to where a reader of this process finds it."""
+        return self._append_progress, self._append_rows
 
     def _append_progress(self) -> str:
-        # The screen of an ended run may stay open for long before the writer is closed.
-        is_over = self._closing.is_set() or self._ended_ns is not None
-        row, events = self._progress_log.flush(self._until_ns(), self._manifest.metric, last=is_over)
-        self._events.extendleft(reversed(events))  # `RunEnded`, which may already be there, stays the last
-        if row:
-            self._rows[layout.PROGRESSES].append(row)
+        with self._collecting:
+            # The screen of an ended run may stay open for long before the writer is closed.
+            is_over = self._closing.is_set() or self._ended_ns is not None
+            row, events = self._progress_log.flush(self._until_ns(), self._manifest.metric, last=is_over)
+            self._events.extendleft(reversed(events))  # `RunEnded`, which may already be there, stays the last
+            if row:
+                self._rows[layout.PROGRESSES].append(row)
+        return ""
+
+    def _append_rows(self) -> str:
+        with self._collecting:
+            self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
+            for name, rows in self._rows.items():
+                self._streams[name].add(_join(rows))
+            self._append_pulse()
         return ""
 
     def _until_ns(self) -> int:
         """Return the present time, or the end of the run."""
         return self.now_ns() if self._ended_ns is None else min(self.now_ns(), self._ended_ns)
 
-    def _write_small_files(self) -> str:
+    def _append_pulse(self) -> None:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
         phase, since_ns, step, epoch, detail = self.status
         busy_since_ns, callback = self.current_callback
@@ -344,6 +369,11 @@ class RunWriter:
             detail = callback
         pulse = Pulse(self.now_ns(), self.clock.wall_ns(), phase, since_ns, step, epoch, detail)
         self._pulse = pulse.encode(self._seq)
+
+    def _write_streams(self) -> str:
+        return next(filter(None, [stream.write() for stream in self._streams.values()]), "")
+
+    def _write_small_files(self) -> str:
         if self.folder is None:
             return ""
         unwritten, self._stale_manifest = self._stale_manifest, False

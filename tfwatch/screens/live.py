@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -13,6 +14,7 @@ from textual.widgets import Input, Static
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.runs.library.finding import save_copy
+from tfwatch.runs.patient_source import DiskSilentError
 from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
 from tfwatch.screens.keys import (
     ALL_FROM,
@@ -28,6 +30,7 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
+from tfwatch.screens.silent_disk import beside, silent_disk
 from tfwatch.screens.stalls import StallsScreen
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
@@ -51,6 +54,7 @@ from tfwatch.widgets.live.whole_run.sensors import SensorsPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import Binding, BindingType
@@ -187,12 +191,22 @@ class LiveScreen(Screen[None], CachedLines):
         if not self.is_shown or self._meter.skips():
             return
         self._show_refusals()
-        view = self.follower.follow(self._reader.tail(), self._switch_requests.asks, self._stopping_s)
+        view = self._read()
+        if view is None:
+            return
         self._meter.frame(view.snapshot)
         if view.is_over:
             self.stopping = False
         self.show(view, self._meter.cost)
         self._framed(view)
+
+    def _read(self) -> RunView | None:
+        """Read and judge the run; None, with a finding about the disk, where that does not respond."""
+        follow, asks = self.follower.follow, self._switch_requests.asks
+        view = self._reader.in_time(lambda: follow(self._reader.tail(), asks, self._stopping_s))
+        if view is None:
+            self.banner.banner = silent_disk(self._reader.disk) or self.banner.banner
+        return view
 
     def show_log_first(self) -> None:
         """Show the log until the user chooses another pane: a script that awaits its first fit has nothing else."""
@@ -224,7 +238,7 @@ class LiveScreen(Screen[None], CachedLines):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_too_small()
             return
-        self.banner.banner = view.finding
+        self.banner.banner = beside(view.finding, self._reader.disk)
         self.banner.note = banner_note(view, self.live)
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
@@ -438,11 +452,21 @@ class LiveScreen(Screen[None], CachedLines):
             await self.run_action("app.leave_now")
         elif self.view and (lines := self.view.code):
             self.app.copy_to_clipboard(lines)
-            path = save_copy(self.view.snapshot.folder, lines)
+            path = self._save_copy(self.view.snapshot.folder, lines)
             copied = f"copied: {_last_line(lines)}"
             self.notify(f"{copied}; also in {short_path(path)}" if path else copied, timeout=8)
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
+
+    def _save_copy(self, folder: Path | None, lines: str) -> Path | None:
+        """Save a code suggestion in the run folder; return None where the disk takes it not at once, or not at all."""
+        disk = self._reader.disk
+        if disk is None:
+            return save_copy(folder, lines)
+        with suppress(DiskSilentError):
+            path: Path | None = disk.ask(("copy", lines), lambda: save_copy(folder, lines))
+            return path
+        return None
 
     def action_help(self) -> None:
         """Show every key."""

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata.cancellation import find_get_next
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose
 from tfwatch.tfdata.stages.stage_names import GATE, OWN
@@ -323,11 +325,12 @@ def _ensured(spec: Any, part: Any) -> Any:
 
 def _flat_next(resource: tf.Tensor, flat: list[tf.TensorSpec]) -> Callable[[], list[tf.Tensor]]:
     types, shapes = [leaf.dtype for leaf in flat], [leaf.shape for leaf in flat]
-    get_next = tf.raw_ops.IteratorGetNext
+    as_usual = partial(tf.raw_ops.IteratorGetNext, iterator=resource, output_types=types, output_shapes=shapes)
+    get_next: Callable[[], list[tf.Tensor]] = find_get_next(resource, types, shapes) or as_usual
 
     def take() -> list[tf.Tensor]:
         try:
-            return get_next(iterator=resource, output_types=types, output_shapes=shapes)  # type: ignore[no-any-return]
+            return get_next()
         except tf.errors.OutOfRangeError:
             raise StopIteration from None
 

@@ -13,6 +13,7 @@ from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed
+from tfwatch.analysis.findings.feed_lanes import Feed, FeedLane
 from tfwatch.analysis.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.analysis.steps.verdict import Verdict
 
@@ -102,3 +103,9 @@ def test_a_pipeline_that_cannot_be_fed_has_the_reason(now: Situation, why: str) 
 
 def test_a_run_that_does_not_starve_has_no_forecast() -> None:
     assert forecast_feed(situation(MAP, BATCH, EMPTY, judgement=judged(Verdict.NOT, 0.1))) is None
+
+
+def test_lost_processes_are_counted_by_kind() -> None:
+    lanes = (FeedLane("box:1", is_lost=True), FeedLane("box:2", is_lost=True))
+    assert Feed(lanes[:1], {}, is_dispatcher_lost=True).counted == "1 worker, box:1 and the dispatcher lost"
+    assert Feed(lanes, {}).counted == "2 workers, 2 lost"

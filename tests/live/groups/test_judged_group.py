@@ -10,15 +10,17 @@ import pytest
 from tests.groups import FINISHED, STEPS, write_group
 from tests.runs.folders import FakeClock
 from tests.schemas import errors
-from tfwatch.core.rows import STEP
+from tfwatch.core.rows import STEP, Phase
+from tfwatch.live.groups import judged_group
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.groups.rank_lines import state_lines, stopped_word
 from tfwatch.report.groups.group_document import group_json
 from tfwatch.report.groups.group_summary import group_text
-from tfwatch.runs.format import EVENTS, MANIFEST, NotARunError
+from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, NotARunError, Pulse
 from tfwatch.runs.format import STEPS as STEPS_FILE
+from tfwatch.runs.groups import reading
 from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.runs.groups.reading import lives_of, open_group
+from tfwatch.runs.groups.reading import open_group, signs_of
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
@@ -135,7 +137,39 @@ def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -
     assert [one.life for one in found.ranks][1:] == [Life.RUNNING] * 2
     assert [one.behind for one in found.ranks] == [0, 20, 55]
     assert [one.is_lagging for one in found.ranks] == [False, False, False]
-    assert lives_of(found.group, FakeClock(9).clock) == [Life.NOT_RESPONDING] * 2
+    assert signs_of(found.group, FakeClock(9).clock) == [(Life.NOT_RESPONDING, False)] * 2
+
+
+@pytest.mark.parametrize(("phase", "words"), [(Phase.WAIT, "no batch"), (Phase.HOST, "in Python between two steps")])
+def test_a_rank_that_does_not_come_to_the_call_is_named_while_it_runs(phase: Phase, words: str, tmp_path: Path) -> None:
+    folder, clock = write_group(tmp_path / "one", [1, 1, 1]), FakeClock(43).clock
+    for rank, now in enumerate((Phase.COMPUTE, phase, Phase.COMPUTE)):
+        place = folder_of_rank(folder, rank)
+        (place / EVENTS).write_text("")
+        pulse = Pulse(43 * 10**9, clock.wall_ns(), now, 2 * 10**9, STEPS + 1, 0, "")
+        (place / PULSES).write_bytes(pulse.encode(7))
+
+    found = JudgedGroup(open_group(folder, clock))
+
+    waits = f"rank 1: {words} for 41.0 s, since step {STEPS}; the other ranks wait for it"
+    assert [one.life for one in found.ranks] == [Life.RUNNING] * 3
+    assert state_lines(found) == [waits]
+    assert stopped_word(found) == f"{words.upper()} rank 1 for 41.0 s"
+    assert [one["held_s"] for one in group_json(found)["ranks"]] == [None, 41.0, None]
+    assert signs_of(found.group, clock) == [(Life.RUNNING, False), (Life.RUNNING, True), (Life.RUNNING, False)]
+    assert errors("group", group_json(found)) == []
+
+
+def test_the_figures_of_a_long_run_name_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_group(tmp_path / "one", [1, 21])
+    assert judged(folder).is_whole
+    monkeypatch.setattr(reading, "NEWEST_ROWS", 40)
+    monkeypatch.setattr(judged_group, "NEWEST_ROWS", 40)
+
+    found = judged(folder)
+
+    assert group_json(found)["figures_of"] == {"first_step": 21, "last_step": 60, "whole": False}
+    assert "of the newest steps, 21 to 60; of all steps: tfwatch report, check and compare" in group_text(found)
 
 
 def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_three_of_them(tmp_path: Path) -> None:

@@ -66,10 +66,11 @@ class Feed:
 
     @property
     def counted(self) -> str:
-        """`4 workers, 1 lost`; of a single lost one, its address."""
-        lost = [lane.address for lane in self.lanes if lane.is_lost]
+        """`4 workers, 2 and the dispatcher lost`; of a single lost worker, its address."""
+        workers = [lane.address for lane in self.lanes if lane.is_lost]
+        lost = workers if len(workers) < 2 else [str(len(workers))]
         lost += ["the dispatcher"] if self.is_dispatcher_lost else []
-        named = f", {lost[0] if len(lost) == 1 else len(lost)} lost" if lost else ""
+        named = f", {' and '.join(lost)} lost" if lost else ""
         return f"{units.counted(len(self.lanes), 'worker')}{named}"
 
     @property

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.live.notifier import Notifier
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reader import follow_folder
 from tfwatch.runs.scripts.announcements import Announcements
-from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
+    from tfwatch.runs.reader import RunReader
     from tfwatch.terminal.notification import NotifyOptions
 
 _LOOK_S = 1.0
@@ -38,12 +38,13 @@ class FollowedRuns:
     def look(self) -> None:
         """Read the newest run, and pass its notices on; the end of a run is not that of the script."""
         self._reader = self._runs.next_reader() or self._reader or self._newest()
-        if self._reader:
-            self._notifier.follow(self._reader.tail(), ends=False)
+        snapshot = self._reader.in_time(self._reader.tail) if self._reader else None
+        if snapshot is not None:
+            self._notifier.follow(snapshot, ends=False)
 
     def _newest(self) -> RunReader | None:
         """Return a reader of the run that a screen followed before."""
-        return RunReader(FolderSource(self._runs.folder), self._clock) if self._runs.folder else None
+        return follow_folder(self._runs.folder, self._clock) if self._runs.folder else None
 
 
 class ScriptNotices:

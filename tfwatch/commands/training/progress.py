@@ -41,7 +41,9 @@ class Progress:
             return
         self._due_ns = now + int((_LIVE_S if self._live else _LOGGED_S) * 1e9)
         with fails_open(self._fail):
-            self._write(self._line(self._reader.tail(), self._width() - 1 if self._live else None))
+            snapshot = self._reader.in_time(self._reader.tail)
+            if snapshot is not None:
+                self._write(self._line(snapshot, self._width() - 1 if self._live else None))
 
     def _fail(self, why: str) -> None:
         self._failed = True

@@ -21,6 +21,7 @@ from tfwatch.report.outcome import beginning
 from tfwatch.runs.control.requests import Autopilot, Control
 from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.opened import read_run
+from tfwatch.runs.patient_source import PatientSource
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped
 from tfwatch.tuner.thread import TunerThread
@@ -56,7 +57,7 @@ class TrainSession:
         self._factories = factories
         self._clock = clock
         self._control = Control(request.plan.knobs)
-        self._reader = RunReader(writer, clock)
+        self._reader = RunReader(PatientSource(writer, clock), clock)
         self._progress = Progress(terminal.err, self._reader, progress_line, clock)
         self._notifier = Notifier(request.notify, self._show_notice, clock, was_running=True)
         self._is_stop_expected = False
@@ -209,7 +210,9 @@ class TrainSession:
             return
         self._next_look_ns = now_ns + int(_NOTICES_S * 1e9)
         with fails_open(self._notifier.stop):
-            self._notifier.follow(self._reader.tail())
+            snapshot = self._reader.in_time(self._reader.tail)
+            if snapshot is not None:
+                self._notifier.follow(snapshot)
         for why in self._notifier.take_failures():
             self.notify(why)
 

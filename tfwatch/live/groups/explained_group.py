@@ -63,9 +63,11 @@ def _straggler(one: GroupToCompare) -> Iterator[Finding]:
         yield Finding("no-straggler", "STRAGGLER n/a", judged.why_not, (), "low", "too little is recorded to name one")
         return
     found, steps = judged.named_straggler, len(judged.aligned.steps)
-    facts = (Fact("common_steps", steps, "step"), Fact("waiting_share", judged.waiting_share or 0.0, "share"))
+    span = (Fact("first_step", judged.first_step, "step"), Fact("last_step", judged.last_step, "step"))
+    facts = (Fact("common_steps", steps, "step"), *span, Fact("waiting_share", judged.waiting_share or 0.0, "share"))
     worst = judged.costliest
-    confidence, reason = _confidence(share_in_parts(judged.aligned, worst, QUARTERS) if worst else (), steps)
+    quarters = share_in_parts(judged.aligned, worst, QUARTERS) if worst else ()
+    confidence, reason = _confidence(quarters, steps, "" if judged.is_whole else "the newest ")
     if found is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
         yield Finding("no-straggler", banner_word(None), sentence, facts, confidence, reason)
@@ -86,14 +88,18 @@ def _cause_facts(found: Straggler) -> tuple[Fact, ...]:
     return cause, Fact(f"{name}_of_the_rank", found.own, unit), Fact(f"{name}_of_the_others", found.others, unit)
 
 
-def _confidence(quarters: Sequence[float], steps: int) -> tuple[Confidence, str]:
-    """Return the confidence in the share of a straggler: whether all parts of the steps agree on its level."""
+def _confidence(quarters: Sequence[float], steps: int, newest: str) -> tuple[Confidence, str]:
+    """Return the confidence in the share of a straggler: whether all parts of the steps agree on its level.
+
+    newest: a word where the steps are not all of the run.
+    """
     edge = units.percent(WARNING_FROM)
     if len({quarter >= WARNING_FROM for quarter in quarters}) > 1:
         return "low", f"in some quarters of the steps it is above the threshold of {edge}, in others below"
     if steps < _ENOUGH_STEPS:
         return "medium", f"only {steps} common steps"
-    return "high", f"all quarters of {units.count(steps)} common steps are on one side of the threshold of {edge}"
+    of_steps = f"all quarters of {newest}{units.count(steps)} common steps"
+    return "high", f"{of_steps} are on one side of the threshold of {edge}"
 
 
 def _own_screen(one: GroupToCompare, rank: int) -> str:

@@ -24,6 +24,7 @@ from tfwatch.analysis.groups.straggler import (
 from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
 from tfwatch.core import units
 from tfwatch.live.past_run import state_of, worst_state
+from tfwatch.runs.groups.reading import NEWEST_ROWS
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
@@ -74,6 +75,21 @@ class JudgedGroup:
     def aligned(self) -> Aligned:
         """The newest steps that all ranks have."""
         return align([_rank_steps(rank, run) for rank, run in self.group.ranks.items()])
+
+    @property
+    def first_step(self) -> int:
+        """The first step that all ranks have among their newest ones, of which the judgement is; 0 without any."""
+        return max((int(run.steps["step"][0]) for run in self.group.ranks.values() if len(run.steps)), default=0)
+
+    @property
+    def last_step(self) -> int:
+        """The last step of the first rank."""
+        return max(one.step for one in self.ranks)
+
+    @property
+    def is_whole(self) -> bool:
+        """True where the judgement is of all steps: no rank has more than are read."""
+        return all(len(run.steps) < NEWEST_ROWS for run in self.group.ranks.values())
 
     @cached_property
     def straggler(self) -> Straggler | None:

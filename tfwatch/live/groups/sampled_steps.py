@@ -39,8 +39,14 @@ def sample_steps(judged: JudgedGroup, after: int) -> SampledSteps:
         )
     machines = {rank.rank: rank.machine for rank in judged.aligned.ranks}
     parts = [align([RankSteps(rank, rows, machines[rank]) for rank, rows in block.items()]) for block in blocks]
-    rows = {rank: np.concatenate([block[rank] for block in blocks]) for rank in whole}
-    return SampledSteps(join(parts), {rank: plausible_rows(_after(of_rank, after)) for rank, of_rank in rows.items()})
+    # Two million rows: the blocks of a rank go as it is joined.
+    rows = {rank: _joined([block.pop(rank) for block in blocks], after) for rank in whole}
+    return SampledSteps(join(parts), rows)
+
+
+def _joined(blocks: Sequence[Rows], after: int) -> Rows:
+    """Return the plausible rows of a rank after a step."""
+    return plausible_rows(_after(np.concatenate(blocks), after))
 
 
 def _spans(whole: Mapping[int, StoredSteps], after: int) -> Sequence[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.groups.group_text import straggler_sentence
+from tfwatch.live.groups.rank_lines import held_s
 from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite, split_json
 
@@ -27,6 +28,7 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "missing_ranks": group.missing,
             "unreadable_ranks": {str(rank): why for rank, why in group.unreadable.items()},
             "aligned_steps": len(judged.aligned.steps),
+            "figures_of": {"first_step": judged.first_step, "last_step": judged.last_step, "whole": judged.is_whole},
             "waiting_share": judged.waiting_share,
             "straggler": _straggler(judged.straggler) if judged.straggler and not judged.why_not else None,
             "straggler_not_known": judged.why_not or None,
@@ -63,6 +65,7 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
         "run": run.manifest.run,
         "state": state_of(run),
         "silent_s": run.silent_s if run.life.is_stale else None,
+        "held_s": held_s(judged, state),
         "last_step": state.step,
         "behind_steps": state.behind,
         "late_ms": state.late_ms,

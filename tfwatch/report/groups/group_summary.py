@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def group_text(judged: JudgedGroup) -> str:
     """Return the summary: the finding, and a line a rank. Text from outside is cut to one line."""
-    lines = [_what(judged), *state_lines(judged), *finding_lines(judged)]
+    lines = [_what(judged), *state_lines(judged), *finding_lines(judged), *_left_out(judged)]
     return "\n".join([*map(one_line, lines), "", *rank_table(judged)])
 
 
@@ -35,6 +35,14 @@ def finding_lines(judged: JudgedGroup) -> list[str]:
     else:
         lines = [no_straggler_sentence(judged.waiting_share, judged.is_compute_known)]
     return [*lines, *hold_up_lines(judged.hold_ups)]
+
+
+def _left_out(judged: JudgedGroup) -> list[str]:
+    """Return which steps the figures are of, where they are not of all."""
+    if judged.is_whole:
+        return []
+    first, last = units.count(judged.first_step), units.count(judged.last_step)
+    return [f"of the newest steps, {first} to {last}; of all steps: tfwatch report, check and compare"]
 
 
 def rank_table(judged: JudgedGroup) -> list[str]:

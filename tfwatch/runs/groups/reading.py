@@ -13,7 +13,7 @@ from tfwatch.core.rows import clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
-from tfwatch.runs.liveness import Life, life_of
+from tfwatch.runs.liveness import Life, find_open_phase, life_of
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.streams import FolderSource
 
@@ -112,14 +112,24 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
 
 
-def lives_of(group: Group, clock: Clock = SYSTEM) -> list[Life]:
-    """Return the present states of the ranks that were not over: much less is read for it than to open the group."""
-    return [_life(run, clock) for run in group.ranks.values() if not run.life.is_over]
+#: A rank that has not come to the next call for so many seconds holds the group up.
+HELD_S = 3.0
 
 
-def _life(run: Run, clock: Clock) -> Life:
-    pulse = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
-    return life_of(run.manifest, decode_pulse(pulse, run.manifest.layout(layout.PULSES)), clock)[0]
+def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
+    """Return the present states of the ranks that were not over, and whether each has not come to the call for long.
+
+    Much less is read for it than to open the group.
+    """
+    return [_sign(run, clock) for run in group.ranks.values() if not run.life.is_over]
+
+
+def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
+    data = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
+    pulse = decode_pulse(data, run.manifest.layout(layout.PULSES))
+    last = find_open_phase(None, pulse)
+    is_held = last is not None and last.is_before_call and last.lasts_s >= HELD_S
+    return life_of(run.manifest, pulse, clock)[0], is_held
 
 
 def _open(folder: Path, clock: Clock) -> Run | str:

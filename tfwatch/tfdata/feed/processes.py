@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import name_of_signal
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -236,6 +238,8 @@ def _await_address(child: ServiceProcess, limit_s: float = _START_S) -> None:
 
 def _why_not_started(child: ServiceProcess) -> str:
     code = child.process.wait()
+    if code < 0:
+        return f"the {child.role} of the tf.data service did not start: {name_of_signal(-code)} ended it"
     size = os.fstat(child.errors).st_size
     text = os.pread(child.errors, _MOST_ERROR_BYTES, max(0, size - _MOST_ERROR_BYTES)).decode(errors="replace")
     reason = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), f"exit code {code}")

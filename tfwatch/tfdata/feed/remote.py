@@ -65,6 +65,9 @@ class RemoteFeed:
         with suppress(FeedError):
             self.workers += [one for one in find_workers(self.address) if one not in self.workers]
 
+    def stop(self) -> None:
+        """Leave the service as it is: its own program ends it."""
+
     def _loss(self, address: str) -> str:
         if address == self.address:
             return f"feed: the dispatcher at {address} does not respond; the training waits for it where it needs it"

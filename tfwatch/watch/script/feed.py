@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import warn_user
+from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.rows import Phase
 from tfwatch.tfdata.feed import ADDRESS_VARIABLE, WORKERS_VARIABLE
 from tfwatch.watch.session import call_at_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.tfdata.feed.processes import LocalFeed
+    from tfwatch.tfdata.feed.remote import RemoteFeed
+
+#: The exit code of a process that SIGINT ends, as shells have it.
+_INTERRUPTED = 130
 
 
 class Feed:
@@ -31,6 +38,7 @@ class Feed:
         self._find_writer = find_writer
         self.why_not = ""
         self._address = ""
+        self._service: LocalFeed | RemoteFeed | None = None
         self._said: set[str] = set()
         self._lock = threading.Lock()
 
@@ -59,6 +67,36 @@ class Feed:
         self._say(f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}")
         return fed
 
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """A `fit` whose wait for the feed ctrl+c can end; any other `fit` where nothing is fed."""
+        with ExitStack() as block:
+            if self._service:
+                with fails_open(lambda why: warn_user(f"ctrl+c may have no effect while the training waits: {why}")):
+                    self._begin_interruptible(block)
+            yield
+
+    def _begin_interruptible(self, block: ExitStack) -> None:
+        from tfwatch.tfdata.cancellation import CancellableFetches
+        from tfwatch.watch.script.feed_interrupts import Interrupts, WaitingFit
+
+        fetches = block.enter_context(CancellableFetches())
+        block.enter_context(Interrupts(WaitingFit(self._is_waiting, fetches.cancel, self._leave)))
+
+    def _is_waiting(self) -> bool:
+        """Return whether the training waits for a batch: a fetch within a graph is known by the lost process only."""
+        writer, service = self._find_writer(), self._service
+        return bool((writer and writer.status[0] is Phase.WAIT) or (service and service.lost))
+
+    def _leave(self) -> None:
+        """End the process, with the end of its run recorded."""
+        if writer := self._find_writer():
+            writer.end("stopped", "interrupted while it waited for the feed")
+            writer.close()
+        if self._service:
+            self._service.stop()
+        os._exit(_INTERRUPTED)
+
     def _begun(self) -> str:
         """Return the dispatcher's address; the first call starts the service, or looks for it."""
         with self._lock:
@@ -69,7 +107,7 @@ class Feed:
         from tfwatch.tfdata.feed.processes import start_local
         from tfwatch.watch.script.feed_watcher import FeedWatcher
 
-        local = start_local(int(os.environ[WORKERS_VARIABLE]))
+        self._service = local = start_local(int(os.environ[WORKERS_VARIABLE]))
         call_at_exit(local.stop)
         FeedWatcher(local, self._find_writer).start()
         return local.address
@@ -83,7 +121,8 @@ class Feed:
         workers = find_workers(address)
         if not workers:
             raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")
-        FeedWatcher(RemoteFeed(address, workers), self._find_writer).start()
+        self._service = remote = RemoteFeed(address, workers)
+        FeedWatcher(remote, self._find_writer).start()
         return address
 
     def _refuse(self, reason: str) -> None:

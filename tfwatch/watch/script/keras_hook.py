@@ -119,7 +119,7 @@ class _Fits:
             with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
                 args, kwargs = self._with_watch(signature, args, kwargs, added)
             try:
-                with self._signs.fit():
+                with self._signs.fit(), self._feed.interruptible():
                     return original(*args, **kwargs)
             finally:
                 added.remove()

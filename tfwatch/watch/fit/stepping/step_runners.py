@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.stage_model import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
@@ -354,7 +355,8 @@ class InGraphRunner:
         now_ns, clock_ns = self._writer.now_ns, self.steps.clock.now_ns
         begun_ns, offset_ns = now_ns(), clock_offset_ns(now_ns, clock_ns)
         try:
-            stamps_s, examples, outputs = self.steps(iterator, limit)
+            with cancellable_call():
+                stamps_s, examples, outputs = self.steps(iterator, limit)
         except tf.errors.OutOfRangeError:  # the end of the data, as Keras' function raises it for single steps
             self._step_log.set_phase(Phase.EPOCH_END)
             raise
@@ -406,8 +408,11 @@ class TrainFunction:
         except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException as error:
-            self._report(error)
-            raise
+            raised = as_interrupt(error)
+            self._report(raised)
+            if raised is error:
+                raise
+            raise raised from None
         return self.original(iterator)
 
     def use(self, runner: Runner | None, iterator: Any) -> None:

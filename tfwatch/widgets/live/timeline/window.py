@@ -13,6 +13,7 @@ from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Phase
 from tfwatch.runs.in_memory.sums import BUCKET_S
 from tfwatch.runs.liveness import Life
+from tfwatch.runs.patient_source import DiskSilentError
 from tfwatch.widgets.live.timeline.step_bars import (
     OPEN_MS,
     Bars,
@@ -184,9 +185,14 @@ def _start_ns(snapshot: Snapshot, step: int) -> int:
 
 
 def _steps_until(snapshot: Snapshot, last: int, count: int) -> Rows:
-    """Return the rows of at most `count` steps up to the `last`; old ones are read from the disk."""
+    """Return the rows of at most `count` steps up to the `last`; old ones are read from the disk, where it responds."""
     first, older = max(last - count + 1, 1), snapshot.steps_total - len(snapshot.steps)
-    return snapshot.steps[first - older - 1 : last - older] if first > older else snapshot.steps_between(first, last)
+    if first > older:
+        return snapshot.steps[first - older - 1 : last - older]
+    try:
+        return snapshot.steps_between(first, last)
+    except DiskSilentError:
+        return snapshot.steps[:0]
 
 
 def step_number(snapshot: Snapshot, at_s: float) -> int | None:

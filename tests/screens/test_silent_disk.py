@@ -1,0 +1,128 @@
+"""A disk that does not respond: the screen goes on, the keys work, and the disk is named."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import STARVING, usual
+from tests.screens.showing import Shown, shown
+from tfwatch.runs import format as layout
+from tfwatch.runs.patient_source import DiskSilentError, PatientSource
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.screens.canned import Canned
+
+WAIT_S = 10.0
+
+
+class HangingSource(FolderSource):
+    """A run folder on a disk that responds while `responds` is set. reads: the files that it was asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.responds = threading.Event()
+        self.responds.set()
+        self.reads: list[str] = []
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        self.reads.append(name)
+        assert self.responds.wait(WAIT_S)
+        return super().read(name, offset, limit)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Canned:
+    return usual(tmp_path)
+
+
+@pytest.fixture
+def disk(run: Canned, tmp_path: Path) -> Iterator[HangingSource]:
+    """The disk of the run; it responds again when the test ends."""
+    run.writer.flush()
+    source = HangingSource(tmp_path)
+    yield source
+    source.responds.set()
+
+
+def patient(disk: HangingSource, run: Canned, patience_s: float = WAIT_S) -> PatientSource:
+    return PatientSource(disk, run.clock, patience_s)
+
+
+async def frame_until(show: Shown, words: str) -> None:
+    """Draw frames until the screen shows some words: an answer comes in a thread."""
+    for _ in range(200):
+        await show.frame()
+        if words in show.words:
+            return
+    raise AssertionError(show.text)
+
+
+async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
+    run: Canned, disk: HangingSource
+) -> None:
+    source = patient(disk, run)
+    async with shown(run, live=False, reader=RunReader(source, run.clock)) as show:
+        assert "DISK NOT RESPONDING" not in show.text
+        source.patience_s = 0.01
+        disk.responds.clear()
+        run.steps(50, STARVING)
+        await show.frame()
+        assert "DISK NOT RESPONDING" not in show.text
+        run.at_s += 41.0
+        await show.frame()
+        assert "DISK NOT RESPONDING" in show.text
+        assert " has not responded for 41" in show.words
+        reads = len(disk.reads)
+        await show.press("question_mark")
+        assert type(show.app.screen).__name__ == "HelpScreen"
+        await show.press("escape", "1", "space", "z", "left", "2")
+        assert len(disk.reads) == reads  # nobody waits for an answer, so nobody asks
+        disk.responds.set()
+        await frame_until(show, "step 501")
+        assert "DISK NOT RESPONDING" not in show.text
+
+
+def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: HangingSource) -> None:
+    expected = RunReader(FolderSource(run.writer.folder or Path()), run.clock).tail()
+    source = patient(disk, run)
+    reader = RunReader(source, run.clock)
+    source.patience_s = 0.0
+    snapshot, tries = None, 0
+    while snapshot is None:
+        disk.responds.clear()
+        source.begin_frame()
+        tries += 1
+        try:
+            snapshot = reader.tail()
+        except DiskSilentError:
+            disk.responds.set()
+            for job in tuple(source._jobs.values()):
+                assert job.done.wait(WAIT_S)
+    assert tries > 1
+    assert disk.reads.count(layout.STEPS) == 1
+    assert (snapshot.steps_total, len(snapshot.events)) == (expected.steps_total, len(expected.events))
+    disk.responds.set()
+    source.end_frame()
+    run.steps(5, STARVING).writer.flush()
+    source.patience_s = WAIT_S
+    source.begin_frame()
+    assert reader.tail().steps_total == expected.steps_total + 5
+
+
+def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to(run: Canned, disk: HangingSource) -> None:
+    source = patient(disk, run)
+    for _ in range(2):
+        with pytest.raises(OSError, match="stale"):
+            source.ask(("work",), _fail)
+
+
+def _fail() -> None:
+    raise OSError("stale file handle")

@@ -1,0 +1,186 @@
+"""Reads a run in threads of its own: a disk that hangs never blocks the keys of a screen.
+
+The calls of a frame wait `PATIENCE_S` in all, and raise a `DiskSilentError` after that. The read goes on, and its
+answer is kept for the same call: the next frame finds it, so that a slow disk takes several frames and not for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs import format as layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.streams import Source
+
+#: Seconds that the calls of a frame may wait for the disk.
+PATIENCE_S = 0.1
+#: Bytes of a pulse, and more.
+_PULSE_BYTES = 4096
+
+Call = tuple[object, ...]
+
+
+class DiskSilentError(OSError):
+    """The disk has not responded in time."""
+
+
+@dataclass
+class _Job:
+    """A call in a thread. answer: its result; error: what it raised."""
+
+    call: Call
+    work: Callable[[], Any]
+    begun_ns: int = 0
+    answer: Any = None
+    error: BaseException | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self) -> None:
+        """Work in a thread; where the system gives none, at once."""
+        try:
+            threading.Thread(target=self._run, name="tfwatch-disk", daemon=True).start()
+        except RuntimeError:
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self.answer = self.work()
+        except Exception as error:  # noqa: BLE001  the caller raises it
+            self.error = error
+        self.done.set()
+
+
+class PatientSource:
+    """A source whose calls end in time, for one thread.
+
+    source: the same without an end in time. clock: measures how long the disk is silent. patience_s: seconds that the
+    calls of a frame may wait.
+    """
+
+    def __init__(self, source: Source, clock: Clock = SYSTEM, patience_s: float = PATIENCE_S) -> None:
+        self.source = source
+        self._clock = clock
+        self.patience_s = self._left_s = patience_s
+        #: Those without an answer. The log has its own: the file of a process that trains is read from the disk alone.
+        self._jobs: dict[str, _Job] = {}
+        self._answers: dict[Call, _Job] = {}
+
+    # -- the source -----------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder."""
+        return self.source.folder
+
+    def is_here(self) -> bool:
+        """Return whether the training runs in this process."""
+        return self.source.is_here()
+
+    def manifest(self) -> Manifest:
+        """Return the manifest.
+
+        Raises:
+            NotARunError: the source has no run that this tfwatch reads.
+            DiskSilentError: the disk has not responded in time.
+        """
+        if self.source.is_here():
+            return self.source.manifest()
+        found: Manifest = self.ask(("manifest",), self.source.manifest)
+        return found
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return up to `limit` bytes of a file from `offset`; of the log none while the disk is silent.
+
+        Raises:
+            DiskSilentError: the disk has not responded in time.
+        """
+        try:
+            data: bytes = self.ask((name, offset, limit), lambda: self.source.read(name, offset, limit))
+        except DiskSilentError:
+            if name != layout.LOG:
+                raise
+            return b""
+        return data
+
+    # -- for a frame --------------------------------------------------------------------------------
+
+    def read_ahead(self, offsets: Mapping[str, int], limit: int) -> None:
+        """Read each file from its offset, and the pulse, as one call: each by itself would begin a thread.
+
+        Raises:
+            DiskSilentError: the disk has not responded in time.
+        """
+        wanted = [(name, offset, limit) for name, offset in offsets.items() if name != layout.LOG]
+        wanted.append((layout.PULSES, 0, _PULSE_BYTES))
+        if not all(call in self._answers for call in wanted):
+            self._take_all(self.ask(("ahead", *wanted), lambda: [self.source.read(*call) for call in wanted]), wanted)
+
+    def _take_all(self, found: list[bytes], wanted: list[tuple[str, int, int]]) -> None:
+        for (name, offset, limit), data in zip(wanted, found, strict=True):
+            self._keep((name, offset, limit), data)
+            if name != layout.PULSES and len(data) < limit:
+                self._keep((name, offset + len(data), limit), b"")  # the end, which the reader asks for next
+
+    def _keep(self, call: Call, answer: bytes) -> None:
+        self._answers[call] = _Job(call, bytes, answer=answer)
+
+    def begin_frame(self) -> None:
+        """Begin a frame: its calls may wait, unless the answer to an earlier one is still missing."""
+        self._left_s = self.patience_s
+
+    def end_frame(self) -> None:
+        """Forget the answers: the frame has all that it wants, and the next one asks the disk again."""
+        self._answers.clear()
+
+    @property
+    def silent_s(self) -> float:
+        """The seconds for which the disk has owed an answer; 0.0 where it does not."""
+        begun = [job.begun_ns for job in self._jobs.values() if not job.done.is_set()]
+        return (self._clock.now_ns() - min(begun)) / 1e9 if begun else 0.0
+
+    # -- the threads --------------------------------------------------------------------------------
+
+    def ask(self, call: Call, work: Callable[[], Any]) -> Any:
+        """Return the result of work on the disk; call: its name.
+
+        Raises:
+            DiskSilentError: the disk has not responded in time.
+        """
+        self._take_answers()
+        if call not in self._answers:
+            self._wait_for(self._begin_job(call, work))
+            self._take_answers()
+        answered = self._answers.get(call)
+        if answered is None:
+            raise DiskSilentError(f"{self.folder} does not respond")
+        if answered.error:
+            del self._answers[call]
+            raise answered.error
+        return answered.answer
+
+    def _begin_job(self, call: Call, work: Callable[[], Any]) -> _Job:
+        kind = layout.LOG if call[0] == layout.LOG else ""
+        if kind in self._jobs:
+            raise DiskSilentError(f"{self.folder} does not respond")
+        self._jobs[kind] = job = _Job(call, work, self._clock.now_ns())
+        job.begin()
+        return job
+
+    def _wait_for(self, job: _Job) -> None:
+        """Wait for an answer, as long as there is patience left."""
+        begun_ns = SYSTEM.now_ns()
+        job.done.wait(self._left_s)
+        self._left_s = max(0.0, self._left_s - (SYSTEM.now_ns() - begun_ns) / 1e9)
+
+    def _take_answers(self) -> None:
+        for kind, job in tuple(self._jobs.items()):
+            if job.done.is_set():
+                self._answers[job.call] = self._jobs.pop(kind)

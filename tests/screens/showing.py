@@ -102,14 +102,14 @@ def rows_of(screen: Screen[Any]) -> list[str]:
 
 @asynccontextmanager
 async def shown(
-    run: Canned, size: tuple[int, int] = (120, 40), *, live: bool = True, **options: Any
+    run: Canned, size: tuple[int, int] = (120, 40), *, live: bool = True, notifies: bool = False, **options: Any
 ) -> AsyncIterator[Shown]:
-    """Show a run; `live`: keys reach its training."""
+    """Show a run; `live`: keys reach its training; `notifies`: messages are drawn."""
     control = Control() if live else None
     app = TfwatchApp(run.reader(), control, clock=run.clock, **options)
     # The test draws the frames: the app's own timer would draw one in the middle of a key press.
     with patch("tfwatch.app.FRAME_S", 3600.0):
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notifies) as pilot:
             await pilot.pause()
             show = Shown(app, pilot, run, control)
             await show.frame()

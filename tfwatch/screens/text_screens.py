@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfwatch.core.events import SensorMissing
+    from tfwatch.widgets.basics.keyline import Key
 
 
 class TextScreen(ModalScreen[None]):
@@ -115,6 +116,16 @@ def _text(bindings: Iterable[Binding]) -> Content:
     return Content("\n").join(lines)
 
 
+class KeysScreen(TextScreen):
+    """Lists the keys of a screen that has no terms to explain."""
+
+    def __init__(self, keys: Iterable[Key], unicode: bool) -> None:
+        listed = [*((key.label, key.word) for key in keys), _PALETTE]
+        lines = [Content.assemble((f"  {label:<13}", "bold"), word) for label, word in listed]
+        super().__init__(Content("\n").join(lines), "keys", unicode)
+
+
+_PALETTE = (":", "search all commands")
 _NONE = "all sensors of this machine work"
 _VERDICT = "The verdict comes from step times and needs no sensor."
 

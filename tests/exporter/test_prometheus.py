@@ -63,7 +63,7 @@ def metrics_url(run: Canned, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def prometheus(metrics_url: str, tmp_path: Path) -> Iterator[str]:
-    """The address of a Prometheus that scrapes the metrics."""
+    """The address of a Prometheus that scrapes the metrics, from its fifth second on."""
     target = urllib.parse.urlsplit(metrics_url).netloc
     config = {"scrape_configs": [{"job_name": "tfwatch", "static_configs": [{"targets": [target]}]}]}
     (tmp_path / "prometheus.yml").write_text(json.dumps({"global": {"scrape_interval": "100ms"}, **config}))
@@ -71,7 +71,6 @@ def prometheus(metrics_url: str, tmp_path: Path) -> Iterator[str]:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     assert PROMETHEUS
     words = [PROMETHEUS, "--config.file=prometheus.yml", "--storage.tsdb.path=db", f"--web.listen-address={address}"]
-    words.append("--scrape.discovery-reload-interval=50ms")  # it waits 5 s by itself
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
         yield f"http://{address}"

@@ -47,8 +47,8 @@ class ThemedApp(App[Leave]):
     """
 
     TITLE = "tfwatch"
-    #: A message stands over the keys in the last row, where it covers no pane; then Textual's own widgets, on a terminal
-    #: that shows only ASCII.
+    #: A message stands over the keys of the last row, where it covers no pane. Then: Textual's own widgets, on a
+    #: terminal that shows only ASCII.
     CSS = """
     ToastRack { margin-bottom: 0; overflow: hidden; }
     Toast, Toast.-information { width: 100%; max-width: 100%; margin: 0; padding: 0 1; border: none; }

@@ -12,6 +12,9 @@ from tfwatch.cli import options
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import TypeAlias
+
+    _Completer: TypeAlias = Callable[..., Iterable[str]]
 
 SHELLS = ("bash", "zsh", "fish")
 _EPILOG = """\
@@ -55,13 +58,13 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
             setattr(action, "completer", completer)  # noqa: B010  argcomplete's own attribute
 
 
-def _completer_of(action: argparse.Action) -> Callable[..., Iterable[str]] | None:
+def _completer_of(action: argparse.Action) -> _Completer | None:
     """Return what completes an argument; None for files, numbers, and where argparse knows the choices."""
     place = str(action.metavar)
     if "RUN" in place:
         return _runs_and_changes if "=" in place else _runs
-    by_place = {"WORKLOAD": _workloads, "KNOB=A,B": _knob_settings, "STEP:KNOB=VALUE": _switches}
-    by_name = {"optimizer": _optimizers, "gpu_sensor": _gpu_sensors}
+    by_place: dict[str, _Completer] = {"WORKLOAD": _workloads, "KNOB=A,B": _knob_settings, "STEP:KNOB=VALUE": _switches}
+    by_name: dict[str, _Completer] = {"optimizer": _optimizers, "gpu_sensor": _gpu_sensors}
     return by_place.get(place) or by_name.get(action.dest) or _knob_values(action.dest)
 
 
@@ -93,7 +96,7 @@ def _knob_settings(prefix: str, **_: object) -> Iterable[str]:
     """Return each knob with its values; after the first one of a knob, its values alone."""
     from tfwatch.training.request import LIVE_KNOBS
 
-    knob, _, values = prefix.partition("=")
+    knob, _equals, values = prefix.partition("=")
     return [f"{knob}={one}" for one in _after(values, ",", _values(knob))] if "," in values else _changes(LIVE_KNOBS)
 
 
@@ -109,7 +112,7 @@ def _changes(knobs: Iterable[str]) -> Iterable[str]:
     return [f"{option_name(knob)}={value}" for knob in knobs for value in _values(option_name(knob))]
 
 
-def _knob_values(name: str) -> Callable[..., Iterable[str]] | None:
+def _knob_values(name: str) -> _Completer | None:
     return (lambda **_: _values(name)) if list(_values(name)) else None
 
 
@@ -131,7 +134,9 @@ def _optimizers(**_: object) -> Iterable[str]:
 
 
 def _gpu_sensors(**_: object) -> Iterable[str]:
-    return options.GPU_SENSORS
+    from tfwatch.sensors.protocol import GPU_SENSORS
+
+    return GPU_SENSORS
 
 
 def _workloads(**_: object) -> Mapping[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,10 +17,9 @@ from tfwatch.config.config_file import VARIABLE
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.removal import Limits
 from tfwatch.terminal.notification import NotifyOptions
+from tfwatch.training.request import parse_change, parse_settings, parse_switch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfwatch.training.request import TrainRequest
 
 
@@ -125,12 +126,28 @@ def test_each_shell_has_its_code(shell: str, capsys: pytest.CaptureFixture[str])
     assert "_ARGCOMPLETE" in capsys.readouterr().out
 
 
+def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> None:
+    namespace = Namespace(runs_dir=Path("nowhere"))
+    for read, words in (
+        (parse_switch, completion._switches(prefix="100:pre")),
+        (parse_change, completion._runs_and_changes(namespace, prefix="pre")),
+        (parse_settings, [f"{word},16" for word in completion._knob_settings(prefix="pre") if "=o" not in word]),
+        (parse_settings, completion._knob_settings(prefix="prefetch=16,")),
+    ):
+        assert len(list(words)) > 5
+        for word in words:
+            read(word)
+    assert list(completion._values("no-such")) == []
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         pytest.param("tfwatch ser", {"serve"}, id="command"),
         pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
         pytest.param("tfwatch runs tag ", {"2026-11-20_cnn"}, id="run"),
+        pytest.param("tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"),
+        pytest.param("tfwatch train cnn --cache ", {"off", "on"}, id="the values of a knob"),
     ],
 )
 def test_a_shell_completes(line: str, words: set[str], config: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tfwatch.screens.leave import (
 from tfwatch.screens.live import AttachedScreen, LiveScreen
 from tfwatch.screens.restart import RestartScreen
 from tfwatch.screens.switch_requests import SwitchRequests
+from tfwatch.screens.text_screens import GoodputScreen
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.widgets.basics.glyphs import choose_glyphs
@@ -263,6 +264,14 @@ class TfwatchApp(ThemedApp):
         """Turn the notices on or off."""
         self._notifier.toggle()
         self.live.notify(self._notifier.describe())
+
+    def action_goodput(self) -> None:
+        """Show the time of the training over its restarts."""
+        folder = self.live.view.snapshot.folder if self.live.view else None
+        if folder is None:
+            self.live.notify("this run is not recorded")
+        else:
+            self.push_screen(GoodputScreen(folder, self._clock, self._unicode))
 
     def action_detach(self) -> None:
         """Leave the screen of another process' training, which goes on."""

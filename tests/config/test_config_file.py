@@ -59,6 +59,8 @@ def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values:
         ),
         pytest.param('theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"),
         pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
+        pytest.param("runs-dir = 3", "runs-dir: 3 is not a text: write it in quotes", id="a path without quotes"),
+        pytest.param("notify-command = true", "notify-command: True is not a text", id="no command"),
         pytest.param("notify-after = 0", "notify-after: '0' is not a whole number from 1 to 86400", id="after"),
         pytest.param('notify-command = "/no/such"', "notify-command: there is no program /no/such", id="program"),
         pytest.param('notify-command = "a \'b"', 'notify-command: "a \'b" is not a command: No closing', id="quote"),

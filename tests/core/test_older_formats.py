@@ -115,8 +115,3 @@ def test_the_fast_pipeline_is_read_by_its_earlier_name() -> None:
     assert switched.knob == "fast_pipeline"
     assert isinstance(search, AutopilotEnded)
     assert search.knobs == later
-
-
-def test_a_line_of_a_script_without_a_limit_of_its_value_has_none() -> None:
-    assert translate_manifest({"code": [{"knob": "workers"}, 3]}) == {"code": [{"most": 0, "knob": "workers"}, 3]}
-    assert translate_manifest({"code": "workers"}) == {"code": "workers"}

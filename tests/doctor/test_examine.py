@@ -570,6 +570,18 @@ def _machine(**figures: float) -> Machine:
         pytest.param(linux(cores=Cores(64, 4)), "cores", "ok", "4 of 64 cores", id="bound to cores"),
         pytest.param(linux(disk=DiskSpeed("/n", 20e6, 1.0, 12, 1.0)), "disk", "warn", "20 MB/s", id="a slow disk"),
         pytest.param(
+            linux(disk=DiskSpeed("/n", 20e6, 1.0, 12, 1.0, 0.97)),
+            *("disk", "n/a", "97 % of the cores were in use"),
+            id="a slow read on a busy machine",
+        ),
+        pytest.param(
+            linux(disk=DiskSpeed("/n", 20e6, 1.0, 12, 1.0, 0.3)),
+            "disk",
+            "warn",
+            "20 MB/s",
+            id="a slow disk, idle cores",
+        ),
+        pytest.param(
             linux(disk=DiskSpeed("/n", 20e6, 1.0, 8000, 1.0)), "disk", "ok", "8 000 files/s", id="many small files"
         ),
         pytest.param(

@@ -107,15 +107,16 @@ async def shown(
     size: tuple[int, int] = (120, 40),
     *,
     live: bool = True,
+    notifies: bool = False,
     reader: RunReader | None = None,
     **options: Any,
 ) -> AsyncIterator[Shown]:
-    """Show a run; `live`: keys reach its training. reader: None reads in the writer's process."""
+    """Show a run; `live`: keys reach its training. notifies: messages are drawn. reader: None reads in the writer's process."""
     control = Control() if live else None
     app = TfwatchApp(reader or run.reader(), control, clock=run.clock, **options)
     # The test draws the frames: the app's own timer would draw one in the middle of a key press.
     with patch("tfwatch.app.FRAME_S", 3600.0):
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notifies) as pilot:
             await pilot.pause()
             show = Shown(app, pilot, run, control)
             await show.frame()

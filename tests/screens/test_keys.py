@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.widgets._toast import Toast
 
 from tests.live.test_view import look
 from tests.screens.canned import STARVING, Canned, usual
@@ -74,6 +75,14 @@ async def test_a_key_without_effect_explains_why() -> None:
             show.app.clear_notifications()
             await show.press(*keys)
             assert [note.message for note in show.app._notifications][-1].startswith(message), message
+
+
+async def test_a_message_covers_no_pane() -> None:
+    async with shown(starving(None), (80, 24), notifies=True) as show:
+        for key in ("u", "y", "N", "end"):
+            await show.press(key)
+            (toast,) = show.app.screen.walk_children(Toast)
+            assert toast.region == show.live.keys.region, key
 
 
 async def test_enter_without_a_selection_names_what_can_be_selected() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.screens.launching import BATCH, launcher, offer, text
 from tests.screens.showing import rows_of
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
+from tfwatch.widgets.basics.keyline import KeyLine
 from tfwatch.widgets.launcher_lists import Trainable
 
 MODE = StartKnob(
@@ -41,13 +42,25 @@ async def test_a_key_without_effect_explains_why() -> None:
             (["down", "right"], "mode: no value beyond graph"),
             (["down", "right"], "steps per call: op by op only"),
             (["e"], "steps per call: op by op only"),
-            (["question_mark"], "the last line lists the keys; : searches all commands"),
             (["ctrl+z"], "ctrl+z is disabled: q quits"),
         ):
             app.clear_notifications()
             await pilot.press(*keys)
             await pilot.pause()
             assert [note.message for note in app._notifications] == [message]
+
+
+async def test_the_keys_are_listed_with_those_that_the_last_line_has_no_room_for() -> None:
+    async with launcher(offer(GREYED), (60, 18)) as (app, pilot):
+        await pilot.press("right", "question_mark")
+        await pilot.pause()
+        listed = text(app)
+        assert "search all commands" in listed
+        for key in app.screen_stack[-2].query_one(KeyLine).keys:
+            assert f"{key.label:<13}{key.word}" in listed
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "search all commands" not in text(app)
 
 
 async def test_an_invalid_value_is_skipped_both_ways() -> None:

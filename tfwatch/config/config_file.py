@@ -130,6 +130,8 @@ def _value(key: Key, value: object) -> Any:
         if not isinstance(value, bool):
             raise ValueError(f"{value!r} is neither true nor false")
         return value
+    if key.is_text and isinstance(value, bool | int | float):
+        raise ValueError(f"{value!r} is not a text: write it in quotes")
     if isinstance(value, bool):
         return key.read("on" if value else "off")
     if isinstance(value, str | int | float):

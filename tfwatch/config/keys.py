@@ -32,6 +32,7 @@ class Key:
     read: Callable[[str], Any] = str
     is_switch: bool = False
     is_knob: bool = False
+    is_text: bool = False
 
 
 def path(text: str) -> Path:
@@ -83,10 +84,10 @@ def _knob(name: str, text: str) -> Key:
 
 
 _KEYS = (
-    Key("theme", "colours of the screen", "dark, or the last choice", _theme),
-    Key("runs-dir", "folder of the runs", "of the platform", path),
+    Key("theme", "colours of the screen", "dark, or the last choice", _theme, is_text=True),
+    Key("runs-dir", "folder of the runs", "of the platform", path, is_text=True),
     Key("notify", "notices in the terminal", "false", is_switch=True),
-    Key("notify-command", "command that gets each notice", "none", command),
+    Key("notify-command", "command that gets each notice", "none", command, is_text=True),
     Key(
         "notify-after",
         "seconds of starving until a notice",

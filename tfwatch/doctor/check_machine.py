@@ -25,9 +25,8 @@ _STALLED = 0.05
 #: The levels of `core.rows.SAMPLE`.
 _MEMORY_LEVELS = ("normal", "warning", "critical")
 _HEAT_LEVELS = ("nominal", "light", "moderate", "heavy", "critical")
-#: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to 200 files a second.
-_SLOW_BYTES_S = 60e6
-_SLOW_FILES_S = 1000.0
+#: Where more of the cores are in use than this, a slow read may wait for a core and not for the disk.
+_BUSY_CORES = 0.75
 #: Below this share from the disk, the speed is the memory's.
 _FROM_DISK = 0.5
 
@@ -112,20 +111,28 @@ def disk(facts: Facts) -> Check:
     """Check the read speed of the data folder."""
     if isinstance(facts.disk, Unavailable):
         return not_available("disk", facts.disk)
-    read, files_s = facts.disk, None
-    bytes_s = read.read_bytes / max(read.took_s, 1e-9)
-    speed = f"{bytes_s / 1e6:.0f} MB/s" if bytes_s >= 1e7 else f"{bytes_s / 1e6:.1f} MB/s"
-    content = f"{read.read_bytes / 1e6:.0f} MB of a temporary file in {read.folder}"
-    if read.files is not None:
-        files_s = read.files / max(read.took_s, 1e-9)
-        speed += f", {units.count(round(files_s))} files/s" if read.files > 1 else ""
-        content = f"{read.read_bytes / 1e6:.0f} MB in {units.count(read.files)} files of {read.folder}"
-    found = f"{speed}: {content}, {_source(read)}"
-    is_slow = bytes_s < _SLOW_BYTES_S and (files_s is None or files_s < _SLOW_FILES_S)
-    if is_slow:
+    read = facts.disk
+    found = f"{_speed(read)}: {_content_read(read)}, {_source(read)}"
+    if read.is_slow and (read.cores_busy or 0.0) >= _BUSY_CORES:
+        found += f"; {units.percent(read.cores_busy)} of the cores were in use, which slows reading too: not judged"
+        return Check("disk", Status.NA, found, "run tfwatch doctor again while the machine is idle")
+    if read.is_slow:
         todo = "copy the data to a local SSD, keep it in few large files (TFRecord), or cache() it"
         return Check("disk", Status.WARN, found, todo)
     return Check("disk", Status.OK, found)
+
+
+def _speed(read: DiskSpeed) -> str:
+    speed = f"{read.bytes_s / 1e6:.0f} MB/s" if read.bytes_s >= 1e7 else f"{read.bytes_s / 1e6:.1f} MB/s"
+    has_files = read.files_s is not None and (read.files or 0) > 1
+    return f"{speed}, {units.count(round(read.files_s or 0.0))} files/s" if has_files else speed
+
+
+def _content_read(read: DiskSpeed) -> str:
+    size = f"{read.read_bytes / 1e6:.0f} MB"
+    if read.files is None:
+        return f"{size} of a temporary file in {read.folder}"
+    return f"{size} in {units.count(read.files)} files of {read.folder}"
 
 
 def _source(read: DiskSpeed) -> str:

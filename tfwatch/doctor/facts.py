@@ -86,11 +86,17 @@ class Cores:
     quota: float | None = None
 
 
+#: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to 200 files a second.
+_SLOW_BYTES_S = 60e6
+_SLOW_FILES_S = 1000.0
+
+
 @dataclass(frozen=True, slots=True)
 class DiskSpeed:
     """A sequential read below a folder. files: how many were opened for it; None where it was a temporary file.
 
     from_disk: the share that came from the disk and not from memory, 0 to 1; None where it is unknown.
+    cores_busy: the share of the machine's cores in use meanwhile, 0 to 1; None where it is unknown.
     """
 
     folder: str
@@ -98,6 +104,22 @@ class DiskSpeed:
     took_s: float
     files: int | None = None
     from_disk: float | None = None
+    cores_busy: float | None = None
+
+    @property
+    def bytes_s(self) -> float:
+        """The bytes a second."""
+        return self.read_bytes / max(self.took_s, 1e-9)
+
+    @property
+    def files_s(self) -> float | None:
+        """The files a second; None of a temporary file."""
+        return None if self.files is None else self.files / max(self.took_s, 1e-9)
+
+    @property
+    def is_slow(self) -> bool:
+        """True where the disk is the likely limit of a training, if nothing else slowed the read."""
+        return self.bytes_s < _SLOW_BYTES_S and (self.files_s is None or self.files_s < _SLOW_FILES_S)
 
 
 @dataclass(frozen=True, slots=True)

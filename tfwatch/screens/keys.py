@@ -62,6 +62,7 @@ LIVE_BINDINGS = [
     _key("8", "pane(8)", "8", "the epochs; in a large window they replace the events", LOOK, "pane.epochs"),
     _key("9", "pane(9)", "9", "GPU, memory and watts over the whole run", LOOK, "pane.sensors"),
     _key("S,upper_s", "stalls", "S", "the stalls, the worst first: a letter jumps to each", LOOK, "look.stalls"),
+    _key("G,upper_g", "app.goodput", "G", "goodput: the time of this training over its restarts", LOOK, "look.goodput"),
     _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
     _key("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane", LOOK, "pane.before"),
     _key("slash", "filter", "/", "filter the events, or the log where it shows", LOOK, "look.filter"),

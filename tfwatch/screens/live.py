@@ -33,7 +33,6 @@ from tfwatch.screens.keys import (
 from tfwatch.screens.silent_disk import beside, silent_disk
 from tfwatch.screens.stalls import StallsScreen
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
-from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.basics.text import shorten
@@ -454,7 +453,7 @@ class LiveScreen(Screen[None], CachedLines):
             self.app.copy_to_clipboard(lines)
             path = self._save_copy(self.view.snapshot.folder, lines)
             copied = f"copied: {_last_line(lines)}"
-            self.notify(f"{copied}; also in {short_path(path)}" if path else copied, timeout=8)
+            self.notify(f"{copied}; also in the run folder's {path.name}" if path else copied, timeout=8)
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
 

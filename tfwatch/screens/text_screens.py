@@ -1,25 +1,35 @@
-"""Texts over the screen: the help with keys and terms, and the list of missing sensors."""
+"""Texts over the screen: keys and terms, missing sensors, and the time of a training over its restarts."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import KEYS, PY_DATASET_ONLY, knob_name
+from tfwatch.live.evidence.training_history import find_training, goodput_of
+from tfwatch.report.evidence.goodput_report import goodput_lines
 from tfwatch.widgets.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from tfwatch.core.clock import Clock
     from tfwatch.core.events import SensorMissing
+    from tfwatch.runs.opened import Run
+    from tfwatch.widgets.basics.keyline import Key
 
 
 class TextScreen(ModalScreen[None]):
@@ -115,6 +125,55 @@ def _text(bindings: Iterable[Binding]) -> Content:
     return Content("\n").join(lines)
 
 
+class KeysScreen(TextScreen):
+    """Lists the keys of a screen that has no terms to explain."""
+
+    def __init__(self, keys: Iterable[Key], unicode: bool) -> None:
+        listed = [*((key.label, key.word) for key in keys), _PALETTE]
+        lines = [Content.assemble((f"  {label:<13}", "bold"), word) for label, word in listed]
+        super().__init__(Content("\n").join(lines), "keys", unicode)
+
+
+class GoodputScreen(TextScreen):
+    """Shows the time of a training over its restarts, once a thread has read its runs.
+
+    folder: of one of the runs.
+    """
+
+    class Read(Message):
+        """The runs are read. text: what they say, or why they say nothing."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, folder: Path, clock: Clock, unicode: bool) -> None:
+        super().__init__(Content(_READING), "goodput: the training over its restarts", unicode)
+        self._folder, self._clock = folder, clock
+
+    def on_mount(self) -> None:
+        threading.Thread(target=self._read, daemon=True, name="tfwatch-goodput").start()
+
+    def _read(self) -> None:
+        with fails_open(lambda why: self.post_message(self.Read(why))):
+            runs = find_training(self._folder, self._clock)
+            self.post_message(self.Read(_goodput_text(runs)))
+
+    @on(Read)
+    def _show(self, message: Read) -> None:
+        self.query_one("#text Static", Static).update(Content("\n").join(map(row, message.text.split("\n"))))
+
+
+_READING = "reading the runs of this training ..."
+
+
+def _goodput_text(runs: Sequence[Run]) -> str:
+    lines = goodput_lines(runs[-1].manifest.title, goodput_of(runs), has_names=False)
+    only_one = "no other run in this folder goes on with this training, or came before it"
+    return "\n".join([*lines, *(["", only_one] if len(runs) == 1 else [])])
+
+
+_PALETTE = (":", "search all commands")
 _NONE = "all sensors of this machine work"
 _VERDICT = "The verdict comes from step times and needs no sensor."
 

@@ -19,7 +19,8 @@ from textual.theme import Theme
 
 from tfwatch.runs.format import write_atomically
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.basics.keyline import Pressed
+from tfwatch.screens.text_screens import KeysScreen
+from tfwatch.widgets.basics.keyline import KeyLine, Pressed
 from tfwatch.widgets.basics.text import plain
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ class ThemedApp(App[Leave]):
     """
 
     TITLE = "tfwatch"
-    #: Textual's own widgets, on a terminal that shows only ASCII.
+    #: A message stands over the keys of the last row, where it covers no pane. Then: Textual's own widgets, on a
+    #: terminal that shows only ASCII.
     CSS = """
+    ToastRack { margin-bottom: 0; overflow: hidden; }
+    Toast, Toast.-information { width: 100%; max-width: 100%; margin: 0; padding: 0 1; border: none; }
+    Toast { background: $accent; color: $background; text-style: bold; }
     .-plain CommandPalette SearchIcon { display: none; }
     .-plain CommandPalette #--input { border: ascii $foreground 30%; }
     .-plain CommandPalette #--input.--list-visible { border-bottom: none; }
@@ -57,7 +62,7 @@ class ThemedApp(App[Leave]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "quit", show=False, priority=True, id="app.leave"),
         Binding("ctrl+z", "no_suspend", "disabled", show=False, id="app.suspend"),
-        Binding("question_mark", "show_keys_hint", "the keys", show=False, id="app.keys"),
+        Binding("question_mark", "show_keys", "the keys", show=False, id="app.keys"),
     ]
 
     def __init__(
@@ -107,9 +112,10 @@ class ThemedApp(App[Leave]):
         """Explain why ctrl+z does nothing."""
         self.notify("ctrl+z is disabled: q quits")
 
-    def action_show_keys_hint(self) -> None:
-        """Point to the footer and to the palette."""
-        self.notify("the last line lists the keys; : searches all commands")
+    def action_show_keys(self) -> None:
+        """List the keys of the last line, also those that a narrow window has no room for."""
+        if lines := self.screen.query(KeyLine):
+            self.push_screen(KeysScreen(lines.last().keys, self._unicode))
 
     def action_command_palette(self) -> None:
         """Show the palette."""
@@ -117,7 +123,7 @@ class ThemedApp(App[Leave]):
             self.push_screen(CommandPalette(placeholder="search for a command", id="--command-palette"))
 
     def notify(self, message: str, **options: Any) -> None:
-        """Show a message in a corner in place of the last one; text from outside is never markup."""
+        """Show a message in the last row in place of the one before; text from outside is never markup."""
         self.clear_notifications()
         super().notify(plain(message), **{"timeout": 4, **options, "markup": False})
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tfwatch.workloads.workload import Settings
 
 #: The knobs of a workload; those that switch live, without waiting for an epoch.
-_TRAIN_KNOBS = tuple(knob for knob in KNOBS if knob not in PY_DATASET_ONLY)
-_LIVE_KNOBS = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
+TRAIN_KNOBS = tuple(knob for knob in KNOBS if knob not in PY_DATASET_ONLY)
+LIVE_KNOBS = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def parse_switch(text: str) -> Scheduled:
     name, equals, value = rest.partition("=")
     if not (colon and equals and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
-    knob = _knob(name, _TRAIN_KNOBS)
+    knob = _knob(name, TRAIN_KNOBS)
     return Scheduled(int(step), knob, as_value(knob, value))
 
 
@@ -99,8 +99,8 @@ def parse_settings(text: str) -> tuple[str, tuple[KnobValue, ...]]:
     name, equals, rest = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
-    knob = _knob(name, _LIVE_KNOBS)
-    if knob not in _LIVE_KNOBS:
+    knob = _knob(name, LIVE_KNOBS)
+    if knob not in LIVE_KNOBS:
         raise ValueError(f"{name} takes effect with an epoch: an A/B test needs a knob that switches live")
     settings = tuple(as_value(knob, value.strip()) for value in rest.split(","))
     if len(settings) < 2:

@@ -57,7 +57,24 @@ def events_of(trace: bytes) -> list[dict[str, Any]]:
         assert isinstance(event.get("ts", 0), int)
         assert event.get("ts", 0) >= 0
         assert event.get("dur", 0) >= 0
+    _check_rows(events)
     return events
+
+
+def _check_rows(events: list[dict[str, Any]]) -> None:
+    """Check that each row has a name, each pause an end, and each counter its values in the order of time."""
+    named = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert {event["tid"] for event in events if event["ph"] in "Xibe"} <= named.keys()
+    assert len(set(named.values())) == len(named)
+    assert [event["name"] for event in events if event["name"] == "process_name"] == ["process_name"]
+    pauses = Counter((event["id"], event["name"], event["ph"]) for event in events if event["ph"] in "be")
+    assert all(pauses[id, name, "b"] == pauses[id, name, "e"] == 1 for id, name, _ in pauses)
+    counters = defaultdict(list)
+    for event in events:
+        if event["ph"] == "C":
+            assert set(event["args"]) == {"value"}
+            counters[event["name"]].append(event["ts"])
+    assert all(ats_us == sorted(set(ats_us)) for ats_us in counters.values())
 
 
 def slices(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

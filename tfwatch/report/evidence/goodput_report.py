@@ -31,12 +31,15 @@ _KEYS = {
 }
 
 
-def goodput_lines(workload: str, found: Goodput) -> list[str]:
-    """Return the share of useful steps, where the other time went, and a line a run."""
+def goodput_lines(workload: str, found: Goodput, has_names: bool = True) -> list[str]:
+    """Return the share of useful steps, where the other time went, and a line a run.
+
+    has_names: of the runs; without them a line is 72 columns wide, and has the moment at which the run began.
+    """
     runs, restarts = len(found.runs), len(found.runs) - 1
     over = f"{units.counted(runs, 'run')} of one training, {units.counted(restarts, 'restart')}"
     head = f"{workload}: {over}, {units.seconds(found.wall_s)} of wall clock time"
-    lines = [head, _share_line(found), *_why_lines(found), "", *_part_lines(found), "", *_run_lines(found)]
+    lines = [head, _share_line(found), *_why_lines(found), "", *_part_lines(found), "", *_run_lines(found, has_names)]
     return [printable(line) for line in lines]
 
 
@@ -90,10 +93,10 @@ def parts_s(found: Goodput) -> dict[str, float]:
     }
 
 
-def _run_lines(found: Goodput) -> list[str]:
+def _run_lines(found: Goodput, has_names: bool) -> list[str]:
     head = ("run", "began", "state", "from epoch", "steps", "trained twice", "then down")
-    rows = [head, *map(_run_row, found.runs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    rows = [row if has_names else row[1:] for row in (head, *map(_run_row, found.runs))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 

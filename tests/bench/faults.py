@@ -18,7 +18,6 @@ import contextlib
 import errno
 import faulthandler
 import functools
-import gc
 import importlib
 import io
 import json
@@ -284,7 +283,6 @@ def work(name: str, faults: list[Fault], error: str) -> None:
         if differs and rest != again:
             training = TRAININGS[name]()
             run(training.stock, contextlib.nullcontext)
-        gc.collect() if number % 20 == 0 else None
         said = printed.strip()[-600:] if differs else ""
         print(json.dumps({"done": number, "differs": differs, "said": said, "where": WHERE[:]}), file=out, flush=True)
 

@@ -207,6 +207,9 @@ class Fetch:
         return batch
 
     def _begin(self, steps: int) -> None:
+        self.flags = 0
+        if self._first_step is None:  # of this iterator: a rebuilt pipeline skips what it has given
+            self._first_step = steps
         try:
             self._apply_requests(steps)
         except Exception as error:  # noqa: BLE001  the training's boundary
@@ -337,9 +340,6 @@ class Fetch:
     # -- switches ---------------------------------------------------------------------------------
 
     def _apply_requests(self, steps: int) -> None:
-        self.flags = 0
-        if self._first_step is None:
-            self._first_step = steps
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))

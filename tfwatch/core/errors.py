@@ -50,7 +50,8 @@ class fails_open:
     Use it where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's object; catch by name
     elsewhere. An exception that is not an `Exception`, such as KeyboardInterrupt, passes through.
 
-    publish: takes the exception as text. words: converts it to text, e.g. `ValueError: no`.
+    publish: takes the exception as text; what it raises itself is lost. words: converts the exception to text, e.g.
+    `ValueError: no`.
     """
 
     __slots__ = ("_publish", "_words")
@@ -68,5 +69,6 @@ class fails_open:
         """Publish the exception."""
         if not isinstance(error, Exception):
             return False
-        self._publish(self._words(error))
+        with contextlib.suppress(Exception):  # nothing is left to publish it, and the block fails open
+            self._publish(self._words(error))
         return True

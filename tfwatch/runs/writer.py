@@ -310,12 +310,12 @@ class RunWriter:
         is_over = False
         self._do(self._beside.before)
         while not is_over:
-            self.flush()
+            self._do(self.flush)
             self._do(self._beside.each)
             self._has_flushed.set()
             self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
-        self.flush()
+        self._do(self.flush)
         self._is_complete.set()
         self._do(self._beside.after)
 

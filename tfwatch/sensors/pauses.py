@@ -7,6 +7,7 @@ a step lasts longer than plain Python. A process is stopped by SIGSTOP, by ctrl+
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ class Pauses:
             while not self._stopping.wait(POLL_S):
                 self._callbacks.poll()
                 self._stops.poll()
+                self._collections.pass_on()
                 self.cpu_ns = self._clock.thread_ns()
 
     def _report(self, why: str) -> None:
@@ -107,14 +109,33 @@ class CallbackTimes:
 
 
 class CollectionTimes:
-    """A `gc.callbacks` entry that times collections, without those of the youngest generation, which are short."""
+    """A `gc.callbacks` entry that times collections, without those of the youngest generation, which are short.
+
+    Python prints what such an entry raises, and drops it. During a collection a ctrl+c waits for the first line of
+    Python, which is here: it is sent once more.
+    """
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         self._limiter = PauseLimiter(writer)
         self._begin_ns = 0
+        self._is_interrupted = False
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
+        try:
+            with fails_open(lambda _: None):
+                self._time(phase, info)
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+
+    def pass_on(self) -> None:
+        """Send the main thread an interrupt that a collection has dropped."""
+        main = threading.main_thread().ident
+        if self._is_interrupted and main is not None:
+            self._is_interrupted = False
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def _time(self, phase: str, info: dict[str, Any]) -> None:
         if not info.get("generation"):
             return
         if phase == "start":

@@ -100,22 +100,20 @@ class CollectionPasses:
     """Waits for passes of the garbage collector."""
 
     def __init__(self) -> None:
-        self._passes = SimpleQueue[None]()
+        self._phases = SimpleQueue[str]()
 
     def __enter__(self) -> CollectionPasses:
-        gc.callbacks.append(self._on_phase)
+        # Not a function of Python's: a ctrl+c that came during the pass would be raised in it, and dropped.
+        gc.callbacks.append(self._phases.put)
         return self
 
     def __exit__(self, *_: object) -> None:
-        gc.callbacks.remove(self._on_phase)
-
-    def _on_phase(self, phase: str, _: dict[str, int]) -> None:
-        if phase == "stop":
-            self._passes.put(None)
+        gc.callbacks.remove(self._phases.put)
 
     def wait(self) -> None:
         """Wait for the end of the next pass."""
-        self._passes.get()
+        while self._phases.get() != "stop":
+            pass
 
 
 #: The objects whose iterators no forked process deletes.

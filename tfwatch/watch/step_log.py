@@ -5,10 +5,11 @@ Runs in the training thread. A failure here ends the recording, never the traini
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tfwatch.core.errors import reason
 from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # Plain integers: an IntFlag costs a microsecond an operation.
 _EPOCH_START, _VALIDATION = int(Flag.EPOCH_START), int(Flag.VALIDATION)
 _Method = TypeVar("_Method", bound=Callable[..., None])
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 
 def failure_ends_recording(method: _Method) -> _Method:
@@ -35,10 +38,34 @@ def failure_ends_recording(method: _Method) -> _Method:
         try:
             method(self, *args)
         except Exception as error:  # noqa: BLE001  the training's boundary; a `with` adds 0.3 us per call
-            self.lost = True
-            self.report_failure(reason(error))
+            self.lose(error)
 
     return cast("_Method", guarded)
+
+
+def bookkeeping(
+    otherwise: _Result,
+) -> Callable[[Callable[_Given, _Result]], Callable[_Given, _Result]]:
+    """Decorate a method of an object with a `_step_log`: its failure ends the recording, and it returns `otherwise`.
+
+    So it does once the recording has ended.
+    """
+
+    def decorate(method: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+        @functools.wraps(method)
+        def guarded(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+            step_log: StepLog = args[0]._step_log  # type: ignore[attr-defined]
+            if step_log.lost:
+                return otherwise
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  the training's boundary
+                step_log.lose(error)
+            return otherwise
+
+        return guarded
+
+    return decorate
 
 
 class StepLog:
@@ -123,6 +150,7 @@ class StepLog:
         self._close_row(0, start_ns)
         self._writer.status = (Phase.WAIT, start_ns, self.steps + 1, self._epoch, "")
 
+    @failure_ends_recording
     def begin_phase(self, phase: Phase, since_ns: int) -> None:
         """Set the phase of the pulse, for the next step."""
         self._writer.status = (phase, since_ns, self.steps + 1, self._epoch, "")
@@ -202,13 +230,20 @@ class StepLog:
         self._report_progress(steps, None, logs)
         self.set_phase(Phase.HOST)
 
+    @failure_ends_recording
     def set_phase(self, phase: Phase) -> None:
         """Set the phase of the pulse, between two steps."""
         self._writer.status = (phase, self._writer.now_ns(), self.steps, self._epoch, "")
 
+    def lose(self, error: Exception) -> None:
+        """End the recording, of which a part has failed."""
+        self.lost = True
+        self.report_failure(reason(error))
+
     def report_failure(self, why: str) -> None:
-        """Record a failure of tfwatch itself."""
-        self._writer.event(WatchFailed(self._writer.now_ns(), why))
+        """Record a failure of tfwatch itself, where that is possible."""
+        with contextlib.suppress(Exception):
+            self._writer.event(WatchFailed(self._writer.now_ns(), why))
 
     def _report_progress(self, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
         self._epoch_step += steps

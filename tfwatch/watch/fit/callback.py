@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import keras
 
-from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.errors import fails_open, reason, warn_user
 from tfwatch.core.knobs import (
     AS_WRITTEN,
     PY_DATASET_KNOBS,
@@ -27,14 +27,42 @@ from tfwatch.watch.fit.fit_data import find_epochs, kind_of_data
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
 from tfwatch.watch.fit.recorder import Recorder, Split
+from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
 #: The knobs that describe a script's own pipeline.
 _PIPELINE_KNOBS = ("prefetch", "workers", "device_prefetch")
 _SCRIPT_KNOBS = (*_PIPELINE_KNOBS, "cache", "fast_pipeline")
+
+
+class _Boundary:
+    """A block that Keras calls: an error of tfwatch's own ends there, and any other exception is reported and goes on.
+
+    fail: takes an error; returns whether it ends there. stop: takes any other exception, as KeyboardInterrupt.
+    """
+
+    __slots__ = ("_fail", "_stop")
+
+    def __init__(self, fail: Callable[[Exception], bool], stop: Callable[[BaseException], None]) -> None:
+        self._fail = fail
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Take the exception."""
+        if isinstance(error, Exception):
+            return self._fail(error)
+        if error is not None:
+            self._stop(error)
+        return False
 
 
 class Watch(keras.callbacks.Callback):
@@ -128,51 +156,77 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin a run."""
-        self._end(lambda run: run.stop("another fit began before this one ended"))
-        if self._session:
-            self._recorder = Recorder(self._session, self.model, self._split)
-        else:
-            self._begin_script()
+        with self._boundary:
+            self._end(lambda run: run.stop("another fit began before this one ended"))
+            if self._session:
+                self._recorder = Recorder(self._session, self.model, self._split)
+            else:
+                self._begin_script()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the start of an epoch."""
-        if self._recorder:
-            self._recorder.begin_epoch(epoch, int(self.params.get("epochs") or 0), self.params.get("steps"))
+        with self._boundary:
+            if self._recorder:
+                self._recorder.begin_epoch(epoch, int(self.params.get("epochs") or 0), self.params.get("steps"))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the end of an epoch."""
-        if self._recorder:
-            self._recorder.end_epoch(logs)
+        with self._boundary:
+            if self._recorder:
+                self._recorder.end_epoch(logs)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Record the start of a validation."""
-        if self._recorder:
-            self._recorder.begin_validation()
+        with self._boundary:
+            if self._recorder:
+                self._recorder.begin_validation()
 
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """End the validation if the training is to stop."""
-        if self._recorder:
-            self._recorder.during_validation()
+        with self._boundary:
+            if self._recorder:
+                self._recorder.during_validation()
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
         """Record the end of a validation."""
-        if self._recorder:
-            self._recorder.end_validation()
+        with self._boundary:
+            if self._recorder:
+                self._recorder.end_validation()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """End the run: restore the model's train function and complete the folder."""
-        self._end(lambda run: run.finish(self._script_knobs()))
+        with self._boundary:
+            self._end(lambda run: run.finish(self._script_knobs()))
+
+    @property
+    def _boundary(self) -> _Boundary:
+        return _Boundary(self._fail, self._stop)
+
+    def _fail(self, error: Exception) -> bool:
+        """Report a failure of tfwatch; return False under `tfwatch train`, whose own pipeline cannot be left out."""
+        if self._recorder:
+            self._recorder.report_failure(reason(error))
+        else:
+            warn_user(f"this fit is not recorded: {reason(error)}")
+        return self._session is None
+
+    def _stop(self, error: BaseException) -> None:
+        """End a script's run with an interrupt, after which Keras calls no callback."""
+        if self._session is None:
+            raised = ErrorText.of(error)
+            self._end(lambda run: run.fail(raised))
 
     def _end(self, end_run: Callable[[FitRun], None]) -> None:
         recorder, self._recorder = self._recorder, None
         run, self._run = self._run, None
-        with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
-            try:
-                if recorder:
-                    recorder.end()
-            finally:
-                if run and not run.script.is_over:
-                    end_run(run)
+
+        def end() -> None:
+            if run and not run.script.is_over:
+                end_run(run)
+
+        for part in (*([recorder.end] if recorder else []), lambda: restore(self.model), end):
+            with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
+                part()
 
     def _begin_script(self) -> None:
         self._newest_run = None

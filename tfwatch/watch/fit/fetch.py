@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name
 from tfwatch.core.refusals import NotTimed, Refusal
@@ -180,11 +180,13 @@ class Fetch:
         """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
         pipeline = SwitchablePipeline(self._script.build, self._deferred.state)
         pipeline.start(source, knobs)
+        # All or nothing: batches come from the rebuilt pipeline from here on.
         self._use_pipeline(pipeline, is_rebuilt=True)
-        self._writer.describe(from_epoch=self._script.from_epoch)
-        self._filling = ShuffleFill(source)
         self._is_switchable, self._control.knobs = True, knobs
         self._rebuilt_after = batches
+        with fails_open(self._note_failure):
+            self._writer.describe(from_epoch=self._script.from_epoch)
+            self._filling = ShuffleFill(source)
 
     def _use_pipeline(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
         self._pipeline.close()
@@ -204,7 +206,7 @@ class Fetch:
         Raises:
             StopIteration: the data is exhausted.
         """
-        self._apply_requests(steps)
+        self._begin(steps)
         while True:
             try:
                 batch = (self._pipeline.batches if self._is_switchable else self._direct).next()
@@ -213,15 +215,45 @@ class Fetch:
                 if not self._has_successor:
                     raise
             # Outside the handler: the exception holds the ended iterator and would delete it in this thread.
-            self._pipeline.take_over()
+            self._take_over(steps)
+        try:
+            self._look_at(batch, steps + 1)
+        except Exception as error:  # noqa: BLE001  the training's boundary; a `with` adds 0.3 us per call
+            self._note_failure(reason(error))
+        return batch
+
+    def _begin(self, steps: int) -> None:
+        self.flags = 0
+        if self._first_step is None:  # of this iterator: a rebuilt pipeline skips what it has given
+            self._first_step = steps
+        try:
+            self._apply_requests(steps)
+        except Exception as error:  # noqa: BLE001  the training's boundary
+            self._note_failure(reason(error))
+
+    def _look_at(self, batch: Any, step: int) -> None:
+        """Read what there is to know of the batch of a step."""
         self._stamps = self._pipeline.batches.stamps if self._is_switchable else None
         if self._stamps:
             self._stamps.taken += 1
         if not self._is_measured:
             with fails_open(self._note_failure):
                 self._measure(batch)
-        self.mark_first_batch(steps + 1)
-        return batch
+        self.mark_first_batch(step)
+
+    def _take_over(self, steps: int) -> None:
+        """Continue after `steps` steps with the pipeline's successor; with Keras' iterator if that fails.
+
+        The pipeline that has ended holds nothing, so no batch is lost.
+        """
+        try:
+            self._pipeline.take_over()
+        except Exception as error:
+            if self._is_ours:
+                raise
+            self._note_failure(f"a switch ends, and the script's own pipeline continues: {reason(error)}")
+            self.hand_back(steps)
+            self._is_switchable = False
 
     def ready_ns(self) -> int | None:
         """Return when the last batch was ready in host memory, to be copied ahead; None where that is unknown."""
@@ -258,25 +290,27 @@ class Fetch:
 
     def source(self, steps: int) -> Any:
         """Return the iterator after `steps` steps, for a caller that fetches itself (see `successor`)."""
-        self._apply_requests(steps)
+        self._begin(steps)
         return self._pipeline.iterator if self._is_switchable else self._iterator
 
     def mark_first_batch(self, step: int) -> None:
         """Record that the first batch of the last `source` or `successor` was that of `step`."""
-        if self._requested and not self._pipeline.is_switching and self._late is None:
+        if self._requested and self._late is None:
             with fails_open(self._note_failure):
-                self._report_switched(step)
+                if not self._pipeline.is_switching:
+                    self._report_switched(step)
 
     def _note_failure(self, why: str) -> None:
-        self._writer.note(f"a part of the record is missing: {why}")
+        with suppress(Exception):
+            self._writer.note(f"a part of the record is missing: {why}")
 
-    def successor(self) -> Any:
-        """Return the iterator that continues where the last one ended; None if the data is exhausted."""
+    def successor(self, steps: int) -> Any:
+        """Return the iterator that continues after `steps` steps, where the last one ended; None if the data did."""
         self.flags = 0
         if not self._has_successor:
             return None
-        self._pipeline.take_over()
-        return self._pipeline.iterator
+        self._take_over(steps)
+        return self._pipeline.iterator if self._is_switchable else self._iterator
 
     @property
     def _has_successor(self) -> bool:
@@ -296,19 +330,25 @@ class Fetch:
 
     def close(self) -> None:
         """End with the training."""
+        ends = (self._stop_stages, self._proved.close, self._report_missed, self._end_late)
+        for part in (*ends, self._drop, self._pipeline.close, self._deferred.close):
+            with fails_open(self._note_failure):
+                part()
+
+    def _stop_stages(self) -> None:
         self._stages.use(None)
         if not self._session.stages:
             self._stages.stop()
-        self._proved.close()
-        self._report_missed()
+
+    def _end_late(self) -> None:
         if self._late is not None:
             self._leave_late()
             self._report_late()
+
+    def _drop(self) -> None:
         last = [self._iterator]
         self._iterator = self._direct = None
         dispose_unless_referenced(last)
-        self._pipeline.close()
-        self._deferred.close()
 
     def _report_missed(self) -> None:
         """Record the scheduled switches whose step was never reached."""
@@ -329,9 +369,6 @@ class Fetch:
     # -- switches ---------------------------------------------------------------------------------
 
     def _apply_requests(self, steps: int) -> None:
-        self.flags = 0
-        if self._first_step is None:
-            self._first_step = steps
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))

@@ -86,7 +86,8 @@ class Recorder:
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of an epoch and its validation."""
         self._step_log.end_epoch(logs)
-        self._train_function.stop_if_asked()
+        with fails_open(self.report_failure):
+            self._train_function.stop_if_asked()
 
     def begin_validation(self) -> None:
         """Record the start of a validation."""
@@ -101,12 +102,19 @@ class Recorder:
         """Record the end of a validation."""
         self._step_log.end_validation()
 
+    def report_failure(self, why: str) -> None:
+        """Record a failure of tfwatch itself, where that is possible."""
+        self._step_log.report_failure(why)
+
     def end(self) -> None:
         """End the training, for whatever reason."""
+        for part in (self._close_step_log, self._release, self._fetch.close):
+            with fails_open(self.report_failure):
+                part()
+
+    def _close_step_log(self) -> None:
         self._step_log.end_step(self.writer.now_ns())
         self._step_log.closed = True
-        self._release()
-        self._fetch.close()
 
     def _install(self) -> None:
         self._train_function.is_called = False
@@ -129,9 +137,10 @@ class Recorder:
         """
         if self.is_passive or isinstance(iterator, GeneratorType):  # a `train_on_batch` between two steps
             return False
-        if self._is_abandoned():
-            self._end_by(self._session.on_abandoned or (lambda: None))
-            return False
+        with fails_open(self.report_failure):
+            if self._is_abandoned():
+                self._end_by(self._session.on_abandoned or (lambda: None))
+                return False
         self._has_step_raised = False
         try:
             self._choose_runner(original, iterator)
@@ -253,9 +262,10 @@ class Recorder:
         """Leave the steps to Keras; raise for a source of tfwatch's own, as Keras would train on a placeholder."""
         if self._session.source is not None:
             raise error
-        reason = _first_line(error)
-        self.writer.describe(split="", not_split=reason)
-        self.writer.note(f"the steps of this fit are not split: {reason}")
+        with fails_open(self.report_failure):
+            reason = _first_line(error)
+            self.writer.describe(split="", not_split=reason)
+            self.writer.note(f"the steps of this fit are not split: {reason}")
         self._runner = UntimedRunner(self._fetch, self._step_log, self.writer, self._model.steps_per_execution)
 
     def _report_error(self, error: BaseException) -> None:
@@ -265,7 +275,7 @@ class Recorder:
     def _end_by(self, report: Callable[[], None]) -> None:
         """End the run and report why. A failure here is recorded, and never replaces the training's error."""
         for part in (self.end, report):
-            with fails_open(self._step_log.report_failure):
+            with fails_open(self.report_failure):
                 part()
 
 

@@ -148,7 +148,8 @@ class FoundLoop:
         """End the epoch when the loop is left."""
         run = getattr(self, "_run", None)
         if run is not None:
-            run.leave(self._epoch)
+            with fails_open(run.lose):
+                run.leave(self._epoch)
 
     def _begin_fetch(self, run: TrackedRun) -> int:
         if not self.is_recorded or self._loops.is_over:  # the run is over, or continues in a later loop

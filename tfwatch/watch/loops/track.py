@@ -70,7 +70,8 @@ class Track(Generic[T]):
         self._site: CallSite = (id(code), instruction, threading.get_ident(), self._runs_dir)
         self._loop: TrackedRun | None = None
         self._times = 0
-        _is_registered()
+        with fails_open(lambda why: warn_user(f"a loop inside a tf.function does not run: {why}")):
+            _is_registered()
 
     def __repr__(self) -> str:
         """The text that Keras shows if it is passed to `fit`."""
@@ -94,12 +95,14 @@ class Track(Generic[T]):
             return iter(self._iterable)
         try:
             iterator = iter(self._iterable)
-            loop.use_iterator(iterator)
-            return _TrackedIterator(loop, epoch, iterator)
         except BaseException as error:  # the user's iterable: its exception goes on to the user
-            loop.record_error(error)
-            loop.leave(epoch)
+            with fails_open(loop.lose):
+                loop.record_error(error)
+                loop.leave(epoch)
             raise
+        with fails_open(loop.lose):
+            loop.use_iterator(iterator)
+        return _TrackedIterator(loop, epoch, iterator)
 
     def __len__(self) -> int:
         """Return the length of the iterable.
@@ -131,7 +134,8 @@ class Track(Generic[T]):
         """End the run, unless the object was looped over once: another one may continue it."""
         loop = getattr(self, "_loop", None)
         if loop and loop.is_looped_again and loop.epoch is None:
-            loop.end()
+            with fails_open(loop.lose):
+                loop.end()
 
     def _begin(self) -> tuple[TrackedRun | None, int]:
         with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
@@ -157,7 +161,8 @@ class Track(Generic[T]):
 
     def _end(self, error: BaseException | None) -> None:
         if self._loop:
-            self._loop.end(ErrorText.of(error) if error else None, meant=True)
+            with fails_open(self._loop.lose):
+                self._loop.end(ErrorText.of(error) if error else None, meant=True)
 
 
 def _is_registered() -> bool:
@@ -177,6 +182,7 @@ class _TrackedIterator(Generic[T]):
         self._loop = loop
         self._epoch = epoch
         self._iterator = iterator
+        self._fails_open = fails_open(loop.lose)
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -185,24 +191,30 @@ class _TrackedIterator(Generic[T]):
         loop = self._loop
         if loop.epoch != self._epoch:  # the run is over, or continues in a later loop
             return next(self._iterator)
-        start_ns = loop.begin_fetch()
+        start_ns = 0
+        with self._fails_open:
+            start_ns = loop.begin_fetch()
         try:
             batch = next(self._iterator)
         except StopIteration:
-            loop.exhausted()
+            with self._fails_open:
+                loop.exhausted()
             raise
         except BaseException as error:  # the user's iterable: its exception goes on to the user
-            loop.record_error(error)
+            with self._fails_open:
+                loop.record_error(error)
             del self  # the traceback references this frame, and `__del__` must run when the loop is left
             raise
-        loop.record_fetch(start_ns, batch)
+        with self._fails_open:
+            loop.record_fetch(start_ns, batch)
         return batch
 
     def __del__(self) -> None:
         """End the epoch when the loop is left."""
         loop = getattr(self, "_loop", None)
         if loop:
-            loop.leave(self._epoch)
+            with fails_open(loop.lose):
+                loop.leave(self._epoch)
 
 
 #: Built-in functions that AutoGraph replaces for a data set.

@@ -303,6 +303,11 @@ class TrackedRun:
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             self._end(raised or self._raised or _uncaught(self._left_at), meant)
 
+    def lose(self, why: str) -> None:
+        """End the recording, of which a part has failed."""
+        self._step_log.lost = True
+        self._step_log.report_failure(why)
+
     def disown(self) -> None:
         """Stop recording in a forked process: the run belongs to its parent."""
         self.is_over, self.epoch = True, None
@@ -316,11 +321,10 @@ class TrackedRun:
         at_ns = self._idle_ns if self.epoch is None else self._now_ns()
         stopped = "the loop was left before its data ended" if self._left_at or self.epoch is not None else ""
         self.is_over, self.epoch = True, None
-        self._forget()
-        if self._times_calls:
-            function_calls.end()
-        self._stages.stop()
-        self._step_log.close()
+        calls_end = [function_calls.end] if self._times_calls else []
+        for part in (*calls_end, self._forget, self._stages.stop, self._step_log.close):
+            with fails_open(self._step_log.report_failure):
+                part()
         self._step_log.closed = True
         if raised:
             self._script.end_with_error(raised, at_ns)

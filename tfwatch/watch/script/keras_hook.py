@@ -33,6 +33,9 @@ def find_refusal(keras: Any) -> str:
     return "" if backend == "tensorflow" else f"its Keras runs on {backend}, and tfwatch watches TensorFlow"
 
 
+_not_recorded = fails_open(lambda why: warn_user(f"this loop is not recorded: {why}"))
+
+
 def _version(keras: Any) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", keras.__version__)[:2])
 
@@ -61,16 +64,20 @@ def _recorded(original: Callable[..., Any], calls: BatchCalls) -> Callable[..., 
 
     @functools.wraps(original)
     def train_on_batch(*args: Any, **kwargs: Any) -> Any:
-        frame = find_users_frame(sys._getframe(1))
-        call = calls.begin(frame) if frame is not None else None
+        call = None
+        with _not_recorded:
+            frame = find_users_frame(sys._getframe(1))
+            call = calls.begin(frame) if frame is not None else None
         if call is None:
             return original(*args, **kwargs)
         try:
             logs = original(*args, **kwargs)
         except BaseException as error:
-            calls.failed(call, error)
+            with _not_recorded:
+                calls.failed(call, error)
             raise
-        calls.end_call(call, logs)
+        with _not_recorded:
+            calls.end_call(call, logs)
         return logs
 
     return train_on_batch

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tfwatch.watch.loops.training_signs import TrainingSigns
 
 
+_not_recorded = fails_open(lambda why: warn_user(f"this loop is not recorded: {why}"))
+
+
 def patch_tensorflow(tensorflow: Any, loops: FoundLoops) -> Patches:
     """Have loops over data sets and gradients of variables noticed; return the patches, applied.
 
@@ -71,7 +74,7 @@ def _recorded(original: Callable[[Any], Any], loops: FoundLoops, tensorflow: Any
     @functools.wraps(original)
     def __iter__(self: Any) -> Any:
         iterator = original(self)
-        with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
+        with _not_recorded:
             frame = find_users_frame(sys._getframe(1))
             if frame is not None and tensorflow.executing_eagerly() and not is_in_function():
                 _time(iterator, self, frame, loops)
@@ -97,17 +100,22 @@ def _timed(base: Any) -> Any:
 
     def __next__(self: Any) -> Any:
         loop: FoundLoop = self._tfwatch_loop
-        start_ns = loop.before()
+        start_ns = 0
+        with _not_recorded:
+            start_ns = loop.before()
         try:
             batch = fetch(self)
         except StopIteration:
-            loop.exhausted()
+            with _not_recorded:
+                loop.exhausted()
             self.__class__ = base
             raise
         except BaseException as error:  # the user's pipeline: its exception goes on to the user
-            loop.failed(error)
+            with _not_recorded:
+                loop.failed(error)
             raise
-        loop.after(start_ns, batch)
+        with _not_recorded:
+            loop.after(start_ns, batch)
         if loop.is_over:
             self.__class__ = base
         return batch

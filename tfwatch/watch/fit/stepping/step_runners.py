@@ -13,12 +13,14 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
+from tfwatch.core.errors import fails_open
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.stage_model import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
 from tfwatch.watch.fit.stepping.single_step import SingleStep
+from tfwatch.watch.step_log import bookkeeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +127,9 @@ def on_host(outputs: Any) -> dict[str, Any]:
 
 _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 _NOT_TIMED = float("nan")
+#: got_ns, copy_ns, was_ready, traces: see `StepByStepRunner._begin_call`.
+_Call: TypeAlias = tuple[int, float, bool, int]
+_UNKNOWN: _Call = (0, _NOT_TIMED, True, 0)
 
 
 class StepByStepRunner:
@@ -163,8 +168,7 @@ class StepByStepRunner:
         Raises:
             StopIteration: the data is exhausted.
         """
-        start_ns = self._now_ns()
-        self._step_log.begin_fetch(start_ns)
+        start_ns = self._begin_fetch()
         try:
             batch = self._next(original, iterator)
         except StopIteration:
@@ -185,26 +189,48 @@ class StepByStepRunner:
         except tf.errors.OutOfRangeError:
             raise
         except tf.errors.OpError as error:
-            self._fetch.as_written(error)
+            with fails_open(self._step_log.report_failure):
+                self._fetch.as_written(error)
             if self._is_scripts and isinstance(iterator, tf.data.Iterator):
                 fail_in_graph(original, iterator, error)
             raise
 
     def _run(self, start_ns: int, batch: Any) -> dict[str, Any]:
-        got_ns = self._now_ns()
-        step_log, step = self._step_log, self._step
-        was_ready, traces = step.is_ready, step.traces
-        step_log.begin_phase(Phase.COMPUTE if was_ready else Phase.COMPILE, got_ns)
-        copy_ns = self._copy(batch) if self._copy else _NOT_TIMED
-        outputs = step(batch)
-        dispatched_ns = self._now_ns()
-        if step.operations:  # op by op on a CPU, operations compute: only the rest is launching
-            dispatched_ns -= step.operations.took_ns
+        """Run the step. Beside it all is bookkeeping, whose failure the step does not see."""
+        call = self._begin_call(batch)
+        outputs = self._step(batch)
+        dispatched_ns = self._end_dispatch()
         logs = on_host(outputs)
+        self._step_log.steps += 1
+        self._end_call(start_ns, call, dispatched_ns, batch, logs)
+        return logs
+
+    @bookkeeping(0)
+    def _begin_fetch(self) -> int:
+        start_ns = self._now_ns()
+        self._step_log.begin_fetch(start_ns)
+        return start_ns
+
+    @bookkeeping(_UNKNOWN)
+    def _begin_call(self, batch: Any) -> _Call:
+        """Return when the batch was there, the time of its copy, and the state of the step's trace."""
+        got_ns, step = self._now_ns(), self._step
+        was_ready, traces = step.is_ready, step.traces
+        self._step_log.begin_phase(Phase.COMPUTE if was_ready else Phase.COMPILE, got_ns)
+        return got_ns, self._copy(batch) if self._copy else _NOT_TIMED, was_ready, traces
+
+    @bookkeeping(0)
+    def _end_dispatch(self) -> int:
+        dispatched_ns, operations = self._now_ns(), self._step.operations
+        # Op by op on a CPU, operations compute: only the rest is launching.
+        return dispatched_ns - operations.took_ns if operations else dispatched_ns
+
+    @bookkeeping(None)
+    def _end_call(self, start_ns: int, call: _Call, dispatched_ns: int, batch: Any, logs: dict[str, Any]) -> None:
         self._done_ns = done_ns = self._now_ns()
-        if not was_ready or step.traces != traces:
+        (got_ns, copy_ns, was_ready, traces), step_log = call, self._step_log
+        if not was_ready or self._step.traces != traces:
             step_log.flags |= _RETRACE if was_ready else _COMPILE
-        step_log.steps += 1
         if self._copy:
             # A fetch ends with the wait for a copy ahead, if there is one: it is a part of the copy.
             ahead_ns = self._copy.wait_ns(start_ns, got_ns, self._fetch.ready_ns)
@@ -212,7 +238,6 @@ class StepByStepRunner:
         if got_ns - start_ns > LATE_NS:
             self._fetch.explain_wait(got_ns - start_ns)
         step_log.record_step(start_ns, got_ns, copy_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
-        return logs
 
 
 class UnfusedRunner(StepByStepRunner):
@@ -269,11 +294,15 @@ class UntimedRunner:
             StopIteration: the data is exhausted.
         """
         self._fetch.hand_back(self._step_log.steps)
-        self._fetch.refuse()
-        self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
+        self._begin_call()
         outputs = original(iterator)
         self._step_log.count_untimed_steps(self._steps, outputs if isinstance(outputs, dict) else {})
         return outputs
+
+    @bookkeeping(None)
+    def _begin_call(self) -> None:
+        self._fetch.refuse()
+        self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
 
 
 class InGraphRunner:
@@ -320,9 +349,7 @@ class InGraphRunner:
         Raises:
             StopIteration: the data is exhausted.
         """
-        start_ns, self._traced_from_ns = self._traced_from_ns or self._writer.now_ns(), 0
-        self._step_log.end_step(start_ns)
-        self._step_log.begin_phase(Phase.COMPUTE, start_ns)
+        start_ns = self._begin_call()
         runs: list[NDArray[np.float64] | None] = []
         flags: list[int] = []
         examples, outputs = 0, None
@@ -332,28 +359,48 @@ class InGraphRunner:
             runs.append(stamps_ns)
             if steps:
                 examples, outputs = examples + batch_examples, made
-                self._fetch.mark_first_batch(self._step_log.steps + len(flags) + 1)
-                if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
-                    self._fetch.explain_wait(stamps_ns[0, 1] - stamps_ns[0, 0])
-                flags += [self._fetch.flags, *[0] * (steps - 1)]
+                flags += [self._see_batches(stamps_ns, len(flags)), *[0] * (steps - 1)]
             source = None  # the last reference deletes an iterator: see `disposal`
             if len(flags) < self._count:
-                source = self._fetch.successor()
+                source = self._fetch.successor(self._step_log.steps + len(flags))
         if not flags:
             self._step_log.set_phase(Phase.EPOCH_END)
             raise StopIteration
         logs = on_host(outputs)
         self._step_log.steps += len(flags)
-        self._step_log.record_fused_steps(
-            start_ns, self._writer.now_ns(), runs, flags, None if examples < 0 else examples, logs
-        )
+        self._end_call(start_ns, runs, flags, None if examples < 0 else examples, logs)
         return logs
+
+    @bookkeeping(0)
+    def _begin_call(self) -> int:
+        start_ns, self._traced_from_ns = self._traced_from_ns or self._writer.now_ns(), 0
+        self._step_log.end_step(start_ns)
+        self._step_log.begin_phase(Phase.COMPUTE, start_ns)
+        return start_ns
+
+    @bookkeeping(0)
+    def _see_batches(self, stamps_ns: NDArray[np.float64] | None, before: int) -> int:
+        """Return the flags of the first batch of an execution, with so many steps of the call before it."""
+        self._fetch.mark_first_batch(self._step_log.steps + before + 1)
+        if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
+            self._fetch.explain_wait(stamps_ns[0, 1] - stamps_ns[0, 0])
+        return self._fetch.flags
+
+    @bookkeeping(None)
+    def _end_call(
+        self,
+        start_ns: int,
+        runs: list[NDArray[np.float64] | None],
+        flags: list[int],
+        examples: int | None,
+        logs: dict[str, Any],
+    ) -> None:
+        self._step_log.record_fused_steps(start_ns, self._writer.now_ns(), runs, flags, examples, logs)
 
     def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:
         """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
         number of steps and of examples; and the outputs of the last step."""
-        now_ns, clock_ns = self._writer.now_ns, self.steps.clock.now_ns
-        begun_ns, offset_ns = now_ns(), clock_offset_ns(now_ns, clock_ns)
+        clocks = self._read_clocks()
         try:
             with cancellable_call():
                 stamps_s, examples, outputs = self.steps(iterator, limit)
@@ -361,11 +408,25 @@ class InGraphRunner:
             self._step_log.set_phase(Phase.EPOCH_END)
             raise
         except tf.errors.OpError as error:
-            self._fetch.as_written(error)
+            with fails_open(self._step_log.report_failure):
+                self._fetch.as_written(error)
             raise
-        moved_ns = clock_offset_ns(now_ns, clock_ns) - offset_ns
-        stamps_ns = None if clock_was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + offset_ns
-        return stamps_ns, len(stamps_s) - 1, examples, outputs
+        return self._on_run_clock(stamps_s, clocks), len(stamps_s) - 1, examples, outputs
+
+    @bookkeeping(None)
+    def _read_clocks(self) -> tuple[int, int] | None:
+        """Return the time, and what has to be added to a reading of the graph's clock."""
+        now_ns = self._writer.now_ns
+        return now_ns(), clock_offset_ns(now_ns, self.steps.clock.now_ns)
+
+    @bookkeeping(None)
+    def _on_run_clock(
+        self, stamps_s: NDArray[np.float64], before: tuple[int, int] | None
+    ) -> NDArray[np.float64] | None:
+        after = self._read_clocks()
+        if before is None or after is None or clock_was_set(after[1] - before[1], after[0] - before[0]):
+            return None
+        return stamps_s * 1e9 + before[1]
 
 
 Runner: TypeAlias = StepByStepRunner | InGraphRunner | UntimedRunner
@@ -403,13 +464,15 @@ class TrainFunction:
             if iterator is self._iterator or self._adopt(self.original, iterator):
                 logs = self._runner(self.original, iterator)
                 self.is_called = True
-                self.stop_if_asked()
+                with fails_open(self._step_log.report_failure):
+                    self.stop_if_asked()
                 return logs
         except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException as error:
             raised = as_interrupt(error)
-            self._report(raised)
+            with fails_open(self._step_log.report_failure):
+                self._report(raised)
             if raised is error:
                 raise
             raise raised from None
@@ -431,8 +494,8 @@ class TrainFunction:
 
     def install(self) -> None:
         """Become the model's train function; a stand-in that another Watch left behind is replaced, never nested."""
-        found = self._model.train_function
-        self.original = found.original if isinstance(found, TrainFunction) else found
+        restore(self._model)
+        self.original = self._model.train_function
         self.use(None, None)
         self._model.train_function = self
 
@@ -440,4 +503,11 @@ class TrainFunction:
         """Restore the original."""
         self.use(None, None)
         if self.is_installed:
-            self._model.train_function = self.original
+            restore(self._model)
+
+
+def restore(model: Any) -> None:
+    """Restore the train function of a model, whichever stand-in took its place."""
+    found = getattr(model, "train_function", None)
+    if isinstance(found, TrainFunction):
+        model.train_function = found.original

@@ -1,0 +1,120 @@
+"""An error of tfwatch's own, wherever it is raised, changes no training. `tests/bench/faults.py` raises it everywhere."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.keras_fixtures import compile_built, determinism
+from tests.whole import events_of, only
+from tfwatch import Watch
+from tfwatch.core.events import RunEnded, WatchFailed
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+X, Y = np.arange(40, dtype="float32").reshape(20, 2) / 40, np.ones((20, 1), "float32")
+BATCH = 4
+
+
+class Trained:
+    """A model that each test trains from the same weights: it is traced once, bare and watched."""
+
+    def __init__(self, steps_per_execution: int) -> None:
+        import keras
+
+        keras.utils.set_random_seed(3)
+        self.model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        compile_built(self.model, steps_per_execution=steps_per_execution)
+        self._begin = self.model.get_weights()
+        self.stock = self.fit()
+
+    def fit(self, *callbacks: Any) -> Any:
+        self.model.set_weights(self._begin)
+        self.model.optimizer.iterations.assign(0)
+        data = {"x": X, "y": Y, "batch_size": BATCH, "shuffle": False}
+        history = self.model.fit(**data, epochs=2, verbose=0, callbacks=list(callbacks))
+        weights = [weight.tolist() for weight in self.model.get_weights()]
+        return history.history, weights, int(self.model.optimizer.iterations)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Iterator[dict[int, Trained]]:
+    import keras
+
+    with determinism(False):  # so that the graph's clock is the wall clock
+        yield {steps: Trained(steps) for steps in (1, 2)}
+        keras.backend.clear_session(free_memory=False)
+        gc.collect()
+
+
+def switching(watch: Watch) -> Any:
+    import keras
+
+    def switch(batch: int, logs: Any) -> None:
+        if batch == 1:
+            watch.set(prefetch=2)
+
+    return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
+
+
+@pytest.mark.parametrize(
+    ("part", "steps"),
+    [
+        ("watch.fit.recorder.Recorder.begin_epoch", 1),
+        ("watch.fit.recorder.Recorder.end_epoch", 1),
+        ("watch.fit.recorder.Recorder.end", 1),
+        ("watch.fit.recorder.Recorder._is_abandoned", 1),
+        ("watch.session.Session.is_over", 1),
+        ("watch.fit.stepping.step_runners.TrainFunction.uninstall", 1),
+        ("watch.step_log.StepLog.begin_phase", 1),
+        ("watch.fit.fetch.Fetch._apply_requests", 1),
+        ("watch.fit.fetch.Fetch.mark_first_batch", 2),
+        ("watch.fit.fetch.Fetch.explain_wait", 1),
+        ("watch.fit.stepping.step_runners.clock_offset_ns", 2),
+        ("watch.fit.stepping.step_runners.clock_was_set", 2),
+        ("tfdata.live_switch.SwitchablePipeline.is_switching", 1),
+        ("tfdata.live_switch.SwitchablePipeline.take_over", 1),
+        ("tfdata.live_switch.SwitchablePipeline.take_over", 2),
+        ("runs.writer.RunWriter.event", 1),
+        ("runs.writer.RunWriter.now_ns", 2),
+        ("runs.writer.RunWriter.describe", 2),
+    ],
+)
+def test_an_error_in_a_part_of_tfwatch_changes_no_training(
+    part: str, steps: int, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch.fit.stepping.step_runners import TrainFunction
+
+    watch = Watch(tmp_path)
+    broken = property(lambda _: 1 / 0) if part.endswith("is_switching") else lambda *_, **__: 1 / 0
+    with monkeypatch.context() as patched:
+        patched.setattr(f"tfwatch.{part}", broken)
+        assert trained[steps].fit(watch, switching(watch)) == trained[steps].stock
+    assert not isinstance(trained[steps].model.train_function, TrainFunction)
+    assert trained[steps].fit() == trained[steps].stock
+
+
+@pytest.mark.parametrize("part", ["fit.fetch.Fetch._apply_requests", "fit.recorder.Recorder.begin_epoch"])
+def test_an_interrupt_in_a_part_of_tfwatch_ends_fit_and_its_run(
+    part: str, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    watch = Watch(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"tfwatch.watch.{part}", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trained[1].fit(watch)
+    run = open_run(watch.run_path)
+    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
+    assert not events_of(run, WatchFailed)
+    assert trained[1].fit() == trained[1].stock

@@ -414,7 +414,7 @@ def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(monkeypa
         orders.append(order)
         return 0
 
-    monkeypatch.setattr("tfwatch.commands.training.ab.train", taken)
+    monkeypatch.setattr("tfwatch.commands.training.train.train", taken)
     assert (
         run(*["ab", "cnn", "--knob", "prefetch=2,off", "--workers", "3", "--steps", "90", "--seed", "5", "--json"]) == 0
     )

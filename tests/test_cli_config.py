@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.test_cli import _taken, run
-from tfwatch.cli.system import completion
+from tfwatch.cli import system
 from tfwatch.config.config_file import VARIABLE
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.removal import Limits
@@ -119,7 +119,7 @@ def test_verbose_shows_which_settings_are_options(
     assert rows["workers"] == ["file", "4"]
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@pytest.mark.parametrize("shell", system.SHELLS)
 def test_each_shell_has_its_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("completion", shell) == 0
     assert "_ARGCOMPLETE" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.commands.fakes import FakeTrainer, factories
-from tfwatch.commands.training.ab import ExperimentOptions, ab
+from tfwatch.commands.training.train import ExperimentOptions, ab
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, describe, show
 from tfwatch.core.rows import Phase

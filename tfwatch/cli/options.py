@@ -184,7 +184,7 @@ def add_verbosity(group: Any, quiet: str) -> None:
 
 def report_settings(args: argparse.Namespace) -> None:
     """Print the settings of this command with their sources, where `-v` asks for it."""
-    from tfwatch.commands.system.config import settings_lines
+    from tfwatch.commands.config import settings_lines
 
     if args.verbose:
         given = {name: getattr(args, name.replace("-", "_"), None) for name in keys.KEYS}

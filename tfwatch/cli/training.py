@@ -1,4 +1,4 @@
-"""`tfwatch train`."""
+"""`tfwatch train`, `ab` and `workloads`: the built-in workloads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ keeps the run whole, the second leaves at once. Losing the terminal (SIGHUP) nev
 """
 
 
-def add(commands: Any) -> None:
+def add_train(commands: Any) -> None:
     """Add the command's parser."""
     text = "train a workload and watch it live"
-    train = options.add_command(commands, "train", text, _run, epilog=_EXIT_CODES)
+    train = options.add_command(commands, "train", text, _run_train, epilog=_EXIT_CODES)
     train.hidden = options_of_others
     text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
     train.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help=text)
@@ -207,7 +207,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return settle(args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)})
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run_train(args: argparse.Namespace) -> int:
     from tfwatch.commands.training.train import train
     from tfwatch.training.request import Plan, TrainRequest
 
@@ -232,3 +232,60 @@ def _run(args: argparse.Namespace) -> int:
             quiet=args.quiet,
         )
     )
+
+
+_EPILOG = """\
+The run alternates between the settings in short blocks of random order and ends when it is clear which one is faster,
+or that none is. With --epochs it then trains on with the faster one. The training result is the same either way.
+exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c, with the result
+so far.
+"""
+
+
+def add_ab(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "A/B test: alternate between settings of a knob while a workload trains; which is faster?"
+    own = options.add_command(commands, "ab", text, _run_ab, epilog=_EPILOG)
+    own.hidden = options_of_others
+    own.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help="what to train, as for train")
+    text = "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
+    own.add_argument("--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text)
+    add_knobs(own.add_argument_group("input pipeline, at the start"))
+    text = "steps after which it gives up; without it, after 600 steps and 30 s"
+    add_training(own.add_argument_group("training"), steps=text)
+    add_computing(own.add_argument_group("computation of a step"))
+    add_gpu_sensor(own)
+    showing = own.add_argument_group("output")
+    options.add_runs_dir(showing)
+    options.add_notify(showing)
+    showing.add_argument("--json", action="store_true", help="the summary as one JSON object, as train prints it")
+
+
+def _run_ab(args: argparse.Namespace) -> int:
+    from tfwatch.commands.training.train import ExperimentOptions, ab
+
+    knob, settings = args.knob
+    request = ExperimentOptions(
+        args.workload, settings_of(args), knobs_of(args), knob, settings, args.epochs is not None
+    )
+    return ab(
+        request,
+        options.runs_dir(args),
+        as_json=args.json,
+        keep_awake=args.keep_awake,
+        gpu_sensor=args.gpu_sensor,
+        notify=options.notify(args),
+    )
+
+
+def add_workloads(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "list the workloads"
+    listing = options.add_command(commands, "workloads", text, _run_workloads)
+    listing.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+
+
+def _run_workloads(args: argparse.Namespace) -> int:
+    from tfwatch.commands.training.train import list_workloads
+
+    return list_workloads(args.json)

@@ -1,4 +1,4 @@
-"""`tfwatch bench`."""
+"""`tfwatch selftest` and `bench`: the numbers and the devices of this machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,23 @@ if TYPE_CHECKING:
     import argparse
 
 
-def add(commands: Any) -> None:
+def add_selftest(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "check the numbers on this machine: train with known delays and compare; about three minutes"
+    own = options.add_command(commands, "selftest", text, _run_selftest)
+    own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+
+
+def _run_selftest(args: argparse.Namespace) -> int:
+    from tfwatch.checks.selftest import selftest
+
+    return selftest(args.json)
+
+
+def add_bench(commands: Any) -> None:
     """Add the command's parser."""
     text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
-    own = options.add_command(commands, "bench", text, _run)
+    own = options.add_command(commands, "bench", text, _run_bench)
     own.add_argument(
         "workloads",
         metavar="WORKLOAD",
@@ -49,7 +62,7 @@ def add(commands: Any) -> None:
     own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run_bench(args: argparse.Namespace) -> int:
     from tfwatch.checks.bench import BenchOptions, bench
 
     chosen = BenchOptions(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds)

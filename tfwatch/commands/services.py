@@ -1,16 +1,20 @@
-"""`tfwatch serve`: the runs of a folder as metrics that Prometheus scrapes."""
+"""`tfwatch serve` and `tfwatch feed`: services beside a training, for Prometheus and for the input pipeline."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
+import time
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.terminal.guard import short_path
+from tfwatch.terminal.output import write
+from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, join, start_local
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ class ServeOptions:
     port: int
 
 
-def serve(options: ServeOptions, clock: Clock = SYSTEM) -> int:
+def serve_metrics(options: ServeOptions, clock: Clock = SYSTEM) -> int:
     """Serve metrics until the process is ended.
 
     Raises:
@@ -83,3 +87,44 @@ def read_metrics(runs: FollowedRuns) -> list[Metric]:
     with fails_open(lambda why: sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")):
         return metrics_of(runs.look())
     return metrics_of(None)
+
+
+_LOOK_S = 0.5
+
+
+def serve_feed(workers: int, joined: str | None, host: str, port: int = 0) -> int:
+    """Run the service until Ctrl-C, or until its last process has ended.
+
+    Raises:
+        BadInputError: it cannot be started.
+    """
+    _print(f"starting {_count(workers)} of the tf.data service")
+    try:
+        feed = join(joined, workers, host) if joined else start_local(workers, host, port)
+        try:
+            _print(f"tf.data service: {joined or feed.address}, {_count(workers)}; Ctrl-C ends it")
+            return _watch(feed)
+        finally:
+            feed.stop()
+    except KeyboardInterrupt:
+        return 0
+    except FeedError as error:
+        raise BadInputError(str(error)) from error
+
+
+def _watch(feed: LocalFeed) -> int:
+    can_serve = True
+    while can_serve:
+        time.sleep(_LOOK_S)
+        for sentence in chain(feed.newly_lost(), feed.restart_lost()):
+            _print(sentence)
+        can_serve = feed.can_serve
+    return 1
+
+
+def _count(workers: int) -> str:
+    return f"{workers} worker{'s' * (workers != 1)}"
+
+
+def _print(text: str) -> None:
+    write(sys.stdout, f"{text}\n")

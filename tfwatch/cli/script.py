@@ -26,7 +26,7 @@ _WITH_VALUE = (
 )
 
 
-def add(commands: Any) -> None:
+def add_run(commands: Any) -> None:
     """Add the command's parser."""
     text = "run a training script of yours, unmodified, on the live screen: every fit of Keras is watched"
     more = "What follows SCRIPT is the script's, as is the exit code."

@@ -1,11 +1,11 @@
-"""The runs that a user names for a comparison or a check."""
+"""The runs that a user names: found, opened, and joined to sides of a comparison."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.evidence.recorded import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.evidence.compared_runs import equal_runs, may_equal
 from tfwatch.live.evidence.run_to_compare import RunToCompare
@@ -14,17 +14,50 @@ from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group
-from tfwatch.runs.library.finding import list_runs, run_name
+from tfwatch.runs.library.finding import find_run, list_runs, run_name
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.streams import FolderSource
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tfwatch.analysis.comparing.comparability import Subject
+    from tfwatch.runs.opened import Run
+
+
+def find(wanted: str | None, runs_dir: Path) -> Path:
+    """Return the folder of the run that a user names.
+
+    Raises:
+        BadInputError: there is no such run, or the folder of the runs cannot be read.
+    """
+    with readable(runs_dir):
+        return find_run(wanted, runs_dir)
+
+
+def opened(folder: Path, clock: Clock) -> Run:
+    """Return the run in a folder.
+
+    Raises:
+        BadInputError: it is not a run that this tfwatch reads.
+    """
+    with readable(folder):
+        return open_run(folder, clock)
+
+
+@contextmanager
+def readable(place: Path) -> Iterator[None]:
+    """Raise a BadInputError for a run that is missing or cannot be read."""
+    try:
+        yield
+    except (FileNotFoundError, NotARunError) as error:
+        raise BadInputError(str(error)) from error
+    except OSError as error:
+        raise BadInputError(f"{place} cannot be read: {error.strerror or error}") from error
+
 
 #: Past runs that are read for the spread between runs, and those among which they are looked for.
 _MOST_PAST, _MOST_LOOKED_AT = 10, 200

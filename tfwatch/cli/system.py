@@ -1,0 +1,174 @@
+"""`tfwatch doctor`, `config`, `serve`, `feed` and `completion`: the machine, its settings and services."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping
+
+
+def add_doctor(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "check the installation and the machine: is TensorFlow slow because of them?"
+    own = options.add_command(commands, "doctor", text, _run_doctor, more="Exit code 1 where a check fails.")
+    form = own.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    form.add_argument("--screen", action="store_true", help="show the result on a screen")
+    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
+    form.add_argument("--sudoers", action="store_true", help=text)
+    own.add_argument(
+        "--data", metavar="DIR", type=options.typed(options.path), help="a data folder, whose read speed is measured"
+    )
+    options.add_runs_dir(own)
+    options.add_theme(own)
+
+
+def _run_doctor(args: argparse.Namespace) -> int:
+    from tfwatch.commands.doctor import DoctorOptions, doctor, print_sudoers, show_doctor
+
+    if args.sudoers:
+        return print_sudoers()
+    doctor_options = DoctorOptions(options.runs_dir(args), args.data, args.json, options.of_config(args, "theme"))
+    return show_doctor(doctor_options) if args.screen else doctor(doctor_options)
+
+
+_CONFIG_EPILOG = (
+    "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
+)
+
+
+def add_config(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "show the config file, and each of its keys with the value in force"
+    options.add_command(commands, "config", text, _run_config, epilog=_CONFIG_EPILOG)
+
+
+def _run_config(_args: argparse.Namespace) -> int:
+    from tfwatch.commands.config import show_config
+
+    return show_config()
+
+
+#: As OpenTelemetry's exporter for Prometheus.
+_PROMETHEUS_PORT = 9464
+
+
+def add_serve(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "metrics of the runs for Prometheus, from a process beside the training"
+    own = options.add_command(commands, "serve", text, _run_serve)
+    own.add_argument("--prometheus", action="store_true", required=True, help="in the format of Prometheus")
+    own.add_argument(
+        "--port",
+        metavar="N",
+        type=options.whole(0, 65_535),
+        default=_PROMETHEUS_PORT,
+        help=f"port ({_PROMETHEUS_PORT})",
+    )
+    text = "address to listen on (127.0.0.1: this machine alone)"
+    own.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help=text)
+    options.add_runs_dir(own)
+
+
+def _run_serve(args: argparse.Namespace) -> int:
+    from tfwatch.commands.services import ServeOptions, serve_metrics
+
+    return serve_metrics(ServeOptions(options.runs_dir(args), args.host, args.port))
+
+
+def add_feed(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "prepare batches for trainings: a tf.data service with workers on this machine, until Ctrl-C"
+    more = (
+        "Trainings use it with tfwatch run --feed HOST:PORT. The service has no authentication: who reaches its port "
+        "runs graphs of TensorFlow here. Without --host no other machine reaches it."
+    )
+    _add_feed_arguments(options.add_command(commands, "feed", text, _run_feed, more=more))
+
+
+def _add_feed_arguments(own: argparse.ArgumentParser) -> None:
+    own.add_argument("--workers", metavar="N", type=options.feed_workers, default=1, help="how many workers (1)")
+    text = "no dispatcher: add the workers to the one that runs there"
+    one = own.add_mutually_exclusive_group()
+    one.add_argument("--join", metavar="HOST:PORT", type=options.typed(options.address), help=text)
+    text = "the dispatcher's port (a free one)"
+    one.add_argument("--port", metavar="PORT", type=options.whole(1, 2**16 - 1), default=0, help=text)
+    text = "the name by which other machines reach this one: opens the ports to all of them"
+    own.add_argument("--host", metavar="HOST", default="localhost", help=text)
+
+
+def _run_feed(args: argparse.Namespace) -> int:
+    from tfwatch.commands.services import serve_feed
+
+    return serve_feed(args.workers, args.join, args.host, args.port)
+
+
+SHELLS = ("bash", "zsh", "fish")
+_COMPLETION_EPILOG = """\
+bash, in ~/.bashrc:                    eval "$(tfwatch completion bash)"
+zsh, in ~/.zshrc, after compinit:      eval "$(tfwatch completion zsh)"
+fish, in ~/.config/fish/config.fish:   tfwatch completion fish | source
+"""
+#: Set by the shell while it completes.
+_COMPLETION_VARIABLE = "_ARGCOMPLETE"
+#: The newest runs that are completed.
+_MOST_COMPLETED = 200
+
+
+def add_completion(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "print the code that makes a shell complete commands, options and the names of runs"
+    own = options.add_command(commands, "completion", text, _run_completion, epilog=_COMPLETION_EPILOG)
+    own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Print the completions and end the process, where a shell asks for them; else do nothing."""
+    if _COMPLETION_VARIABLE not in os.environ:
+        return
+    import argcomplete
+
+    _add_completers(parser)
+    argcomplete.autocomplete(parser, always_complete_options=False, exit_method=sys.exit)
+
+
+def _add_completers(parser: argparse.ArgumentParser) -> None:
+    """Give the arguments that name a run or a workload their words, in this parser and those of its commands."""
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            for command in action.choices.values():
+                _add_completers(command)
+        elif "RUN" in str(action.metavar):
+            setattr(action, "completer", _runs)  # noqa: B010  argcomplete's own attribute
+        elif action.metavar == "WORKLOAD":
+            setattr(action, "completer", _workloads)  # noqa: B010
+
+
+def _runs(parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
+    """Return the names of the newest runs, and those that the user gave them."""
+    from tfwatch.runs.library.finding import list_folders
+    from tfwatch.runs.library.labels import read_labels
+
+    folders = list_folders(options.runs_dir(parsed_args))[:_MOST_COMPLETED]
+    return filter(None, (name for folder in folders for name in (folder.name, read_labels(folder).name)))
+
+
+def _workloads(**_: object) -> Mapping[str, str]:
+    """Return the workloads, each with its line."""
+    from tfwatch.workloads.registry import WORKLOADS
+
+    return {name: entry.line for name, entry in WORKLOADS.items()}
+
+
+def _run_completion(args: argparse.Namespace) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    from tfwatch.terminal.output import write
+
+    return write(sys.stdout, shellcode(["tfwatch"], shell=args.shell))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.test_cli import _taken, run
 from tfwatch.cli import system
-from tfwatch.config.config_file import VARIABLE
+from tfwatch.config import VARIABLE
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.removal import Limits
 from tfwatch.terminal.notification import NotifyOptions

@@ -20,9 +20,8 @@ from tfwatch.commands.replay import ReplayOptions
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import show
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.control.client import ControlClient
+from tfwatch.runs.control.client import ControlClient, NotRunningError, control_of, find_running
 from tfwatch.runs.control.requests import Control, Refused, Request
-from tfwatch.runs.control.running import NotRunningError, control_of, find_running
 from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.machine_info import boot_id

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.screens.canned import COMPUTE_BOUND, Canned
-from tfwatch.live.step_search import StepSearch
+from tfwatch.live.followed_run import StepSearch
 from tfwatch.live.view import Follower
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.reader import RECENT

@@ -25,8 +25,8 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control import messages
 from tfwatch.runs.control import server as control_server
 from tfwatch.runs.control.client import ControlClient, NoAnswerError
-from tfwatch.runs.control.folders import make_private_folder, remove_folder
 from tfwatch.runs.control.messages import AskStatus, AskStop, AskSwitch, BadMessageError
+from tfwatch.runs.control.private_sockets import make_private_folder, remove_folder
 from tfwatch.runs.control.requests import Autopilot, Control, Experiment, Refused, Request
 from tfwatch.runs.control.server import ControlServer, Limits
 from tfwatch.runs.create import make_writer

@@ -11,7 +11,7 @@ from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_writer, opened, write_run
 from tfwatch.runs import format as layout
 from tfwatch.runs.liveness import Life
-from tfwatch.runs.scripts.late_end import record_signal
+from tfwatch.runs.scripts.script_process import record_signal
 
 if TYPE_CHECKING:
     from pathlib import Path

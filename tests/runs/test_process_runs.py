@@ -10,7 +10,7 @@ import pytest
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.scripts.process_runs import ProcessRuns
+from tfwatch.runs.scripts.script_process import ProcessRuns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -68,13 +68,13 @@ def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
 
 
 def test_a_config_file_that_hangs_does_not_hold_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfwatch.config import config_file
+    from tfwatch import config
     from tfwatch.watch.session import ScriptRun
     from tfwatch.watch.tensorflow_info import Device
 
     monkeypatch.setattr("platformdirs.user_state_dir", lambda *_, **__: str(tmp_path))
     monkeypatch.setenv("TFWATCH_CONFIG", os.devnull)
-    with hang(monkeypatch, config_file, "config_path") as disk:
+    with hang(monkeypatch, config, "config_path") as disk:
         run = ScriptRun(None, Device("CPU", accelerated=False), {}, [])
         assert disk.asked.wait(10)
         assert run.writer.folder is None

@@ -78,7 +78,7 @@ def _check_home() -> None:
     """
     import platformdirs
 
-    from tfwatch.config.config_file import ConfigError, read_config
+    from tfwatch.config import ConfigError, read_config
     from tfwatch.workloads.workload import BadInputError
 
     try:

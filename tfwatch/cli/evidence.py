@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.core import parsing
+from tfwatch.core import units
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +87,7 @@ def add_check(commands: Any) -> None:
     ):
         check.add_argument(option, metavar=name, type=options.typed(_reader(option)), help=words)
     check.add_argument(
-        "--max-memory", metavar="GB", type=options.typed(parsing.gigabytes), help="largest memory of the process"
+        "--max-memory", metavar="GB", type=options.typed(units.parse_gigabytes), help="largest memory of the process"
     )
     check.add_argument("--baseline", metavar="RUN", default="", help="the run, or runs, for --max-slower")
     check.add_argument("--junit", metavar="FILE", type=options.typed(options.path), help="write JUnit XML to a file")
@@ -97,7 +97,7 @@ def add_check(commands: Any) -> None:
 
 def _reader(option: str) -> Any:
     most = {"--max-step-ms": _MOST_MS, "--max-loss": _MOST_LOSS}.get(option, _MOST_PERCENT)
-    return lambda text: parsing.number(text, most)
+    return lambda text: units.parse_number(text, most)
 
 
 _CHECK_EPILOG = (

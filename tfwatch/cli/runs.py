@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.core import parsing
+from tfwatch.core import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +49,11 @@ def _add_removals(actions: Any) -> None:
     remove = _action(actions, "remove", "remove runs with all their files", _remove)
     remove.add_argument("which", metavar="RUN", nargs="+", help=options.RUN)
     prune = _action(actions, "prune", "remove runs beyond a limit; never one that still runs or has a tag", _prune)
-    prune.add_argument("--older-than", metavar="AGE", type=options.typed(parsing.age), help="as 12h, 30d, 8w")
+    prune.add_argument("--older-than", metavar="AGE", type=options.typed(units.parse_age), help="as 12h, 30d, 8w")
     prune.add_argument("--keep", metavar="N", type=options.whole(0, _MOST), help="all but the newest N")
-    prune.add_argument("--max-size", metavar="GB", type=options.typed(parsing.gigabytes), help="all but the newest GB")
+    prune.add_argument(
+        "--max-size", metavar="GB", type=options.typed(units.parse_gigabytes), help="all but the newest GB"
+    )
     for action in (remove, prune):
         action.add_argument("--yes", action="store_true", help="do not ask")
         action.add_argument("--dry-run", action="store_true", help="only list what would be removed")

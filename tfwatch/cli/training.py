@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.core import parsing
+from tfwatch.core import units
 from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _add_switches(group: Any) -> None:
     text = "switch knobs until the device no longer starves, and keep what helps (key f); the batches stay the same"
     group.add_argument("--autopilot", action="store_true", help=text)
     text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
-    group.add_argument("--memory-limit", metavar="GB", type=options.typed(parsing.gigabytes), help=text)
+    group.add_argument("--memory-limit", metavar="GB", type=options.typed(units.parse_gigabytes), help=text)
 
 
 def add_training(group: Any, steps: str = "stop after N steps") -> None:
@@ -163,7 +163,7 @@ def add_computing(group: Any) -> None:
         help="adam, sgd, ... as Keras names them (adam)",
     )
     text = "learning rate; default: the workload's own for Adam, else Keras' own"
-    group.add_argument("--learning-rate", metavar="X", type=options.typed(parsing.learning_rate), help=text)
+    group.add_argument("--learning-rate", metavar="X", type=options.typed(units.parse_learning_rate), help=text)
 
 
 def _add_showing(group: Any) -> None:

@@ -15,14 +15,13 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import option_name, show
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.control.client import NoAnswerError
+from tfwatch.runs.control.client import NoAnswerError, NotRunningError, control_of, find_running
 from tfwatch.runs.control.messages import AskSwitch
-from tfwatch.runs.control.running import NotRunningError, control_of, find_running
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reader import RunReader
-from tfwatch.runs.scripts.process_runs import ProcessRuns
+from tfwatch.runs.scripts.script_process import ProcessRuns
 from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write

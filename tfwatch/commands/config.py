@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.config.config_file import read_config
-from tfwatch.config.keys import KEYS, Key
+from tfwatch.config import KEYS, Key, read_config
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import show

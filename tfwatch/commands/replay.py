@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.live.earlier_runs import earlier_of
 from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.live.notifier import Notifier
-from tfwatch.live.restart import earlier_of
+from tfwatch.live.notices import Notifier
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import lives_of, open_group

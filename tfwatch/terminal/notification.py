@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.config.keys import NOTIFY_AFTER_S
+from tfwatch.config import NOTIFY_AFTER_S
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.config.config_file import read_config
-from tfwatch.config.keys import KEYS
+from tfwatch.config import KEYS, read_config
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.refusals import LACKING
 from tfwatch.workloads.workload import BadInputError, Entry, Settings
@@ -15,7 +14,7 @@ from tfwatch.workloads.workload import BadInputError, Entry, Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.config.keys import Key
+    from tfwatch.config import Key
 
 
 #: Every workload by name, which is also the name of its module (a `Workload`).

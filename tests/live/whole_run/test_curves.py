@@ -9,7 +9,7 @@ import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.core import events as facts
-from tfwatch.live.whole_run.curves import STEP_TIME, LearningCurves, better_way
+from tfwatch.live.whole_run import STEP_TIME, LearningCurves, better_way
 
 
 def _trained(losses: list[float], **metrics: list[float]) -> Canned:

@@ -12,9 +12,8 @@ from tests.screens.hardware import leaking
 from tfwatch.analysis.steps.stalls import find_stalls
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
-from tfwatch.live.whole_run.epochs import EpochTable
-from tfwatch.live.whole_run.previous import FIRST_FRAMES, PreviousRun, PreviousRunSearch
-from tfwatch.live.whole_run.sensors import sensor_lanes
+from tfwatch.live.earlier_runs import FIRST_FRAMES, PreviousRun, PreviousRunSearch
+from tfwatch.live.whole_run import EpochTable, sensor_lanes
 
 if TYPE_CHECKING:
     from pathlib import Path

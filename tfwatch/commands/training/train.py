@@ -21,9 +21,8 @@ from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.runs import format as layout
 from tfwatch.runs.control.requests import Experiment
 from tfwatch.runs.create import NotBegunError, begin_run
-from tfwatch.runs.library.finding import default_runs_dir, find_run
-from tfwatch.runs.library.retention import start_pruning
-from tfwatch.runs.library.writable import find_problem_soon
+from tfwatch.runs.library.finding import default_runs_dir, find_problem_soon, find_run
+from tfwatch.runs.library.removal import start_pruning
 from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
 from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.notification import NO_NOTICES

@@ -17,7 +17,7 @@ from xml.parsers.expat import ExpatError
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system.system_tool import run
+from tfwatch.core.system_tool import run
 from tfwatch.sensors.protocol import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable
 from tfwatch.sensors.tool_readers import ToolStream
 

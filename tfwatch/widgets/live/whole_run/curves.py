@@ -14,7 +14,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.live.run_situation import metric_name
-from tfwatch.live.whole_run.curves import NO_CURVE, STEP_TIME, Chart, LearningCurves
+from tfwatch.live.whole_run import NO_CURVE, STEP_TIME, Chart, LearningCurves
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import fit, row
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
+    from tfwatch.live.earlier_runs import PreviousRun
     from tfwatch.live.view import RunView
-    from tfwatch.live.whole_run.curves import Curve
-    from tfwatch.live.whole_run.previous import PreviousRun
+    from tfwatch.live.whole_run import Curve
 
 #: Rows of a chart: its figures, at least four of its plot. The axis below all charts has one.
 _LEAST_ROWS = 5

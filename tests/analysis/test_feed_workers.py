@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.tuning.forecasting.feed_workers import forecast_workers
+from tfwatch.analysis.findings.feed_advice import forecast_workers
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.screens.showing import rows_of, shown
 from tfwatch.app import TfwatchApp
 from tfwatch.live.earlier_runs import FIRST_FRAMES, PreviousRunSearch
 from tfwatch.runs.reader import FolderSource, RunReader
-from tfwatch.screens.stalls import StallsScreen
+from tfwatch.screens.overlays import StallsScreen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ import pytest
 
 from tests.runs.folders import FakeClock
 from tests.sensors.nvml import OTHER, OWN, UNSEEN, FakeNvml, NVMLError, NVMLError_NotFound, opened, sample
-from tfwatch.sensors.gpu import nvml_card
+from tfwatch.sensors.gpu import nvml
 
 pytestmark = pytest.mark.usefixtures("driver")
 
@@ -83,5 +83,5 @@ def test_samples_count_once_and_the_share_is_shown_until_the_next(monkeypatch: p
 
 
 def test_this_process_knows_its_number() -> None:
-    assert os.getpid() in nvml_card.own_pids(os.getpid())
-    assert nvml_card.own_pids(2**30) == {2**30}
+    assert os.getpid() in nvml.own_pids(os.getpid())
+    assert nvml.own_pids(2**30) == {2**30}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.terminal.notify_command import MOST, NotifyCommand
+from tfwatch.terminal.notification import MOST, NotifyCommand
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -81,12 +81,12 @@ def test_the_pipelines_of_workloads_move_up_to_their_batch() -> None:
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.feed.moved_part import find_moved_part
     from tfwatch.tfdata.pipeline_tree import label_of
-    from tfwatch.workloads.data import array_pipeline, jpeg, numbered_examples
+    from tfwatch.workloads.data import jpeg, numbered_examples
 
     files = jpeg.movable_source([b"a.jpg"] * 9, np.zeros(9, np.int32), 4)
     images = jpeg.pipeline(files, Knobs(), batch_size=4, image_size=32)
     numbers = numbered_examples.movable_source(9, 4)
-    examples = array_pipeline.pipeline(numbers, Knobs(), pick=_twice, batch_size=4)
+    examples = numbered_examples.pipeline(numbers, Knobs(), pick=_twice, batch_size=4)
     parts = [find_moved_part(data) for data in (images, examples)]
     assert [label_of(part.below) for part in parts] == ["map(augment)", "map(twice)"]
     assert [int(part.top.cardinality()) for part in parts] == [-2, -2]

@@ -107,7 +107,7 @@ _CHECK_EPILOG = (
 
 
 def _run_check(args: argparse.Namespace) -> int:
-    from tfwatch.analysis.comparing.limits import Limits
+    from tfwatch.analysis.comparing.intervals import Limits
     from tfwatch.commands.evidence.compare import CheckOptions, check
 
     shares = (args.max_wait_share, args.max_slower, args.max_straggler_share)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from tfwatch.exporter.followed_runs import FollowedRuns
+    from tfwatch.exporter.metrics import FollowedRuns
     from tfwatch.exporter.server import MetricsServer
 
 _NO_LIBRARY = "serve needs prometheus-client: pip install 'tfwatch[serve]'"
@@ -65,7 +65,7 @@ def make_server(options: ServeOptions, clock: Clock = SYSTEM) -> MetricsServer:
     """
     if importlib.util.find_spec("prometheus_client") is None:
         raise BadInputError(_NO_LIBRARY)
-    from tfwatch.exporter.followed_runs import FollowedRuns
+    from tfwatch.exporter.metrics import FollowedRuns
     from tfwatch.exporter.server import MetricsServer, Published
 
     runs = FollowedRuns(options.runs_dir, clock)

@@ -20,8 +20,7 @@ from tfwatch.core.errors import fails_open, printable
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched
 from tfwatch.core.rows import step_ms
 from tfwatch.live.run_situation import MeasuredSetting, at_this_moment, build_situation, judge_now
-from tfwatch.terminal.notification import desktop_notification, notification
-from tfwatch.terminal.notify_command import NotifyCommand
+from tfwatch.terminal.notification import NotifyCommand, desktop_notification, notification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

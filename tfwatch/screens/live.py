@@ -28,8 +28,7 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
-from tfwatch.screens.stalls import StallsScreen
-from tfwatch.screens.text_screens import HelpScreen, MissingScreen
+from tfwatch.screens.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs

@@ -12,7 +12,7 @@ from tests.analysis.samples import make_samples
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.findings.hardware.gpu_others import others_share
+from tfwatch.analysis.findings.hardware.gpus import others_share
 from tfwatch.analysis.findings.hardware.machine import (
     GpuCheck,
     GpuFigures,

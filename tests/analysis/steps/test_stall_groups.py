@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.steps.stall_groups import WORST, Row, StallGroup, arrange, arrange_group, split_periodic
-from tfwatch.analysis.steps.stalls import Stall
+from tfwatch.analysis.steps.stalls import WORST, Row, Stall, StallGroup, arrange, arrange_group, split_periodic
 
 
 def _stall(step: int, lost_ms: float = 2000.0, cause: str = "unexplained") -> Stall:

@@ -7,9 +7,8 @@ import pytest
 
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.live.timeline.step_bars import bars_of_time
-from tfwatch.widgets.live.whole_run.curves import figure
+from tfwatch.widgets.live.whole_run.curves import Frame, PlotLine, draw_plot, figure
 from tfwatch.widgets.live.whole_run.line import Marks, draw
-from tfwatch.widgets.live.whole_run.plot import Frame, PlotLine, draw_plot
 
 BLOCKS = choose_glyphs(colour=True, unicode=True)
 ASCII = choose_glyphs(colour=False, unicode=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tfwatch.analysis.comparing.comparability import NotComparableError
-from tfwatch.analysis.comparing.limits import Limits, worst
+from tfwatch.analysis.comparing.intervals import Limits, worst
 from tfwatch.commands.evidence.named_runs import find_past, find_side
 from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text
 from tfwatch.commands.screen_host import show_app
@@ -20,8 +20,7 @@ from tfwatch.core.errors import printable
 from tfwatch.live.evidence.checked_run import check_runs
 from tfwatch.live.evidence.compared_runs import compare_runs
 from tfwatch.report.evidence.check_report import check_json, check_lines, github_annotations, junit_xml, step_summary
-from tfwatch.report.evidence.comparison_document import comparison_json
-from tfwatch.report.evidence.comparison_text import SIDES, comparison_lines, sides_text
+from tfwatch.report.evidence.comparison_report import SIDES, comparison_json, comparison_lines, sides_text
 from tfwatch.report.html.comparison import comparison_html
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
@@ -30,7 +29,7 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfwatch.analysis.comparing.limits import CheckedFigure
+    from tfwatch.analysis.comparing.intervals import CheckedFigure
     from tfwatch.live.evidence.compared_runs import ComparedRuns
 
 Form: TypeAlias = Literal["text", "json", "html", "screen"]

@@ -24,16 +24,14 @@ from tfwatch.live.groups.history import read_steps
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.evidence.explanation import explanation_json, explanation_lines
-from tfwatch.report.exports.csv_files import write_csv
-from tfwatch.report.exports.parquet import write_parquet
 from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.recording import Recording
+from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.report.groups.group_markdown import as_group_markdown
-from tfwatch.report.groups.group_page import as_group_html
+from tfwatch.report.groups.group_page import as_group_html, as_group_markdown
 from tfwatch.report.groups.group_sections import make_rank_section, ranks_with_figures
 from tfwatch.report.html.page import as_html
-from tfwatch.report.html.redaction import redaction_of, redaction_of_group
+from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group
@@ -46,7 +44,7 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfwatch.report.html.redaction import Redaction
+    from tfwatch.report.html.templates import Redaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.findings.hardware.gpu_others import others_share
+from tfwatch.analysis.findings.hardware.gpus import GpuLane, find_gpus, gpu_lanes, others_share
 from tfwatch.analysis.findings.hardware.memory_over_run import MemoryOverRun, memory_over_run
-from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane, find_gpus, gpu_lanes
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound

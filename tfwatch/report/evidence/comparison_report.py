@@ -1,13 +1,14 @@
-"""A comparison of runs as text: the answer, every figure with its interval, and the facts that differ."""
+"""A comparison of runs: as text, the answer and every figure with its interval, and as one JSON object."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.comparing.run_steps import PARTS
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.report.document_switches import finite
 from tfwatch.runs.groups.reading import NEWEST_ROWS
 
 if TYPE_CHECKING:
@@ -208,3 +209,72 @@ def change_name(name: str) -> str:
 
 def _or_none(value: str) -> str:
     return value or "none"
+
+
+def comparison_json(sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]) -> dict[str, Any]:
+    """Return all comparisons with the first side."""
+    document: dict[str, Any] = finite(
+        {
+            "sides": [{"side": SIDES[n], "runs": [_run(one) for one in side]} for n, side in enumerate(sides)],
+            "comparisons": [_comparison(one, SIDES[n]) for n, one in enumerate(found, start=1)],
+        }
+    )
+    return document
+
+
+def _run(one: RunToCompare) -> dict[str, Any]:
+    return {
+        "run": one.recorded_name,
+        "path": str(one.folder.absolute()) if one.folder else None,
+        "workload": one.run.manifest.workload,
+        "state": one.state,
+        "steps": one.step_count,
+        "steady_steps": len(one.rows),
+        "ranks": one.rank_count,
+    }
+
+
+def _comparison(found: ComparedRuns, side: str) -> dict[str, Any]:
+    return {
+        "baseline": "A",
+        "side": side,
+        "per": "image" if found.by_image else "step",
+        "answer": found.answer,
+        "speedup": found.estimate.ratio,
+        "speedup_low": found.estimate.low,
+        "speedup_high": found.estimate.high,
+        "steps": found.steps,
+        "statistic": "mean" if found.in_bursts else "median",
+        "figures": [figure_json(one) for one in found.figures],
+        "time_breakdown": [figure_json(one) for one in found.time_spent],
+        "loss_epoch": found.loss_epoch,
+        "losses": [figure_json(one) for one in found.losses],
+        "changes": [
+            {"kind": one.kind, "name": change_name(one.name), "from": one.before or None, "to": one.after or None}
+            for one in found.changes
+        ],
+        "spread": {
+            "share": found.spread.deviation,
+            "degrees_of_freedom": found.spread.freedom,
+            "source": found.spread.source,
+        },
+        "alternating": found.alternating,
+        "same_host": found.same_host,
+        "others_share_before": found.others[0],
+        "others_share_after": found.others[1],
+    }
+
+
+def figure_json(one: ComparedFigure) -> dict[str, Any]:
+    """Return one figure of both sides."""
+    return {
+        "name": one.name,
+        "unit": one.unit or None,
+        "before": one.before,
+        "after": one.after,
+        "difference": one.difference,
+        "low": one.low,
+        "high": one.high,
+        "is_clear": one.is_clear,
+        "missing": one.missing or None,
+    }

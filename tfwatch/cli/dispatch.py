@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import checks, evidence, runs, script, system, training
+from tfwatch.cli import evidence, runs, system, training
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ _DESCRIPTION = (
 
 #: In the order of the help: each adds a command's parser.
 _COMMANDS = (
-    *(script.add_run, training.add_train, training.add_ab, training.add_workloads, checks.add_bench, system.add_feed),
+    *(training.add_run, training.add_train, training.add_ab, training.add_workloads, system.add_bench, system.add_feed),
     *(runs.add_replay, evidence.add_report, evidence.add_compare, evidence.add_check, evidence.add_explain),
-    *(evidence.add_export, runs.add_attach, runs.add_set, runs.add_runs, system.add_doctor, checks.add_selftest),
+    *(evidence.add_export, runs.add_attach, runs.add_set, runs.add_runs, system.add_doctor, system.add_selftest),
     *(system.add_serve, system.add_config, system.add_completion),
 )
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.

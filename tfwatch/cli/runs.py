@@ -173,27 +173,27 @@ def _run_attach(args: argparse.Namespace) -> int:
     return attach(ReplayOptions(args.which, options.runs_dir(args), theme, notify=options.notify(args)))
 
 
-_EPILOG = (
+_SET_EPILOG = (
     "exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in effect in time; "
     "2 bad input"
 )
-_WAIT_S = 30
-_LONGEST_S = 86_400
+_SET_WAIT_S = 30
+_LONGEST_WAIT_S = 86_400
 
 
 def add_set(commands: Any) -> None:
     """Add the command's parser."""
     text = "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn prefetch=4"
-    own = options.add_command(commands, "set", text, _run_set, epilog=_EPILOG)
+    own = options.add_command(commands, "set", text, _run_set, epilog=_SET_EPILOG)
     own.add_argument("words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=f"{RUN_HELP}. The knobs: --switch")
     waiting = own.add_mutually_exclusive_group()
     waiting.add_argument("--no-wait", action="store_true", help="do not wait until the switch is in effect")
     waiting.add_argument(
         "--wait",
         metavar="SECONDS",
-        type=options.whole(1, _LONGEST_S),
-        default=_WAIT_S,
-        help=f"the longest wait; default: {_WAIT_S}",
+        type=options.whole(1, _LONGEST_WAIT_S),
+        default=_SET_WAIT_S,
+        help=f"the longest wait; default: {_SET_WAIT_S}",
     )
     options.add_runs_dir(own)
 

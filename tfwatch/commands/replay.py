@@ -52,10 +52,10 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
     except (NotARunError, OSError) as error:
         raise BadInputError(str(error)) from error
     if as_json:
-        from tfwatch.report.groups.group_report import group_json
+        from tfwatch.report.group_report import group_json
 
         return write(sys.stdout, json.dumps(group_json(judged), indent=1) + "\n")
-    from tfwatch.report.groups.group_report import group_text
+    from tfwatch.report.group_report import group_text
 
     return write(sys.stdout, group_text(judged) + "\n")
 

@@ -89,7 +89,7 @@ def read_metrics(runs: FollowedRuns) -> list[Metric]:
     return metrics_of(None)
 
 
-_LOOK_S = 0.5
+_FEED_CHECK_S = 0.5
 
 
 def serve_feed(workers: int, joined: str | None, host: str, port: int = 0) -> int:
@@ -103,7 +103,7 @@ def serve_feed(workers: int, joined: str | None, host: str, port: int = 0) -> in
         feed = join(joined, workers, host) if joined else start_local(workers, host, port)
         try:
             _print(f"tf.data service: {joined or feed.address}, {_count(workers)}; Ctrl-C ends it")
-            return _watch(feed)
+            return _watch_feed(feed)
         finally:
             feed.stop()
     except KeyboardInterrupt:
@@ -112,10 +112,10 @@ def serve_feed(workers: int, joined: str | None, host: str, port: int = 0) -> in
         raise BadInputError(str(error)) from error
 
 
-def _watch(feed: LocalFeed) -> int:
+def _watch_feed(feed: LocalFeed) -> int:
     can_serve = True
     while can_serve:
-        time.sleep(_LOOK_S)
+        time.sleep(_FEED_CHECK_S)
         for sentence in chain(feed.newly_lost(), feed.restart_lost()):
             _print(sentence)
         can_serve = feed.can_serve

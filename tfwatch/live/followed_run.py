@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
-from tfwatch.analysis.findings.hardware.machine import Machine, check_gpu, growth, recent, summarise_machine
-from tfwatch.analysis.findings.hardware.memory_over_run import MemoryOverRun, memory_over_run
+from tfwatch.analysis.findings.hardware.machine import (
+    Machine,
+    MemoryOverRun,
+    check_gpu,
+    growth,
+    memory_over_run,
+    recent,
+    summarise_machine,
+)
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.analysis.steps.patterns import Pattern, find_patterns

@@ -59,7 +59,6 @@ class Best:
     value: float
     step: float
     epoch: int
-    of_validation: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,14 +119,13 @@ class LearningCurves:
 
     def _best(self, name: str) -> Best | None:
         better = better_way(name)
-        of_validation = _VALIDATION + name in self._values
-        values = np.array(self._values.get(_VALIDATION + name if of_validation else name, ()), dtype=np.float64)
+        values = np.array(self._values.get(_VALIDATION + name, self._values.get(name, ())), dtype=np.float64)
         if better is None or not np.isfinite(values).any():
             return None
         at = int(
             np.nanargmax(values) if better == "higher" else np.nanargmin(np.where(np.isinf(values), np.nan, values))
         )
-        return Best(float(values[at]), self._steps[at], self._epochs[at], of_validation)
+        return Best(float(values[at]), self._steps[at], self._epochs[at])
 
 
 def better_way(name: str) -> Literal["higher", "lower"] | None:

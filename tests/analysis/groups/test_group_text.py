@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.groups.group_text import hold_up_lines
-from tfwatch.analysis.groups.straggler import Cause, HoldUp
+from tfwatch.analysis.groups.straggler import Cause, LongStep, long_step_lines
 
 _LONG = "step 7 takes 2.0 s more, for rank 1: data wait"
 
@@ -21,4 +20,4 @@ _LONG = "step 7 takes 2.0 s more, for rank 1: data wait"
     ],
 )
 def test_only_steps_that_cost_a_tenth_of_a_second_are_named(lost_ms: list[float], lines: list[str]) -> None:
-    assert hold_up_lines([HoldUp(7, 1, Cause.DATA_WAIT, lost) for lost in lost_ms]) == lines
+    assert long_step_lines([LongStep(7, 1, Cause.DATA_WAIT, lost) for lost in lost_ms]) == lines

@@ -13,7 +13,7 @@ from tests.schemas import errors
 from tfwatch.core.rows import STEP
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.groups.rank_lines import state_lines, stopped_word
-from tfwatch.report.groups.group_report import group_json, group_text
+from tfwatch.report.group_report import group_json, group_text
 from tfwatch.runs.format import EVENTS, MANIFEST, NotARunError
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups.group_file import folder_of_rank

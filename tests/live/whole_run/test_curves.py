@@ -31,9 +31,9 @@ def test_each_metric_is_a_chart_with_its_validation_and_its_best_epoch() -> None
     assert loss.training.steps.tolist() == [51, 101, 151, 201]
     assert loss.validation.values.tolist() == [2.1, 1.2, 0.9, 1.1]
     assert loss.best
-    assert (loss.best.value, loss.best.epoch, loss.best.of_validation) == (0.9, 2, True)
+    assert (loss.best.value, loss.best.epoch) == (0.9, 2)
     assert recall.best
-    assert (recall.best.value, recall.best.epoch, recall.best.of_validation) == (0.4, 1, False)
+    assert (recall.best.value, recall.best.epoch) == (0.4, 1)
 
 
 def test_epochs_are_collected_once_however_often_a_frame_asks() -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.situation import Tone
-from tfwatch.analysis.groups.group_text import (
+from tfwatch.analysis.groups.straggler import (
     ADVICE,
+    Level,
     banner_word,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
 )
-from tfwatch.analysis.groups.straggler import Level
 from tfwatch.core import units
 from tfwatch.live.groups.rank_lines import stopped_ranks
 from tfwatch.report.html.page import Verdict, make_verdict
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
     from tfwatch.live.judged_run import JudgedRun
 
-#: The most rows of hold-ups.
-_MOST_HOLD_UPS = 20
+#: The most rows of long steps.
+_MOST_LONG_STEPS = 20
 #: Ranks whose own figures are on the page: each of a million steps takes a second.
 MOST_SECTIONS = 8
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
@@ -71,7 +71,7 @@ class RankRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldUpRow:
+class LongStepRow:
     """A single long step."""
 
     step: str
@@ -125,8 +125,8 @@ def make_group_figures(judged: JudgedGroup) -> list[Figure]:
 
 
 def _usual(judged: JudgedGroup, steps: str) -> str:
-    longer = units.counted(len(judged.hold_ups), "long one")
-    return f"mean of the newest {steps} in common" + (f", without {longer}" if judged.hold_ups else "")
+    longer = units.counted(len(judged.long_steps), "long step")
+    return f"mean of the newest {steps} in common" + (f", without {longer}" if judged.long_steps else "")
 
 
 def _of_rank(rank: int | None) -> str:
@@ -164,16 +164,16 @@ def _machine(state: RankState) -> str:
     return ", ".join(filter(None, parts))
 
 
-def make_hold_ups(steps: GroupSteps | None) -> list[HoldUpRow]:
+def make_long_steps(steps: GroupSteps | None) -> list[LongStepRow]:
     """Return the longest single steps, the longest first."""
     return [
-        HoldUpRow(
+        LongStepRow(
             units.count(one.step),
             units.MISSING if one.rank is None else str(one.rank),
             "all ranks are in the call, and none shows why" if one.rank is None else one.cause.value,
             units.duration(one.lost_ms / 1e3),
         )
-        for one in (steps.hold_ups if steps else ())[:_MOST_HOLD_UPS]
+        for one in (steps.long_steps if steps else ())[:_MOST_LONG_STEPS]
     ]
 
 

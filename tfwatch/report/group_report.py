@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.groups.group_text import (
-    hold_up_lines,
+from tfwatch.analysis.groups.straggler import (
+    long_step_lines,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
@@ -19,7 +19,7 @@ from tfwatch.report.text import fate
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.groups.straggler import HoldUp, Straggler
+    from tfwatch.analysis.groups.straggler import LongStep, Straggler
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
 
 
@@ -30,14 +30,14 @@ def group_text(judged: JudgedGroup) -> str:
 
 
 def finding_lines(judged: JudgedGroup) -> list[str]:
-    """Return the straggler with its cause and the gain without it, or that there is none; and single hold-ups."""
+    """Return the straggler with its cause and the gain without it, or that there is none; and single long steps."""
     if judged.why_not:
         return [f"straggler: n/a, {judged.why_not}"]
     if found := judged.straggler:
         lines = [straggler_sentence(found), without_sentence(found), f"its own screen: {_replay(judged, found.rank)}"]
     else:
         lines = [no_straggler_sentence(judged.waiting_share, judged.is_compute_known)]
-    return [*lines, *hold_up_lines(judged.hold_ups)]
+    return [*lines, *long_step_lines(judged.long_steps)]
 
 
 def rank_table(judged: JudgedGroup) -> list[str]:
@@ -74,7 +74,7 @@ SCHEMA = 1
 
 
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
-    """Return the group: its ranks, the straggler or why none can be named, and single hold-ups."""
+    """Return the group: its ranks, the straggler or why none can be named, and single long steps."""
     group = judged.group
     found: dict[str, Any] = finite(
         {
@@ -89,7 +89,7 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "straggler": _straggler(judged.straggler) if judged.straggler and not judged.why_not else None,
             "straggler_not_known": judged.why_not or None,
             "compute_known": not judged.why_not and judged.is_compute_known,
-            "hold_ups": [_hold_up(one) for one in judged.hold_ups],
+            "long_steps": [_long_step(one) for one in judged.long_steps],
             "ranks": [_rank(judged, one) for one in judged.ranks],
         }
     )
@@ -110,7 +110,7 @@ def _straggler(found: Straggler) -> dict[str, Any]:
     }
 
 
-def _hold_up(found: HoldUp) -> dict[str, Any]:
+def _long_step(found: LongStep) -> dict[str, Any]:
     return {"step": found.step, "rank": found.rank, "cause": found.cause.value, "lost_ms": found.lost_ms}
 
 

@@ -11,13 +11,8 @@ import numpy as np
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
 from tfwatch.live.groups.rank_lines import state_lines
-from tfwatch.report.groups.group_report import group_json
-from tfwatch.report.groups.group_sections import (
-    make_group_figures,
-    make_group_verdict,
-    make_hold_ups,
-    make_rank_rows,
-)
+from tfwatch.report.group_report import group_json
+from tfwatch.report.group_sections import make_group_figures, make_group_verdict, make_long_steps, make_rank_rows
 from tfwatch.report.html.plot import Scale, areas, ticks
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.html.timeline import COLUMNS, Hover, Layer, height_text, top_ms
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.groups.step_sums import GroupSteps, StepColumns
     from tfwatch.live.groups.judged_group import JudgedGroup
-    from tfwatch.report.groups.group_sections import RankSection
+    from tfwatch.report.group_sections import RankSection
     from tfwatch.report.html.plot import Floats, Tick
     from tfwatch.report.html.templates import Redaction
     from tfwatch.runs.library.labels import Labels
@@ -125,8 +120,8 @@ def as_group_html(
         "chart": make_group_chart(steps),
         "rows": rows,
         "has_machine": any(row.machine for row in rows),
-        "hold_ups": make_hold_ups(steps),
-        "hold_up_count": len(steps.hold_ups) if steps else 0,
+        "long_steps": make_long_steps(steps),
+        "long_step_count": len(steps.long_steps) if steps else 0,
         "sections": sections,
         "versions": list(manifest.versions.items()),
         "raw": json.dumps(group_json(judged), indent=1).split("\n"),
@@ -180,6 +175,6 @@ class _GroupPage(MarkdownPage):
             (one.rank, *one.figures, one.machine or units.MISSING, one.state) for one in make_rank_rows(self._judged)
         ]
         yield from self._table(head, rows)
-        if hold_ups := make_hold_ups(self._steps):
-            cells = [(one.step, one.rank, one.cause, one.lost) for one in hold_ups]
+        if long_steps := make_long_steps(self._steps):
+            cells = [(one.step, one.rank, one.cause, one.lost) for one in long_steps]
             yield from self._folded("Steps that one rank held up", ("step", "rank", "cause", "lost"), cells)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.test_cli import _taken
 from tests.commands.fakes import factories, order
-from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import replay as replay_module
 from tfwatch.commands.factories import Factories

@@ -83,13 +83,18 @@ def test_ctrl_z_and_a_stopped_process_leave_a_sane_terminal_after_a_stop(tmp_pat
     assert end_of(the_run(tmp_path)) == "stopped"
 
 
+def leave_the_screen(terminal: Pseudo) -> None:
+    """Quit, and let the training go on."""
+    terminal.press("q")
+    terminal.wait_for("Quit?")
+    terminal.press("d")
+    terminal.wait_for("training goes on without a screen")
+
+
 def test_leave_and_train_on(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
-        terminal.press("q")
-        terminal.wait_for("Quit?")
-        terminal.press("d")
-        terminal.wait_for("training goes on without a screen")
+        leave_the_screen(terminal)
         let_it_finish(tmp_path)
         terminal.wait_for("cnn: finished")
         assert terminal.wait() == 0
@@ -100,10 +105,7 @@ def test_leave_and_train_on(tmp_path: Path) -> None:
 def test_ctrl_c_after_leaving_stops_at_the_next_batch(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
-        terminal.press("q")
-        terminal.wait_for("Quit?")
-        terminal.press("d")
-        terminal.wait_for("training goes on without a screen")
+        leave_the_screen(terminal)
         terminal.press("\x03")
         terminal.wait_for("cnn: stopped")
         assert terminal.wait() == 130

@@ -33,7 +33,7 @@ ALLOWED = {
     "2.20": ("3.10.0", ("3.10", "3.11", "3.12", "3.13")),
     "2.21": ("3.12.0", ("3.10", "3.11", "3.12", "3.13")),
 }
-SCRIPTS = ("tests/commands/test_run.py", "tests/commands/test_run_trains.py")
+SCRIPTS = ("tests/commands/script/test_run.py", "tests/commands/script/test_run_trains.py")
 TRAINING = ("tests/watch", "tests/tfdata", "tests/training", "tests/workloads", "tests/checks", *SCRIPTS)
 TEST_PACKAGES = ("pytest>=8", "pytest-asyncio>=0.24", "pytest-xdist>=3.6", "hypothesis>=6.100")
 INSTALL_S, TESTS_S, SELFTEST_S = 1800, 2400, 900

@@ -15,7 +15,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
-from tfwatch.live.notifier import Notifier
+from tfwatch.live.notices import Notifier
 from tfwatch.screens.footer import FrameMeter
 from tfwatch.screens.themes import THEMES
 from tfwatch.terminal.notification import NotifyOptions

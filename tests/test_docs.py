@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+#: Folders that the paths of a page for contributors begin in: rooms within a room are named by themselves.
+_HOME = [ROOT, ROOT / "tfwatch", *(folder.parent for folder in (ROOT / "tfwatch").rglob("__init__.py"))]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -23,10 +25,20 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not link.startswith("https:") and not _leads_somewhere(page, link)] == []
 
 
-def test_every_page_of_docs_is_linked_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_page_of_docs_is_linked_from_a_first_page() -> None:
+    first = "".join(page.read_text(encoding="utf-8") for page in PAGES[:2])
 
-    assert [page.name for page in PAGES[2:] if f"(docs/{page.name})" not in readme] == []
+    assert [page.name for page in PAGES[2:] if f"(docs/{page.name})" not in first] == []
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/growing.md"])
+def test_every_path_of_a_page_for_contributors_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"(?<![\w./])((?:[\w.]+/)+(?:\w+\.(?:py|md|tsv))?)(?![\w*])", text)
+
+    assert len(paths) > 30
+    assert max(len(line) for line in text.splitlines()) <= 120
+    assert [path for path in paths if not any((folder / path).exists() for folder in _HOME)] == []
 
 
 def _leads_somewhere(page: Path, link: str) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.live.earlier_runs import PreviousRunSearch
 from tfwatch.live.judged_run import EndedFinding
-from tfwatch.live.notifier import Notifier
+from tfwatch.live.notices import Notifier
 from tfwatch.live.view import Follower
-from tfwatch.live.whole_run.previous import PreviousRunSearch
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.leave import (
     DetachScreen,
@@ -23,9 +23,9 @@ from tfwatch.screens.leave import (
     StopScriptScreen,
 )
 from tfwatch.screens.live import AttachedScreen, LiveScreen
+from tfwatch.screens.overlays import GoodputScreen
 from tfwatch.screens.restart import RestartScreen
 from tfwatch.screens.switch_requests import SwitchRequests
-from tfwatch.screens.text_screens import GoodputScreen
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.widgets.basics.glyphs import choose_glyphs

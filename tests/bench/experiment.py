@@ -149,7 +149,7 @@ class Trainings:
         return writer
 
     def _pipeline(self, batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-        slept = self._slept[int(knobs.workers)]
+        slept = self._slept[int(str(knobs.workers))]
         delay_ms = self.delay_ms + (self._extra_ms if knobs.workers == LONG else 0.0)
 
         def sleep(x: Any) -> Any:

@@ -18,7 +18,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # the steps sleep
 
 import tensorflow as tf
 
-from tfwatch.analysis.tuning.forecasting.feed_workers import forecast_workers
+from tfwatch.analysis.findings.feed_advice import forecast_workers
 from tfwatch.tfdata.feed.moved_part import find_moved_part
 from tfwatch.tfdata.feed.processes import start_local
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.bench.memory import make_run
 from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.report.groups.group_summary import group_text
+from tfwatch.report.group_report import group_text
 from tfwatch.runs.groups.group_file import GroupFile, folder_of_rank, write_group_file
 from tfwatch.runs.groups.reading import open_group
 

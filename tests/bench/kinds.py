@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.watch import kinds
+from tests.watch.fit.test_kinds import train
 from tests.watch.kinds import Kind
-from tests.watch.test_kinds import train
 from tfwatch.core.events import WatchFailed
 
 if TYPE_CHECKING:

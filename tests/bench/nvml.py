@@ -24,8 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.sensors.gpu.nvml import Source
-from tfwatch.sensors.gpu.nvml_card import own_pids
+from tfwatch.sensors.gpu.nvml import Source, own_pids
 from tfwatch.sensors.protocol import FullReading, Unavailable
 
 if TYPE_CHECKING:

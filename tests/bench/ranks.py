@@ -131,7 +131,7 @@ def check(group: JudgedGroup, case: Case) -> tuple[bool, str]:
         return named is None, str(named)
     expected = (case.rank, EXPECTED[case.fault])
     if case.fault == "pause":
-        found = max(group.hold_ups, key=lambda one: one.lost_ms, default=None)
+        found = max(group.long_steps, key=lambda one: one.lost_ms, default=None)
         is_right = bool(found and (found.rank, found.cause) == expected)
         return is_right and named is None, f"{found}, straggler {named}"
     return bool(named and (named.rank, named.cause) == expected), str(named)

@@ -20,9 +20,8 @@ from tfwatch.commands.replay import ReplayOptions
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import show
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.control.client import ControlClient
+from tfwatch.runs.control.client import ControlClient, NotRunningError, control_of, find_running
 from tfwatch.runs.control.requests import Control, Refused, Request
-from tfwatch.runs.control.running import NotRunningError, control_of, find_running
 from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.machine_info import boot_id
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.screens.canned import Canned
     from tfwatch.runs.writer import RunWriter
 
 
@@ -308,15 +308,20 @@ class FoundRuns:
         return waiting
 
 
-async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> None:
+def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
+    """Return the app attached to a process, with the first run of it."""
     found = FoundRuns()
     runs = ScriptRuns(found)
-    first = usual(tmp_path / "first")
+    first = usual(folder / "first")
     first.writer.flush()
-    found.waiting = [tmp_path / "first"]
+    found.waiting = [folder / "first"]
     reader = runs.next_reader()
     assert reader
-    app = TfwatchApp(reader, Control(), clock=first.clock, is_attached=True, runs=runs)
+    return TfwatchApp(reader, Control(), clock=first.clock, is_attached=True, runs=runs), first, found
+
+
+async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> None:
+    app, first, found = attached_to_a_process(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         first.ended("finished").writer.close()
         app.frame()
@@ -336,14 +341,7 @@ async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> No
 
 
 async def test_quitting_with_a_fit_does_not_wait_for_the_end_of_the_next_one(tmp_path: Path) -> None:
-    found = FoundRuns()
-    runs = ScriptRuns(found)
-    first = usual(tmp_path / "first")
-    first.writer.flush()
-    found.waiting = [tmp_path / "first"]
-    reader = runs.next_reader()
-    assert reader
-    app = TfwatchApp(reader, Control(), clock=first.clock, is_attached=True, runs=runs)
+    app, first, found = attached_to_a_process(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         app.live.frame()
         await pilot.press("q", "y")

@@ -15,8 +15,8 @@ import pytest
 from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
 from tfwatch import cli
+from tfwatch.commands import doctor as command
 from tfwatch.commands.factories import check_up
-from tfwatch.commands.system import doctor as command
 from tfwatch.doctor.check import Check, CheckUp, Status
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def test_whoever_called_sudo_is_the_one_who_is_permitted(
 
 def test_the_checks_need_no_tensorflow_in_this_process() -> None:
     heavy = "{'tensorflow', 'keras', 'textual'}"
-    script = f"import sys; import tfwatch.commands.system.doctor; print({heavy} & set(sys.modules))"
+    script = f"import sys; import tfwatch.commands.doctor; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert done.stdout.strip() == "set()"

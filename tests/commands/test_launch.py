@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.test_cli import _taken
 from tests.pseudo import Pseudo
 from tests.screens.canned import usual
-from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.cli import dispatch
 from tfwatch.commands import launch as room

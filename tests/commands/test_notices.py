@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,18 +21,15 @@ from tfwatch.core.clock import SYSTEM
 from tfwatch.core.events import LossDiverged, RunEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP
-from tfwatch.live.notifier import Notifier
+from tfwatch.live.notices import Notifier
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.library import retention
+from tfwatch.runs.library import removal
 from tfwatch.runs.library.labels import Labels, write_labels
-from tfwatch.runs.library.removal import Limits
-from tfwatch.runs.library.retention import start_pruning
+from tfwatch.runs.library.removal import Limits, start_pruning
 from tfwatch.runs.scripts.announcements import announce, announce_in
 from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 _WRITES = "import os, sys; open(sys.argv[1], 'a').write(os.environ['TFWATCH_CAUSE'] + ' ' + sys.argv[2] + '\\n')"
@@ -55,7 +53,7 @@ def test_the_end_of_a_training_without_a_screen_is_noticed(tmp_path: Path, capfd
 def test_a_command_that_fails_or_hangs_costs_the_training_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.live.notifier.END_S", 0.2)
+    monkeypatch.setattr("tfwatch.live.notices.END_S", 0.2)
     notify = NotifyOptions(command=("/bin/sh", "-c", "exec sleep 5"))
     began_s = time.monotonic()
 
@@ -141,9 +139,11 @@ def test_the_limit_is_kept_by_a_process_beside_the_training(tmp_path: Path) -> N
     assert writer.folder
 
     start_pruning(tmp_path, Limits(count=1))
-    (process,) = retention._newest
+    (process,) = removal._newest
+    words: Any = process.args
+    assert Path(words[3], "tfwatch", "cli").is_dir(), "it runs this tfwatch"
     start_pruning(tmp_path, Limits(count=1))
-    assert retention._newest == [process], "a second one does the same"
+    assert removal._newest == [process], "a second one does the same"
 
     deadline_s = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) > 3:

@@ -11,8 +11,8 @@ from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.schemas import errors
 from tfwatch.cli import main
-from tfwatch.commands import replay_group as command
-from tfwatch.commands.replay_group import replay_group
+from tfwatch.commands import replay as command
+from tfwatch.commands.replay import replay_group
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.workloads.workload import BadInputError
 

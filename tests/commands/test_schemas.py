@@ -14,9 +14,9 @@ from tfwatch.checks.bench import Row, as_dict
 from tfwatch.checks.bench_program import Spec
 from tfwatch.checks.selftest import cases_json as selftest_json
 from tfwatch.checks.selftest_cases import Case
+from tfwatch.commands.doctor import as_json as doctor_json
 from tfwatch.commands.factories import check_up
-from tfwatch.commands.system.doctor import as_json as doctor_json
-from tfwatch.commands.training.workloads import list_workloads
+from tfwatch.commands.training.train import list_workloads
 
 if TYPE_CHECKING:
     from tfwatch.doctor.facts import Facts

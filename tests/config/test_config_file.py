@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tfwatch.config.config_file import VARIABLE, ConfigError, config_path, read_config
+from tfwatch.config import VARIABLE, ConfigError, config_path, read_config
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
-from tfwatch.runs.library.removal import Limits
-from tfwatch.runs.library.retention import configured_limits, prune_words
+from tfwatch.runs.library.removal import Limits, configured_limits, prune_words
 from tfwatch.workloads.registry import default_knobs
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfwatch.core.system.install_source import pip_install
+from tfwatch.doctor.crash_reasons import pip_install
 
 _REPOSITORY = '{"url": "https://example.org/tfwatch.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}'
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tfwatch.core.decoding.older_formats import translate_manifest
 from tfwatch.core.events import AutopilotEnded, Event, MoveJudged, MoveMade, Noted, PipelineSwitched, decode, encode
 from tfwatch.core.knobs import KnobChange
+from tfwatch.core.older_formats import translate_manifest
 
 MADE = {"at_ns": 5, "step": 100, "knob": "prefetch", "old": "off", "new": "4", "why": "made ahead"}
 JUDGED = {"at_ns": 6, "step": 150, "knob": "prefetch", "old": "off", "new": "4", "before_ms": 23.4}

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.core.system import system_tool
+from tfwatch.core import system_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.core.system import threads
+from tfwatch.core import threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: collection can start inside, Python 3.11 deadlocked within 3 s, four times of four.
 CROWDED = """
 import gc, os, sys, threading, time
-from tfwatch.core.system import threads
+from tfwatch.core import threads
 
 def recurse(depth):
     recurse(depth - 1) if depth else time.sleep(0.0001)

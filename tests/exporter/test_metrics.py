@@ -9,12 +9,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.screens.canned import STARVING, Canned
-from tfwatch.commands.system.serve import read_metrics
+from tfwatch.commands.services import read_metrics
 from tfwatch.core import events as facts
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
-from tfwatch.exporter.followed_runs import LINGER_S, FollowedRuns
-from tfwatch.exporter.metrics import STATES, metrics_of
+from tfwatch.exporter.metrics import LINGER_S, STATES, FollowedRuns, metrics_of
 from tfwatch.exporter.server import Published
 from tfwatch.runs.liveness import Life
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
-    from tfwatch.exporter.followed_runs import FollowedRun
+    from tfwatch.exporter.metrics import FollowedRun
 
 NAME = "2026-11-20T10-17-03_cnn"
 
@@ -85,7 +84,7 @@ def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
 def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.exporter.followed_runs.MOST", 2)
+    monkeypatch.setattr("tfwatch.exporter.metrics.MOST", 2)
     for number in range(5):
         far = running(tmp_path, f"2026-11-30T10-17-03_cnn-{number}", boot_id="b", machine={"host": "far"})
         far.writer.flush()

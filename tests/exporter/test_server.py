@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily
 
 from tests.runs.processes import wait_until
-from tfwatch.commands.system.serve import ServeOptions, make_server
+from tfwatch.commands.services import ServeOptions, make_server
 from tfwatch.core.clock import Clock
 from tfwatch.exporter import server as module
 from tfwatch.exporter.server import FRESH_S, MOST_CONNECTIONS, THREADS, MetricsServer, Published

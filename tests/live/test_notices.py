@@ -14,8 +14,7 @@ from tfwatch.analysis.tuning.tuner_text import running_experiment
 from tfwatch.core import events as facts
 from tfwatch.core.events import LossDiverged, RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.live.notices import QUIET_S, Cause, LightFollower, NoticeDecider
-from tfwatch.live.notifier import Notifier
+from tfwatch.live.notices import QUIET_S, Cause, LightFollower, NoticeDecider, Notifier
 from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:

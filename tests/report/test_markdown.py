@@ -10,7 +10,7 @@ import pytest
 from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.html.redaction import redaction_of
+from tfwatch.report.html.templates import redaction_of
 from tfwatch.report.markdown import as_markdown
 from tfwatch.runs.library.labels import Labels
 

@@ -111,7 +111,7 @@ async def shown(
     reader: RunReader | None = None,
     **options: Any,
 ) -> AsyncIterator[Shown]:
-    """Show a run. live: keys reach its training. notifies: messages are drawn. reader: None: in the writer's process."""
+    """Show a run. live: keys reach its training. notifies: messages are drawn. reader: None reads in its process."""
     control = Control() if live else None
     app = TfwatchApp(reader or run.reader(), control, clock=run.clock, **options)
     # The test draws the frames: the app's own timer would draw one in the middle of a key press.

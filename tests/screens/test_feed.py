@@ -16,7 +16,7 @@ from tfwatch.cli import main
 from tfwatch.core.events import FeedFound
 from tfwatch.core.rows import Phase
 from tfwatch.report.document import as_json
-from tfwatch.report.html.redaction import redaction_of
+from tfwatch.report.html.templates import redaction_of
 from tfwatch.report.text import as_text
 from tfwatch.runs.library.labels import Labels
 from tfwatch.runs.opened import read_run

@@ -14,7 +14,7 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.scripts.announcements import Announcements
-from tfwatch.runs.scripts.awaited import AwaitedRun
+from tfwatch.runs.scripts.script_process import AwaitedRun
 from tfwatch.screens.leave import Leave, LeaveScriptScreen, StopScriptScreen
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from tests.bench.ten_hours import LongRun, Plan
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import TfwatchApp
-from tfwatch.live.whole_run.previous import FIRST_FRAMES, PreviousRunSearch
+from tfwatch.live.earlier_runs import FIRST_FRAMES, PreviousRunSearch
 from tfwatch.runs.reader import FolderSource, RunReader
-from tfwatch.screens.stalls import StallsScreen
+from tfwatch.screens.overlays import StallsScreen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

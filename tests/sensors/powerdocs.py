@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfwatch.sensors.gpu.powermetrics import PowerReading
+from tfwatch.sensors.protocol import FullReading
 
 HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
@@ -60,13 +60,10 @@ def document(
     return (HEAD + body).encode()
 
 
-PLAIN = PowerReading(
+PLAIN = FullReading(
     busy=0.6,
     freq_mhz=712.5,
     power_w=2.0,
     cpu_power_w=3.0,
-    ane_power_w=0.5,
     thermal_level=0.0,
-    thermal_pressure="Nominal",
-    freq_max_mhz=720,
 )

@@ -17,9 +17,9 @@ from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import pauses, pressure
+from tfwatch.sensors import host, pauses
+from tfwatch.sensors.host import Pressure
 from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, Pauses, callback_name
-from tfwatch.sensors.pressure import Pressure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,7 +176,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.preemptions = 0
-        monkeypatch.setattr(pressure, "_preemptions", lambda: self.preemptions)
+        monkeypatch.setattr(host, "_preemptions", lambda: self.preemptions)
         monkeypatch.setattr("psutil.cpu_count", lambda: 2)
         self.clock = FakeClock(1.0)
         self.writer = make_writer(self.clock)

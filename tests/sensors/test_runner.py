@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tfwatch.core import system_tool
 from tfwatch.core.clock import Clock
 from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
 from tfwatch.core.rows import SAMPLE, Rows
-from tfwatch.core.system import system_tool
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.gpu.sensor import GpuSensor

@@ -1,10 +1,17 @@
-"""The bell everywhere, the desktop only where the terminal is known to notify it."""
+"""Notices to the user: of the terminal, and by the user's own command."""
 
 from __future__ import annotations
 
+import sys
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tfwatch.terminal.notification import desktop_notification, notification
+from tfwatch.terminal.notification import MOST, NotifyCommand, desktop_notification, notification
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -53,3 +60,48 @@ def test_a_name_cannot_end_the_sequence_or_begin_another() -> None:
     assert body.isprintable()
     assert ";" not in body
     assert len(body) == 300
+
+
+_WRITES = "import os, sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:], os.environ['TFWATCH_CAUSE']]))"
+
+
+def test_the_notice_is_one_argument_whatever_it_contains(tmp_path: Path) -> None:
+    failures: list[str] = []
+    command = NotifyCommand([sys.executable, "-c", _WRITES, str(tmp_path / "out"), "a b"], failures.append)
+
+    command.run("$(touch x); `id` 'q' \"", {"TFWATCH_CAUSE": "end"})
+    command.wait(60)
+
+    assert (tmp_path / "out").read_text() == "a b|$(touch x); `id` 'q' \"|end"
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("words", "failure"),
+    [
+        pytest.param(["/nonexistent/program"], "cannot start: No such file", id="missing"),
+        pytest.param(["/bin/sh", "-c", "exit 3"], "failed: exit code 3", id="fails"),
+        pytest.param(["/bin/sh", "-c", "sleep 60 & wait"], "it took longer than 0.2 s", id="hangs"),
+    ],
+)
+def test_a_failure_is_a_sentence_once(words: list[str], failure: str) -> None:
+    failures: list[str] = []
+    command = NotifyCommand(words, failures.append, timeout_s=0.2)
+    for _ in range(2):
+        command.run("it ended", {})
+        command.wait(60)
+
+    (sentence,) = failures
+    assert failure in sentence
+
+
+def test_commands_that_hang_are_few_and_nobody_waits_for_them() -> None:
+    failures: list[str] = []
+    command = NotifyCommand(["/bin/sh", "-c", "sleep 60"], failures.append, timeout_s=1.0)
+    began_s = time.monotonic()
+    for _ in range(MOST + 2):
+        command.run("it ended", {})
+
+    assert time.monotonic() - began_s < 1.0
+    assert failures == [f"{MOST} notify commands still run: a notice was not passed on"]
+    command.wait(60)

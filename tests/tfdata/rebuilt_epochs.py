@@ -12,7 +12,7 @@ from tfwatch.core.knobs import Knobs
 if TYPE_CHECKING:
     import random
 
-    from tfwatch.core.knobs import Setting
+    from tfwatch.core.knobs import StageSettings
 
 #: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond. To build a
 #: pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
@@ -20,7 +20,8 @@ FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
 RESTARTING = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"))
 NEW_EACH_TIME = Knobs("off", "default")
 #: Settings of single stages whose pipelines restart, and those that are built each time.
-_OF_STAGES, _NEW_OF_STAGES = ("off", 2, 3), ("default", "auto", "off", 4)
+_OF_STAGES: StageSettings = ("off", 2, 3)
+_NEW_OF_STAGES: StageSettings = ("default", "auto", "off", 4)
 
 
 def in_python(batch: Any) -> Any:
@@ -71,7 +72,7 @@ def rebuilt_epoch(
     return got, switches
 
 
-def _stage_by_stage(script: Any, knobs: Knobs, settings: tuple[Setting, ...], chooser: random.Random) -> Knobs:
+def _stage_by_stage(script: Any, knobs: Knobs, settings: StageSettings, chooser: random.Random) -> Knobs:
     """Return the knobs with a setting of its own for each map and interleave, in half of the epochs."""
     stages = len(script.parallel_stages)
     if stages < 2 or chooser.random() < 0.5:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.test_cli import _taken
 from tests.commands.fakes import factories, order
-from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import replay as replay_module
 from tfwatch.commands.factories import Factories
@@ -16,7 +16,7 @@ from tfwatch.commands.replay import ReplayOptions
 from tfwatch.commands.training.train import train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
-from tfwatch.live.restart import earlier_of, restart_of
+from tfwatch.live.earlier_runs import earlier_of, restart_of
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.training.request import Plan, TrainRequest

@@ -26,7 +26,7 @@ from tfwatch.runs.control.requests import Control, Request, Scheduled
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training import setup
 from tfwatch.watch.tensorflow_info import host_device
-from tfwatch.workloads.data import array_pipeline
+from tfwatch.workloads.data import numbered_examples
 from tfwatch.workloads.models import cnn, matmul
 from tfwatch.workloads.workload import Prepared, Settings
 
@@ -173,7 +173,7 @@ def test_a_workload_that_raises_leaves_its_traceback(tmp_path: Path, monkeypatch
 def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = array_pipeline.pipeline
+    build = numbered_examples.pipeline
 
     def broken_at_three(source: Any, knobs: Knobs, **options: Any) -> Any:
         if knobs.prefetch == 3:
@@ -182,7 +182,7 @@ def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
 
     short = replace(MATMUL, epochs=1)
     still, _ = train("matmul", short, tmp_path)
-    monkeypatch.setattr(array_pipeline, "pipeline", broken_at_three)
+    monkeypatch.setattr(numbered_examples, "pipeline", broken_at_three)
     run, outcome = train("matmul", short, tmp_path, Scheduled(3, "prefetch", 3))
     assert outcome.cause == "finished"
     assert only(run, SwitchFailed).reason == "ValueError: no such shape"

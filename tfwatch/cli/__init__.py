@@ -1,6 +1,7 @@
-"""The command line, a module a command. Help and bad input cost no import of numpy, Textual or TensorFlow.
+"""The command line, a module for each kind of command.
 
-The module of a command has `add`, which adds its parser and the function that runs it.
+Help and bad input cost no import of numpy, Textual or TensorFlow.
+The function `add_NAME` adds the parser of a command and the function that runs it.
 """
 
 from __future__ import annotations

@@ -9,11 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import attach, bench, feed, replay, runs, selftest, set_knobs
-from tfwatch.cli import run as run_script
-from tfwatch.cli.evidence import check, compare, explain, export, report
-from tfwatch.cli.system import completion, config, doctor, serve
-from tfwatch.cli.training import ab, train, workloads
+from tfwatch.cli import completion, evidence, runs, system, training
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -24,10 +20,13 @@ _DESCRIPTION = (
     "Without a command: the launcher. To begin: tfwatch run train.py (your own script), or tfwatch train cnn."
 )
 
-#: In the order of the help.
-_TRAINING = (run_script, train, ab, workloads, bench, feed)
-_RUNS = (replay, report, compare, check, explain, export)
-_SYSTEM = (serve, config, completion)
+#: In the order of the help: each adds a command's parser.
+_COMMANDS = (
+    *(training.add_run, training.add_train, training.add_ab, training.add_workloads, system.add_bench, system.add_feed),
+    *(runs.add_replay, evidence.add_report, evidence.add_compare, evidence.add_check, evidence.add_explain),
+    *(evidence.add_export, runs.add_attach, runs.add_set, runs.add_runs, system.add_doctor, system.add_selftest),
+    *(system.add_serve, system.add_config, completion.add_completion),
+)
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
 EXAMPLES = {
     "tfwatch train": "cnn",
@@ -79,7 +78,7 @@ def _check_home() -> None:
     """
     import platformdirs
 
-    from tfwatch.config.config_file import ConfigError, read_config
+    from tfwatch.config import ConfigError, read_config
     from tfwatch.workloads.workload import BadInputError
 
     try:
@@ -154,8 +153,8 @@ def make_parser() -> _Parser:
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (*_TRAINING, *_RUNS, attach, set_knobs, runs, doctor, selftest, *_SYSTEM):
-        command.add(commands)
+    for add in _COMMANDS:
+        add(commands)
     parser.commands = tuple(commands.choices)
     return parser
 

@@ -8,8 +8,8 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.config import keys
-from tfwatch.core import parsing
+from tfwatch import config
+from tfwatch.core import units
 from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.library.removal import Limits
     from tfwatch.terminal.notification import NotifyOptions
 
-THEMES, path = keys.THEMES, keys.path
+THEMES, path = config.THEMES, config.path
 #: The help of an argument that names a run.
 RUN = "a run folder, part of a run's name, the name given to it, or latest"
 
@@ -103,19 +103,19 @@ def add_notify(group: Any) -> None:
     text = "ring the bell, and notify the desktop where the terminal can: starving, no batch, loss NaN, the end (key N)"
     group.add_argument("--notify", action=argparse.BooleanOptionalAction, help=text)
     text = "run this command for each notice, its last argument; no shell runs it"
-    group.add_argument("--notify-command", metavar="COMMAND", type=typed(keys.command), help=text)
-    text = f"starving, or waiting for one batch, this long is noticed ({keys.NOTIFY_AFTER_S})"
-    read = whole(1, keys.LONGEST_NOTIFY_AFTER_S)
+    group.add_argument("--notify-command", metavar="COMMAND", type=typed(config.command), help=text)
+    text = f"starving, or waiting for one batch, this long is noticed ({config.NOTIFY_AFTER_S})"
+    read = whole(1, config.LONGEST_NOTIFY_AFTER_S)
     group.add_argument("--notify-after", metavar="SECONDS", type=read, help=text)
 
 
 def add_keep(group: Any) -> None:
     """Add the limits of the runs that are kept."""
     text = "remove older runs than the newest N in the runs folder; never one that runs or has a tag"
-    group.add_argument("--keep-runs", metavar="N", type=whole(1, keys.MOST_RUNS), help=text)
-    group.add_argument("--keep-age", metavar="AGE", type=typed(parsing.age), help="remove older runs: 12h, 30d, 8w")
+    group.add_argument("--keep-runs", metavar="N", type=whole(1, config.MOST_RUNS), help=text)
+    group.add_argument("--keep-age", metavar="AGE", type=typed(units.parse_age), help="remove older runs: 12h, 30d, 8w")
     text = "remove the oldest runs beyond so many gigabytes"
-    group.add_argument("--keep-size", metavar="GB", type=typed(parsing.gigabytes), help=text)
+    group.add_argument("--keep-size", metavar="GB", type=typed(units.parse_gigabytes), help=text)
 
 
 def add_group(group: Any) -> None:
@@ -184,11 +184,11 @@ def add_verbosity(group: Any, quiet: str) -> None:
 
 def report_settings(args: argparse.Namespace) -> None:
     """Print the settings of this command with their sources, where `-v` asks for it."""
-    from tfwatch.commands.system.config import settings_lines
+    from tfwatch.commands.config import settings_lines
 
     if args.verbose:
-        given = {name: getattr(args, name.replace("-", "_"), None) for name in keys.KEYS}
-        known = [name for name in keys.KEYS if hasattr(args, name.replace("-", "_"))]
+        given = {name: getattr(args, name.replace("-", "_"), None) for name in config.KEYS}
+        known = [name for name in config.KEYS if hasattr(args, name.replace("-", "_"))]
         sys.stderr.write("".join(f"tfwatch: {line}\n" for line in settings_lines(known, given)))
         sys.stderr.flush()
 
@@ -202,7 +202,7 @@ def runs_dir(args: argparse.Namespace) -> Path:
 
 def of_config(args: argparse.Namespace, name: str) -> Any:
     """Return the value of an option, else that of the config file; None without either."""
-    from tfwatch.config.config_file import read_config
+    from tfwatch.config import read_config
 
     given = getattr(args, name.replace("-", "_"), None)
     return read_config().values.get(name) if given is None else given
@@ -213,7 +213,7 @@ def notify(args: argparse.Namespace) -> NotifyOptions:
     from tfwatch.terminal.notification import NotifyOptions
 
     command = args.notify_command if args.notify is False else of_config(args, "notify-command")
-    after_s = of_config(args, "notify-after") or keys.NOTIFY_AFTER_S
+    after_s = of_config(args, "notify-after") or config.NOTIFY_AFTER_S
     return NotifyOptions(bool(of_config(args, "notify")), after_s, command or ())
 
 
@@ -222,8 +222,7 @@ def limits(args: argparse.Namespace) -> Limits | None:
 
     A folder that is named beside the command may hold what another limit has to keep.
     """
-    from tfwatch.runs.library.removal import Limits
-    from tfwatch.runs.library.retention import configured_limits
+    from tfwatch.runs.library.removal import Limits, configured_limits
 
     given = Limits(args.keep_age, args.keep_runs, args.keep_size)
     return given if given != Limits() else configured_limits(runs_dir(args))
@@ -248,7 +247,7 @@ def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
 def whole(least: int, most: int) -> Callable[[str], int]:
     """Return a reader of whole numbers within limits."""
 
-    return typed(lambda text: parsing.whole(text, least, most))
+    return typed(lambda text: units.parse_whole(text, least, most))
 
 
 def setting(text: str) -> Any:

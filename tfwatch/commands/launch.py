@@ -13,7 +13,7 @@ from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.script.run import check_script
 from tfwatch.commands.training.restart import announce, exec_command
 from tfwatch.commands.training.start_knobs import knob, start_knobs
-from tfwatch.config.config_file import read_config
+from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import show
 from tfwatch.core.refusals import NotTimed, Refusal

@@ -1,4 +1,4 @@
-"""`tfwatch replay`: a run in the screen it was trained in, read only; one still being written is followed."""
+"""`tfwatch replay`: a run or a group in the screen it was trained in, read only; one still written is followed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
-from tfwatch.commands.replay_group import replay_group
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.notifier import Notifier
-from tfwatch.live.restart import earlier_of
+from tfwatch.live.earlier_runs import earlier_of
+from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.live.notices import Notifier
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
+from tfwatch.runs.groups.reading import open_group, signs_of
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.reader import RunReader, follow_folder
@@ -26,11 +27,63 @@ from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.live.script_runs import ScriptRuns
     from tfwatch.runs.control.requests import Requests
+    from tfwatch.screens.group import GroupApp
     from tfwatch.terminal.notification import NotifyOptions
+
+
+def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
+    """Show a group until the user leaves, or print it: as a JSON object, and as text where no screen can be shown.
+
+    show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen or printing fails; 128 + the signal that
+    ends it.
+
+    Raises:
+        BadInputError: the folder is not a group that can be read.
+    """
+    try:
+        if not as_json and not why_no_screen(os.environ):
+            return _show(folder, theme, show_rank, clock)
+        judged = JudgedGroup(open_group(folder, clock))
+    except (NotARunError, OSError) as error:
+        raise BadInputError(str(error)) from error
+    if as_json:
+        from tfwatch.report.group_report import group_json
+
+        return write(sys.stdout, json.dumps(group_json(judged), indent=1) + "\n")
+    from tfwatch.report.group_report import group_text
+
+    return write(sys.stdout, group_text(judged) + "\n")
+
+
+def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
+    """Show the group and, one after the other, the ranks that the user opens."""
+    from tfwatch.live.groups.history import GroupHistory
+    from tfwatch.screens.group import SLOW_S, GroupApp, GroupReader
+    from tfwatch.screens.group_history import HistoryReader
+
+    def read() -> JudgedGroup:
+        return JudgedGroup(open_group(folder, clock))
+
+    reader = GroupReader(read, str(folder), clock, lambda judged: signs_of(judged.group, clock))
+    reader.begin()
+    if why_not := reader.wait(SLOW_S):
+        raise NotARunError(why_not)
+    made, history = list[GroupApp](), HistoryReader(GroupHistory(folder))
+
+    def make(**terminal: Any) -> GroupApp:
+        made.append(GroupApp(reader, made[-1].view if made else None, history, theme=theme, **terminal))
+        return made[-1]
+
+    while True:
+        code = show_app(make)
+        opened = made[-1].opened if made else None
+        if code or opened is None or (code := show_rank(opened)):
+            return code
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from tfwatch.core.decoding.bounds import (
+from tfwatch.core.knobs import ChangesKnob, KnobChange, as_value
+from tfwatch.core.older_formats import translate_event
+from tfwatch.core.validation import (
     Answer,
     AutopilotCause,
     ByteCounts,
@@ -31,10 +33,8 @@ from tfwatch.core.decoding.bounds import (
     SleepMilliseconds,
     StepTimes,
     Whole,
+    known_fields,
 )
-from tfwatch.core.decoding.older_formats import translate_event
-from tfwatch.core.decoding.validation import known_fields
-from tfwatch.core.knobs import ChangesKnob, KnobChange, as_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ _LITTLE_BYTES = 1.5 * 2**30
 _LITTLE_DISK_BYTES = 200 * 2**20
 #: More swap in use than this share of the memory means that something large does not fit.
 _SWAPPED = 0.25
-#: As in sensors/pressure.py: 16 MB in half a second; an idle machine moves less.
+#: As in sensors/host.py: 16 MB in half a second; an idle machine moves less.
 _MOVED_BYTES_S = 32 * 2**20
 #: A training slows down by the share of time that tasks wait for memory; from here on it is worth a warning.
 _STALLED = 0.05

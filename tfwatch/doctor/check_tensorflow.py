@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.doctor.check import Check, Status
-from tfwatch.doctor.crash_reasons import explain
-from tfwatch.doctor.cuda_faults import explain_cuda
+from tfwatch.doctor.crash_reasons import explain, explain_cuda
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
 from tfwatch.doctor.trial import fell_back
 

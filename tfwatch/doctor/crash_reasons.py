@@ -1,18 +1,93 @@
-"""The reason why the TensorFlow check failed, from TensorFlow's last output."""
+"""The reason why the TensorFlow check failed, from TensorFlow's last output: CUDA, a package, the processor."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import re
+import shlex
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from tfwatch.core.errors import name_of_signal
-from tfwatch.core.system.install_source import pip_install
-from tfwatch.doctor.cuda_faults import explain_cuda
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
 
 if TYPE_CHECKING:
     from tfwatch.doctor.trial import Trial
+
+_VERSION = r"(\d{1,3}(?:\.\d{1,3}){1,2})"
+_CUDNN = re.compile(rf"Loaded runtime CuDNN library: {_VERSION} but source was compiled with: {_VERSION}")
+_UNSET = "and unset LD_LIBRARY_PATH where it names another cuDNN"
+_LIBDEVICE = re.compile(r"libdevice not found at|[Cc]an't find libdevice|libdevice\.10\.bc")
+_NO_LIBDEVICE = "XLA does not find CUDA's libdevice.10.bc, so what it compiles does not run on the GPU"
+_GET_LIBDEVICE = (
+    "pip install 'tensorflow[and-cuda]', which has it, or export XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR with the folder "
+    "of CUDA that has nvvm/libdevice in it"
+)
+#: Releases up to 2.20 have no kernels for compute capability 12.0 (RTX 50, Blackwell).
+_ARCHITECTURE = re.compile(r"not built with CUDA kernel binaries compatible with compute capability (\d{1,3}\.\d)")
+_NO_KERNEL = re.compile(r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_NO_BINARY_FOR_GPU|no kernel image is available")
+_FROM_PTX = "each one is compiled from PTX at its first use, which can take 30 minutes"
+_BUILT_FOR_IT = (
+    "use a TensorFlow that is built for it: NVIDIA's container nvcr.io/nvidia/tensorflow, or a newer release; until "
+    "then CUDA_VISIBLE_DEVICES=-1 trains on the CPU"
+)
+
+
+def explain_cuda(trial: Trial) -> tuple[str, str] | None:
+    """Return the fault and its remedy; None where none is known."""
+    errors = [str(product.get("error", "")) for product in trial.products]
+    text = "\n".join([trial.log_text, *errors, str(trial.results.get("products", {}).get("xla_error", ""))])
+    if found := _CUDNN.search(text):
+        return _explain_cudnn(loaded=found[1], built=found[2], cuda=trial.build.get("cuda_version", ""))
+    if _LIBDEVICE.search(text):
+        return _NO_LIBDEVICE, _GET_LIBDEVICE
+    architecture, fails = _ARCHITECTURE.search(text), _NO_KERNEL.search(text)
+    if architecture or fails:
+        capability = f" (compute capability {architecture[1]})" if architecture else ""
+        how = "the driver cannot compile them from PTX" if fails else _FROM_PTX
+        return f"this TensorFlow has no kernels for this GPU's architecture{capability}: {how}", _BUILT_FOR_IT
+    return None
+
+
+def _explain_cudnn(loaded: str, built: str, cuda: str) -> tuple[str, str]:
+    package = f"nvidia-cudnn-cu{cuda.partition('.')[0] or '12'}"
+    later = int(built.partition(".")[0]) + 1
+    todo = f"pip install -U '{package}>={built},<{later}', {_UNSET}"
+    return f"TensorFlow loaded cuDNN {loaded}, but it is built for {built}", todo
+
+
+def pip_install(extra: str = "") -> str:
+    """Return e.g. `pip install 'tfwatch[nvidia]'`, or with the folder or address that pip used."""
+    extras = f"[{extra}]" if extra else ""
+    try:
+        text = importlib.metadata.distribution("tfwatch").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return f"pip install {shlex.quote(f'{Path(__file__).parents[2]}{extras}')}"
+    return f"pip install {_requirement(_parse(text or ''), extras)}"
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Return the object of direct_url.json (PEP 610), which pip writes for all but an index; empty where unreadable."""
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _requirement(source: dict[str, Any], extras: str) -> str:
+    url, vcs = str(source.get("url") or ""), source.get("vcs_info")
+    if not url:
+        return shlex.quote(f"tfwatch{extras}")
+    if isinstance(vcs, dict):
+        return shlex.quote(f"tfwatch{extras} @ {vcs.get('vcs', 'git')}+{url}")
+    if "dir_info" not in source:
+        return shlex.quote(f"tfwatch{extras} @ {url}")
+    editable = "-e " if (source["dir_info"] or {}).get("editable") else ""
+    return editable + shlex.quote(f"{unquote(urlsplit(url).path)}{extras}")
+
 
 #: `{install}` stands for the command that installs tfwatch from its source.
 _REINSTALL = "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/{install}"

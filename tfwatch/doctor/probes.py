@@ -18,10 +18,9 @@ from typing import IO, TYPE_CHECKING
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system.system_tool import run
+from tfwatch.core.system_tool import run
 from tfwatch.doctor.facts import DiskSpeed, Interpreter, Nvidia, RunsFolder, Terminal
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.library.writable import find_problem, nearest
+from tfwatch.runs.library.finding import find_problem, list_runs, nearest
 from tfwatch.sensors.cpu import CpuSensor
 from tfwatch.sensors.protocol import Unavailable
 from tfwatch.terminal.capture import has_colour, has_unicode

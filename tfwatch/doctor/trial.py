@@ -126,7 +126,7 @@ def run_trial(
     """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time limit."""
     due_ns = clock.now_ns() + round(limit_s * 1e9)
     try:
-        # close_fds as in core/system/system_tool.py: a training may run in this process.
+        # close_fds as in core/system_tool.py: a training may run in this process.
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,

@@ -22,8 +22,8 @@ from tfwatch.analysis.tuning.forecasting.evidence import Evidence, build_evidenc
 from tfwatch.analysis.tuning.forecasting.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
+from tfwatch.live.earlier_runs import restart_of
 from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
-from tfwatch.live.restart import restart_of
 from tfwatch.live.run_situation import MeasuredSetting, build_situation
 
 if TYPE_CHECKING:

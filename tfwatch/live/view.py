@@ -45,10 +45,10 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import step_ms
+from tfwatch.live.earlier_runs import RestartFollower
+from tfwatch.live.followed_run import StepSearch, pauses_of
 from tfwatch.live.forecasts import ForecastFollower
-from tfwatch.live.restart import RestartFollower
 from tfwatch.live.run_situation import MeasuredSetting, at_this_moment, build_situation, judge_now, steps_in_all
-from tfwatch.live.step_search import StepSearch, pauses_of
 from tfwatch.runs.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.refusals import Fixed
     from tfwatch.core.rows import Rows
-    from tfwatch.live.whole_run.previous import PreviousRun
+    from tfwatch.live.earlier_runs import PreviousRun
     from tfwatch.runs.in_memory.buffers import Events
     from tfwatch.runs.reader import Snapshot
 

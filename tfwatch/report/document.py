@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.findings.copying import bandwidth
+from tfwatch.analysis.findings.hardware.gpus import extremes
 from tfwatch.analysis.findings.hardware.machine import PIPELINE
-from tfwatch.analysis.findings.hardware.strategy_gpus import extremes
 from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
 from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
+    from tfwatch.analysis.findings.hardware.gpus import GpuLane
     from tfwatch.analysis.findings.hardware.machine import Hardware
-    from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane
     from tfwatch.analysis.findings.log_lines import LogFinding
     from tfwatch.analysis.findings.loss import Divergence
     from tfwatch.analysis.steps.patterns import Pattern

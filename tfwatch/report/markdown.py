@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.report.html.effects import make_effects
 from tfwatch.report.html.page import make_verdict
-from tfwatch.report.html.redaction import shown
 from tfwatch.report.html.sections import make_figures, make_parts, make_stalls
+from tfwatch.report.html.templates import shown
 from tfwatch.report.outcome import lost_words
 from tfwatch.report.text import failure, fate
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfwatch.live.judged_run import JudgedRun
-    from tfwatch.report.html.redaction import Redaction
+    from tfwatch.report.html.templates import Redaction
     from tfwatch.runs.library.labels import Labels
 
 #: Characters that markdown or HTML reads as markup.

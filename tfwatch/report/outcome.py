@@ -10,7 +10,7 @@ from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.restarts import changes
 from tfwatch.core import units
 from tfwatch.core.knobs import option_name
-from tfwatch.live.restart import start_of
+from tfwatch.live.earlier_runs import start_of
 from tfwatch.report.document_switches import by_name, effect_json, split_json
 from tfwatch.terminal.capture import CODE
 

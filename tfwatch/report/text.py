@@ -6,8 +6,8 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.copying import bandwidth
+from tfwatch.analysis.findings.hardware.gpus import extremes_text
 from tfwatch.analysis.findings.hardware.machine import GPU
-from tfwatch.analysis.findings.hardware.strategy_gpus import extremes_text
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.steps.patterns import pattern_text

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
-from tfwatch.core.decoding.bounds import (
+from tfwatch.core.errors import printable
+from tfwatch.core.knobs import KNOBS, as_value, epochs_until
+from tfwatch.core.older_formats import translate_manifest
+from tfwatch.core.refusals import LACKING, Fixed, Refusal
+from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
+from tfwatch.core.validation import (
     LATEST_NS,
     LATEST_WALL_NS,
     ByteCounts,
@@ -31,13 +36,9 @@ from tfwatch.core.decoding.bounds import (
     ProcessId,
     StartTime,
     WallTime,
+    known_entries,
+    known_fields,
 )
-from tfwatch.core.decoding.older_formats import translate_manifest
-from tfwatch.core.decoding.validation import known_entries, known_fields
-from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, as_value, epochs_until
-from tfwatch.core.refusals import LACKING, Fixed, Refusal
-from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path

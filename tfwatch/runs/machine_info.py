@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tfwatch.core.system.system_tool import run
+from tfwatch.core.system_tool import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

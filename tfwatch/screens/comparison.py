@@ -8,7 +8,7 @@ from textual import getters
 from textual.binding import Binding
 from textual.screen import Screen
 
-from tfwatch.report.evidence.comparison_text import SIDES, comparison_lines, sides_text
+from tfwatch.report.evidence.comparison_report import SIDES, comparison_lines, sides_text
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.report.groups.group_summary import group_text
+from tfwatch.report.group_report import group_text
 from tfwatch.screens.leave import Leave
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs

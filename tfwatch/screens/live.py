@@ -30,9 +30,8 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
+from tfwatch.screens.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.screens.silent_disk import beside, silent_disk
-from tfwatch.screens.stalls import StallsScreen
-from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.basics.text import shorten

@@ -19,7 +19,7 @@ from textual.theme import Theme
 
 from tfwatch.runs.format import write_atomically
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.text_screens import KeysScreen
+from tfwatch.screens.overlays import KeysScreen
 from tfwatch.widgets.basics.keyline import KeyLine, Pressed
 from tfwatch.widgets.basics.text import plain
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tfwatch.core.system.system_tool import run
+from tfwatch.core.system_tool import run
 from tfwatch.sensors.protocol import Availability, Available, Unavailable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.core.system.threads import thread_frames
+from tfwatch.core.threads import thread_frames
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -50,7 +50,6 @@ class FullReading(GpuReading):
     """
 
     cpu_power_w: float | None = None
-    ane_power_w: float | None = None
     thermal_level: float | None = None
     limited_by: str = ""
     resets: int | None = None

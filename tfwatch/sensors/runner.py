@@ -6,15 +6,14 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
+from tfwatch.core import system_tool
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.core.system import system_tool
 from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
-from tfwatch.sensors.host import host_sensors
+from tfwatch.sensors.host import Pressure, host_sensors
 from tfwatch.sensors.pauses import Pauses
-from tfwatch.sensors.pressure import Pressure
 from tfwatch.sensors.protocol import Rate, Sensor, Unavailable, reason
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system.system_tool import NotStartedError, Result, RunningTool, run, start_long_running
+from tfwatch.core.system_tool import NotStartedError, Result, RunningTool, run, start_long_running
 from tfwatch.sensors.protocol import Availability, Available, SensorError, Unavailable
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tfwatch.runs.control.requests import Control
 from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
-from tfwatch.runs.library.retention import configured_limits, start_pruning
+from tfwatch.runs.library.removal import configured_limits, start_pruning
 from tfwatch.runs.scripts.announcements import announce
 from tfwatch.runs.writer import Beside
 from tfwatch.sensors.runner import Sensors

@@ -8,7 +8,7 @@ import numpy as np
 from textual.reactive import reactive
 
 from tfwatch.analysis.comparing.run_steps import PARTS, STEP
-from tfwatch.report.evidence.comparison_text import (
+from tfwatch.report.evidence.comparison_report import (
     answer_text,
     change_lines,
     change_text,

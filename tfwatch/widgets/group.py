@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from textual.reactive import reactive
 
-from tfwatch.analysis.groups.group_text import (
+from tfwatch.analysis.groups.straggler import (
     LEAST_NAMED_MS,
+    Cause,
+    Level,
     banner_word,
-    hold_up_lines,
+    long_step_lines,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
 )
-from tfwatch.analysis.groups.straggler import Cause, Level
 from tfwatch.core import units
 from tfwatch.live.groups.rank_lines import state_lines, stopped_word
 from tfwatch.report.text import fate
@@ -105,7 +106,7 @@ def _finding(judged: JudgedGroup, steps: GroupSteps | None) -> tuple[str, str, l
     title, style, sentences = _straggler(judged)
     if stopped := stopped_word(judged):
         return stopped, "$text-error bold", [*states, *sentences]
-    return title, style, [*sentences, *states, *hold_up_lines(steps.hold_ups if steps else [])]
+    return title, style, [*sentences, *states, *long_step_lines(steps.long_steps if steps else [])]
 
 
 def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
@@ -136,7 +137,7 @@ class GroupStepsPane(FramedPane):
         top = float(np.quantile(sum(parts), 0.98)) * 1.05 or 1.0
         labels = {0: f"{top:.1f} ms", height - 1: "0"}
         cells = [self._cells(parts, top, height - at, height) for at in range(height)]
-        for at in np.flatnonzero(has_hold_up(self.steps, columns)[wide]):
+        for at in np.flatnonzero(has_long_step(self.steps, columns)[wide]):
             cells[0][at] = (_LONG_STEP, STALL_COLOUR)
         return [
             row((f"{labels.get(at, ''):>{_LABEL_CELLS - 1}} ", QUIET_COLOUR), *line) for at, line in enumerate(cells)
@@ -154,9 +155,9 @@ class GroupStepsPane(FramedPane):
         return [(marks[part], styles[part]) for part in within]
 
 
-def has_hold_up(steps: GroupSteps, columns: StepColumns) -> NDArray[np.bool_]:
+def has_long_step(steps: GroupSteps, columns: StepColumns) -> NDArray[np.bool_]:
     """Return a mask of the columns that have one of the longest single steps."""
-    marked = [one.step for one in steps.hold_ups[:_MARKED] if one.lost_ms >= LEAST_NAMED_MS]
+    marked = [one.step for one in steps.long_steps[:_MARKED] if one.lost_ms >= LEAST_NAMED_MS]
     long = np.array(marked, dtype=np.int64)
     found: NDArray[np.bool_] = np.zeros(len(columns.first), dtype=np.bool_)
     found[np.searchsorted(columns.first, long, side="right") - 1] = True

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tfwatch.config.config_file import read_config
-from tfwatch.config.keys import KEYS
+from tfwatch.config import KEYS, read_config
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.refusals import LACKING
-from tfwatch.workloads.workload import BadInputError, Entry, Settings
+from tfwatch.workloads.workload import BadInputError, Entry, Settings, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.config.keys import Key
+    from tfwatch.config import Key
 
 
 #: Every workload by name, which is also the name of its module (a `Workload`).
@@ -113,14 +112,14 @@ def _takes(entry: Entry, key: Key, values: Mapping[str, Any]) -> bool:
     return key.name in values and (key.name not in LACKING or entry.has(key.name))
 
 
-def load(name: str) -> Any:
-    """Return a `Workload`, a module, without importing TensorFlow.
+def load(name: str) -> Workload:
+    """Return a workload's module, without importing TensorFlow.
 
     Raises:
         BadInputError: as `find`.
     """
     find(name)
-    return importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}")
+    return cast("Workload", importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}"))
 
 
 def refuses(entry: Entry, setting: str) -> bool:

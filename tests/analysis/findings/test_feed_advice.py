@@ -12,7 +12,7 @@ from tests.analysis.findings.test_one_advice import CACHE
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed
+from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed, forecast_workers
 from tfwatch.analysis.findings.feed_lanes import Feed, FeedLane
 from tfwatch.analysis.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.analysis.steps.verdict import Verdict
@@ -109,3 +109,22 @@ def test_lost_processes_are_counted_by_kind() -> None:
     lanes = (FeedLane("box:1", is_lost=True), FeedLane("box:2", is_lost=True))
     assert Feed(lanes[:1], {}, is_dispatcher_lost=True).counted == "1 worker, box:1 and the dispatcher lost"
     assert Feed(lanes, {}).counted == "2 workers, 2 lost"
+
+
+@pytest.mark.parametrize(
+    ("supply_ms", "batch_size", "words"),
+    [
+        pytest.param(45.0, 8, "3 (3 to 4) workers", id="decoding"),
+        pytest.param(9.4, 1, "2 (1 to 2) workers", id="nearly fed"),
+        pytest.param(25.0, 64, "3 (2 to 5) workers", id="many elements"),
+    ],
+)
+def test_it_is_the_work_and_the_sending_over_the_rest_of_a_step(supply_ms: float, batch_size: int, words: str) -> None:
+    forecast = forecast_workers(supply_ms, 20.0 if supply_ms > 10 else 9.0, batch_size)
+    assert forecast
+    assert forecast.words == words
+
+
+def test_a_step_that_does_not_starve_has_none() -> None:
+    assert forecast_workers(5.0, 10.0, 8) is None
+    assert forecast_workers(float("nan"), 10.0, 8) is None

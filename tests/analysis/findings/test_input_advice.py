@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -286,7 +286,7 @@ CACHED = CodeEdit("cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()"
 BUSY = "cheaper operations or a map over whole batches: all workers of map("
 
 
-def busy(*stages: Stage, **known: object) -> Banner:
+def busy(*stages: Stage, **known: Any) -> Banner:
     now = replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=table(*stages, PREFETCH, wait_cores=4.0))
     return banner(replace(now, **known))
 

@@ -53,12 +53,12 @@ def test_without_a_step_there_are_none() -> None:
     assert sum_up(aligned(3)) is None
 
 
-def test_the_longest_hold_ups_come_first() -> None:
+def test_the_longest_long_steps_come_first() -> None:
     found = aligned(100)
     found.wait[1, [20, 40]] += [500.0, 900.0]
 
     steps = sum_up(found)
 
     assert steps
-    assert [(one.step, one.rank) for one in steps.hold_ups] == [(int(found.steps[at]), 1) for at in (40, 20)]
-    assert np.allclose([one.lost_ms for one in steps.hold_ups], [900.0, 500.0])
+    assert [(one.step, one.rank) for one in steps.long_steps] == [(int(found.steps[at]), 1) for at in (40, 20)]
+    assert np.allclose([one.lost_ms for one in steps.long_steps], [900.0, 500.0])

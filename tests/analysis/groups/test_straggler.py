@@ -8,22 +8,20 @@ import pytest
 from tests.analysis.step_rows import make_steps
 from tests.groups import CALL, meeting_rows
 from tfwatch.analysis.groups.aligned import WARM_UP, Aligned, Machine, RankSteps, align
-from tfwatch.analysis.groups.group_text import (
-    hold_up_lines,
-    no_straggler_sentence,
-    straggler_sentence,
-    without_sentence,
-)
 from tfwatch.analysis.groups.straggler import (
     NEEDED,
     Cause,
-    HoldUp,
     Level,
+    LongStep,
     Straggler,
-    find_hold_ups,
+    find_long_steps,
     find_straggler,
     is_compute_known,
+    long_step_lines,
+    no_straggler_sentence,
+    straggler_sentence,
     waiting_share,
+    without_sentence,
 )
 from tfwatch.core.rows import Flag
 
@@ -134,7 +132,7 @@ def test_too_few_ranks_and_steps_say_nothing() -> None:
     few = group([1, 20], [1, 1], count=WARM_UP + NEEDED - 1)
 
     assert find_straggler(align(few)) is None
-    assert find_hold_ups(align(few)) == []
+    assert find_long_steps(align(few)) == []
     assert find_straggler(align(few[:1])) is None
     assert len(align([]).steps) == 0
 
@@ -170,7 +168,7 @@ def held_up(part: str, at: int, silent: bool = False) -> Aligned:
 def test_a_single_long_step_is_an_event_and_no_straggler(part: str, silent: bool, rank: int, cause: Cause) -> None:
     aligned = held_up(part, 80, silent)
 
-    (event,) = find_hold_ups(aligned)
+    (event,) = find_long_steps(aligned)
 
     assert (event.rank, event.cause) == (rank, cause)
     assert event.lost_ms == pytest.approx(1500, rel=0.01)
@@ -191,7 +189,7 @@ def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
     silences = [(begin_ns + 10**8, begin_ns + 1400 * 10**6)] if silent else []
     aligned = align([RankSteps(rank, rows[rank], silences=silences if rank == 1 else []) for rank in range(3)])
 
-    (event,) = find_hold_ups(aligned)
+    (event,) = find_long_steps(aligned)
 
     assert (event.step, event.rank, event.cause) == (81, rank, cause)
     assert event.lost_ms == pytest.approx(1500, rel=0.01)
@@ -212,12 +210,29 @@ def test_the_sentences_have_one_unit_each() -> None:
 
 def test_of_many_long_steps_the_longest_are_named() -> None:
     events = [
-        HoldUp(n, None if n == 5 else 1, Cause.COMPUTE if n == 5 else Cause.HOST, 1000.0 * n) for n in range(1, 6)
+        LongStep(n, None if n == 5 else 1, Cause.COMPUTE if n == 5 else Cause.HOST, 1000.0 * n) for n in range(1, 6)
     ]
 
-    assert hold_up_lines(events) == [
+    assert long_step_lines(events) == [
         "step 5 takes 5.0 s more: all ranks are in the call, and none shows why",
         "step 4 takes 4.0 s more, for rank 1: host time",
         "step 3 takes 3.0 s more, for rank 1: host time",
         "2 more long steps: 3.0 s",
     ]
+
+
+_LONG = "step 7 takes 2.0 s more, for rank 1: data wait"
+
+
+@pytest.mark.parametrize(
+    ("lost_ms", "lines"),
+    [
+        pytest.param([], [], id="none"),
+        pytest.param([15.0, 12.0], [], id="too short to matter"),
+        pytest.param([15.0] * 20, ["20 long steps: 0.3 s"], id="many short ones"),
+        pytest.param([15.0, 2000.0], [_LONG], id="one"),
+        pytest.param([2000.0] * 5, [_LONG] * 3 + ["2 more long steps: 4.0 s"], id="the longest three"),
+    ],
+)
+def test_only_steps_that_cost_a_tenth_of_a_second_are_named(lost_ms: list[float], lines: list[str]) -> None:
+    assert long_step_lines([LongStep(7, 1, Cause.DATA_WAIT, lost) for lost in lost_ms]) == lines

@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands.evidence.recorded import FINISHED, add_memory, noisy_rows, record
 from tests.schemas import errors
-from tfwatch.analysis.comparing.limits import CheckedFigure, decide, worst
+from tfwatch.analysis.comparing.intervals import CheckedFigure, decide, worst
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
 from tfwatch.report.evidence.check_report import check_json, github_annotations, junit_xml, step_summary

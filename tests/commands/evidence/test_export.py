@@ -89,7 +89,7 @@ def test_half_a_table_is_not_left(
     def fill_disk(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfwatch.report.exports.csv_files._text", fill_disk)
+    monkeypatch.setattr("tfwatch.report.exports.tables._csv_text", fill_disk)
 
     assert export(runs, "--to", "csv", "-o", "tables") == 2
     assert capsys.readouterr().err == "tfwatch: tables cannot be written: No space left on device\n"

@@ -54,7 +54,7 @@ def test_blocks_hold_the_same_steps_as_all_at_once(tmp_path: Path) -> None:
     assert expected
     assert (found.first, found.last, found.counts.tolist()) == (6, 60, expected.counts.tolist())
     assert np.allclose(found.sums, expected.sums)
-    assert [(one.step, one.rank) for one in found.hold_ups] == [(34, 1)]
+    assert [(one.step, one.rank) for one in found.long_steps] == [(34, 1)]
 
 
 def test_the_rows_of_each_rank_are_read_as_they_come(tmp_path: Path) -> None:

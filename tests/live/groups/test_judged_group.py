@@ -14,8 +14,7 @@ from tfwatch.core.rows import STEP, Phase
 from tfwatch.live.groups import judged_group
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.groups.rank_lines import state_lines, stopped_word
-from tfwatch.report.groups.group_document import group_json
-from tfwatch.report.groups.group_summary import group_text
+from tfwatch.report.group_report import group_json, group_text
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, NotARunError, Pulse
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups import reading

@@ -16,9 +16,8 @@ from tests.report.written_runs import FINISHED, open_written
 from tests.screens.canned import PREFETCHED, STAGES, usual
 from tfwatch.core.events import EpochEnded
 from tfwatch.report.exports import recording as recording_module
-from tfwatch.report.exports.csv_files import write_csv
-from tfwatch.report.exports.parquet import write_parquet
 from tfwatch.report.exports.recording import Recording
+from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.streams import FolderSource

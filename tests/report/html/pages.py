@@ -9,7 +9,7 @@ import html5lib
 
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.html.page import as_html
-from tfwatch.report.html.redaction import redaction_of
+from tfwatch.report.html.templates import redaction_of
 from tfwatch.runs.library.labels import Labels
 
 if TYPE_CHECKING:

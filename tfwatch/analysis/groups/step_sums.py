@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.groups.straggler import HoldUp, find_hold_ups
+from tfwatch.analysis.groups.straggler import LongStep, find_long_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: Buckets; when the steps need more, two neighbours become one.
 BUCKETS = 2048
-#: Hold-ups that are kept, the longest ones.
-MOST_HOLD_UPS = 10_000
+#: Long steps that are kept, the longest ones.
+MOST_LONG_STEPS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class StepColumns:
 
 @dataclass(frozen=True, eq=False)
 class GroupSteps:
-    """A group's steps in sums. first, last: the first and the last step. hold_ups: the longest ones first.
+    """A group's steps in sums. first, last: the first and the last step. long_steps: the longest ones first.
 
     width: steps of a bucket. sums: of the three parts of `Aligned.parts`, milliseconds, a row a part.
     """
@@ -47,7 +47,7 @@ class GroupSteps:
     width: int
     counts: NDArray[np.int64]
     sums: Times
-    hold_ups: tuple[HoldUp, ...]
+    long_steps: tuple[LongStep, ...]
 
     def columns(self, count: int) -> StepColumns:
         """Return at most so many columns of equal numbers of steps, as far as the buckets allow."""
@@ -69,7 +69,7 @@ class StepSums:
         self._sums = np.zeros((3, BUCKETS))
         self._first: int | None = None
         self._last = 0
-        self._hold_ups: list[HoldUp] = []
+        self._long_steps: list[LongStep] = []
 
     def add(self, aligned: Aligned) -> None:
         """Add the next steps that all ranks have."""
@@ -83,14 +83,14 @@ class StepSums:
         self._counts += np.bincount(places, minlength=BUCKETS)
         for sums, times in zip(self._sums, aligned.parts, strict=True):
             sums += np.bincount(places, weights=times, minlength=BUCKETS)
-        found = find_hold_ups(aligned)
-        self._hold_ups = nlargest(MOST_HOLD_UPS, [*self._hold_ups, *found], key=attrgetter("lost_ms"))
+        found = find_long_steps(aligned)
+        self._long_steps = nlargest(MOST_LONG_STEPS, [*self._long_steps, *found], key=attrgetter("lost_ms"))
 
     def copy(self) -> StepSums:
         """Return the same sums, to which other steps can be added."""
         found = StepSums()
         found._width, found._first, found._last = self._width, self._first, self._last
-        found._counts, found._sums, found._hold_ups = self._counts.copy(), self._sums.copy(), list(self._hold_ups)
+        found._counts, found._sums, found._long_steps = self._counts.copy(), self._sums.copy(), list(self._long_steps)
         return found
 
     def steps(self) -> GroupSteps | None:
@@ -98,7 +98,7 @@ class StepSums:
         if self._first is None:
             return None
         counts, sums = self._counts.copy(), self._sums.copy()
-        return GroupSteps(self._first, self._last, self._width, counts, sums, tuple(self._hold_ups))
+        return GroupSteps(self._first, self._last, self._width, counts, sums, tuple(self._long_steps))
 
     def _halve(self) -> None:
         """Join each two neighbouring buckets."""

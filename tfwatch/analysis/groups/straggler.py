@@ -1,4 +1,4 @@
-"""The rank that holds a group up, and what its own time is made of.
+"""The rank that holds a group up, what its own time is made of, and both as sentences.
 
 All ranks leave a collective together, so their steps are equally long, and the late rank looks like the others. It
 shows where they meet: the rank that comes last waits for nobody, so its call is the shortest. A rank whose call itself
@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.core import units
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from tfwatch.analysis.groups.aligned import Aligned, Times
@@ -82,7 +86,7 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldUp:
+class LongStep:
     """A single long step. rank: None where nothing shows which one made it long. lost_ms: beyond the usual step."""
 
     step: int
@@ -140,7 +144,7 @@ def is_compute_known(aligned: Aligned) -> bool:
     return any(_known(values) for values in ([one.clock_mhz for one in machines], [one.cores for one in machines]))
 
 
-def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
+def find_long_steps(aligned: Aligned) -> list[LongStep]:
     """Return the steps that took more than three usual ones, each with the rank that the others waited for.
 
     Where a rank stands still around the end of a collective, one is long in this step and the others in the next one.
@@ -151,7 +155,7 @@ def find_hold_ups(aligned: Aligned) -> list[HoldUp]:
     some: Mask = np.logical_or.reduce(long)
     alone: Mask = some & ~np.logical_and.reduce(long)
     places = [int(at) for at in np.flatnonzero(some)]
-    return [_hold_up(aligned, at, median_ms) for at in places if not (at and alone[at - 1] and _waits(long, at))]
+    return [_long_step(aligned, at, median_ms) for at in places if not (at and alone[at - 1] and _waits(long, at))]
 
 
 def _waits(long: Mask, at: int) -> bool:
@@ -244,7 +248,7 @@ def _known(values: list[float | None]) -> list[float]:
     return known if len(known) == len(values) else []
 
 
-def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:
+def _long_step(aligned: Aligned, at: int, median_ms: float) -> LongStep:
     own, silent = aligned.own[:, at], aligned.silent[:, at]
     lost_ms = float(aligned.cycle[at]) - median_ms
     step, late, stopped = int(aligned.steps[at]), int(own.argmax()), int(silent.argmax())
@@ -254,20 +258,20 @@ def _hold_up(aligned: Aligned, at: int, median_ms: float) -> HoldUp:
         return _around_its_end(aligned, at, float(whole_ms.max()) - median_ms)
     if own_ms - others_ms < lost_ms / 2:  # all ranks wait in the call: one of them may have stood still there
         if silent[stopped] < lost_ms / 2:
-            return HoldUp(step, None, Cause.COMPUTE, lost_ms)
-        return HoldUp(step, _rank(aligned, stopped), Cause.NOT_RUNNING, lost_ms)
+            return LongStep(step, None, Cause.COMPUTE, lost_ms)
+        return LongStep(step, _rank(aligned, stopped), Cause.NOT_RUNNING, lost_ms)
     part = Cause.DATA_WAIT if aligned.wait[late, at] >= aligned.host[late, at] else Cause.HOST
     cause = Cause.NOT_RUNNING if silent[late] >= lost_ms / 2 else part
-    return HoldUp(step, _rank(aligned, late), cause, lost_ms)
+    return LongStep(step, _rank(aligned, late), cause, lost_ms)
 
 
-def _around_its_end(aligned: Aligned, at: int, lost_ms: float) -> HoldUp:
+def _around_its_end(aligned: Aligned, at: int, lost_ms: float) -> LongStep:
     """Return the event of one rank alone: either it stood still, or it waited for one that is long in the next step."""
     silent = aligned.silent[:, at : at + 2].max(axis=1)
     place, step = int(silent.argmax()), int(aligned.steps[at])
     if silent[place] < lost_ms / 2:
-        return HoldUp(step, None, Cause.COMPUTE, lost_ms)
-    return HoldUp(step, _rank(aligned, place), Cause.NOT_RUNNING, lost_ms)
+        return LongStep(step, None, Cause.COMPUTE, lost_ms)
+    return LongStep(step, _rank(aligned, place), Cause.NOT_RUNNING, lost_ms)
 
 
 def _rank(aligned: Aligned, place: int) -> int:
@@ -277,3 +281,79 @@ def _rank(aligned: Aligned, place: int) -> int:
 def _beside(values: Times, place: int) -> tuple[float, float]:
     """Return one rank's value, and the median of the others'."""
     return float(values[place]), float(np.median(np.delete(values, place)))
+
+
+#: The long steps that are named one by one, and the time that is worth a name: three steps of 5 ms are soon reached.
+_NAMED, LEAST_NAMED_MS = 3, 100.0
+#: The next thing to look at, by cause.
+ADVICE = {
+    Cause.DATA_WAIT: "give it what the others have: the same share of the data, as fast a disk, as many free cores",
+    Cause.HOST: "take work out of its callbacks, or share it between the ranks: only one of them may write and log",
+    Cause.COMPUTE: "look for work that only this rank has: metrics, summaries, another program on its cores",
+    Cause.SLOW_GPU: "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE",
+    Cause.NOT_RUNNING: "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP",
+}
+
+
+def straggler_sentence(found: Straggler) -> str:
+    """Return who is late, by how much, and why."""
+    waited, step = units.in_one_unit(found.gain_ms, found.group_ms)
+    return f"the other ranks wait {waited} of {step}/step for rank {found.rank}: {cause_text(found)}"
+
+
+def cause_text(found: Straggler) -> str:
+    """Return the part of the late rank's time that is longer, beside that of the others."""
+    own, others = units.in_one_unit(found.own, found.others)
+    return {
+        Cause.DATA_WAIT: f"it waits {own} ms for data, the others {others}",
+        Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
+        Cause.COMPUTE: f"it computes longer, with {own} ms of CPU time a step; the others use {others}",
+        Cause.SLOW_GPU: f"its GPU runs at {found.own:.0f} MHz, those of the others at {found.others:.0f} MHz",
+        Cause.NOT_RUNNING: f"its process does not run for {own} ms/step, those of the others for {others}",
+    }[found.cause]
+
+
+def without_sentence(found: Straggler) -> str:
+    """Return what the group would take without the late rank."""
+    without, step = units.in_one_unit(found.group_ms - found.gain_ms, found.group_ms)
+    if found.cause is Cause.COMPUTE:  # ranks that wait use processor time too, so the gain is the least one
+        return f"without it a step takes at most about {without} of {step}: at least {units.percent(found.share)} less"
+    return f"without it a step takes about {without} of {step}: {units.percent(found.share)} less"
+
+
+def banner_word(found: Straggler | None) -> str:
+    """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
+    if found is None:
+        return "NO STRAGGLER"
+    weight = "" if found.level is Level.CRITICAL else " (warning)"
+    return f"STRAGGLER rank {found.rank}, {units.percent(found.share)}{weight}"
+
+
+def no_straggler_sentence(waiting_share: float | None, is_compute_known: bool) -> str:
+    """Return that no rank holds the group up; is_compute_known: a rank that computes longer would show."""
+    waited = f"they wait {units.percent(waiting_share)} of their time for one another"
+    if is_compute_known:
+        return f"no rank holds the others up: {waited}"
+    return (
+        f"no rank comes late: {waited}; whether one computes longer is n/a, as processor time and clocks are not known"
+    )
+
+
+def long_step_lines(found: Sequence[LongStep]) -> list[str]:
+    """Return the longest single steps, the longest first, and the number of the others."""
+    worst = sorted(found, key=lambda one: -one.lost_ms)
+    named = [one for one in worst[:_NAMED] if one.lost_ms >= LEAST_NAMED_MS]
+    lines, rest = [long_step_line(one) for one in named], worst[len(named) :]
+    lost_ms = sum(one.lost_ms for one in rest)
+    if lost_ms < LEAST_NAMED_MS:
+        return lines
+    steps = units.counted(len(rest), "more long step" if lines else "long step")
+    return [*lines, f"{steps}: {units.duration(lost_ms / 1e3)}"]
+
+
+def long_step_line(found: LongStep) -> str:
+    """Return a single long step: its rank and the cause."""
+    lost = units.duration(found.lost_ms / 1e3)
+    if found.rank is None:
+        return f"step {units.count(found.step)} takes {lost} more: all ranks are in the call, and none shows why"
+    return f"step {units.count(found.step)} takes {lost} more, for rank {found.rank}: {found.cause.value}"

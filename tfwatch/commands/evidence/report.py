@@ -1,34 +1,50 @@
-"""`tfwatch report`: a recorded run as one HTML page, or as markdown."""
+"""`tfwatch report`, `explain` and `export`: a recorded run as a page, as findings, and for other tools."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
-from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text
-from tfwatch.commands.evidence.recorded import find, opened, readable
+from tfwatch.commands.evidence.named_runs import find, open_named, opened, readable
+from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text, written
+from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
+from tfwatch.live.evidence.explained_run import explain_run
+from tfwatch.live.groups.explained_group import explain_group
+from tfwatch.live.groups.group_to_compare import GroupToCompare
 from tfwatch.live.groups.history import read_steps
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.groups.group_markdown import as_group_markdown
-from tfwatch.report.groups.group_page import as_group_html
-from tfwatch.report.groups.group_sections import make_rank_section, ranks_with_figures
+from tfwatch.report.evidence.explanation import explanation_json, explanation_lines
+from tfwatch.report.exports.perfetto import write_trace
+from tfwatch.report.exports.recording import Recording
+from tfwatch.report.exports.tables import write_csv, write_parquet
+from tfwatch.report.exports.tensorboard import write_scalars
+from tfwatch.report.group_page import as_group_html, as_group_markdown
+from tfwatch.report.group_sections import make_rank_section, ranks_with_figures
 from tfwatch.report.html.page import as_html
-from tfwatch.report.html.redaction import redaction_of, redaction_of_group
+from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group
 from tfwatch.runs.library.labels import read_labels
+from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.output import write
 from tfwatch.workloads.registry import WORKLOADS
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
-    from tfwatch.report.html.redaction import Redaction
+    from collections.abc import Callable, Iterator
+
+    from tfwatch.report.html.templates import Redaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +110,113 @@ def _judge(judged: JudgedRun) -> None:
 
 def _usual_place(folder: Path, redaction: Redaction | None) -> Path:
     return Path("tfwatch-report.html" if redaction else f"tfwatch-{folder.absolute().name}.html")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainOptions:
+    """The options of `tfwatch explain`."""
+
+    run: str | None
+    runs_dir: Path
+    as_json: bool = False
+
+
+def explain(options: ExplainOptions, clock: Clock = SYSTEM) -> int:
+    """Print the findings, and return the exit code.
+
+    Raises:
+        BadInputError: there is no such run.
+    """
+    one = open_named(options.run, options.runs_dir, clock)
+    found = explain_group(one) if isinstance(one, GroupToCompare) else explain_run(one)
+    if options.as_json:
+        return write(sys.stdout, json.dumps(explanation_json(one, found), indent=1) + "\n")
+    return write(sys.stdout, "\n".join(explanation_lines(one, found)) + "\n")
+
+
+#: The package that a format needs.
+_NEEDS = {"parquet": "pyarrow", "tensorboard": "tensorboard"}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """The options of `tfwatch export`. None: the newest run, a place named after the run, all steps."""
+
+    which: str | None
+    runs_dir: Path
+    to: str
+    output: Path | None = None
+    steps: tuple[int, int] | None = None
+
+
+def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
+    """Write a run in a format of another tool and return the exit code.
+
+    Raises:
+        BadInputError: there is no such run or step, a package is missing, or the place cannot be written.
+    """
+    folder = find(options.which, options.runs_dir)
+    run = opened(folder, clock)
+    first, last = options.steps or (1, len(run.steps))
+    if options.steps and first > len(run.steps):
+        raise BadInputError(f"the run has {units.counted(len(run.steps), 'step')}, none from {first} on")
+    recording = Recording(FolderSource(folder), run, options.steps)
+    suffix = ".json" if options.to == "perfetto" else f"-{options.to}"
+    place = options.output or Path(f"tfwatch-{folder.absolute().name}{suffix}")
+    if options.to == "perfetto":
+        return _write_trace(recording, place)
+    writers: dict[str, Callable[[Callable[[str], IO[bytes]]], None]] = {
+        "csv": partial(write_csv, recording),
+        "parquet": partial(write_parquet, recording),
+        "tensorboard": partial(write_scalars, recording, min(last, len(run.steps)) - first + 1),
+    }
+    return _write_folder(writers[options.to], place, options.to)
+
+
+def _write_trace(recording: Recording, place: Path) -> int:
+    with written(place) as file:
+        if place.suffix == ".gz":
+            with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed:
+                write_trace(recording, cast("IO[bytes]", packed))
+        else:
+            write_trace(recording, file)
+    return 0 if place == STANDARD_OUTPUT else _report(place, [place])
+
+
+def _write_folder(writer: Callable[[Callable[[str], IO[bytes]]], None], folder: Path, to: str) -> int:
+    """Write the files of a format into a new folder, or an empty one."""
+    made: list[Path] = []
+
+    def create(name: str) -> IO[bytes]:
+        made.append(folder / name)
+        return open(folder / name, "xb")
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise BadInputError(f"{folder} is not empty: name another folder with -o")
+        with _removed_if_broken_off(made, folder):
+            writer(create)
+    except ImportError as error:
+        package = _NEEDS.get(to, to)
+        raise BadInputError(f"{to} needs the package {package}: pip install {package}") from error
+    except OSError as error:
+        raise BadInputError(f"{folder} cannot be written: {error.strerror or error}") from error
+    return _report(folder, made)
+
+
+@contextmanager
+def _removed_if_broken_off(made: list[Path], folder: Path) -> Iterator[None]:
+    """Remove the files of an export that fails or is stopped: half of a table looks like a whole one."""
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+        raise
+
+
+def _report(place: Path, made: list[Path]) -> int:
+    size = units.memory(sum(path.stat().st_size for path in made if path.is_file()))
+    return write(sys.stdout, f"{printable(str(place))}, {size}\n")

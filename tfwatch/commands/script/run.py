@@ -56,7 +56,7 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
     Raises:
         BadInputError: there is no such script, or the terminal cannot show the screen.
     """
-    from tfwatch.runs.library.retention import reap_pruning, start_pruning
+    from tfwatch.runs.library.removal import reap_pruning, start_pruning
 
     has_screen = not options.headless and os.isatty(1)
     _check(options, has_screen)
@@ -117,7 +117,7 @@ def _run_on_screen(options: RunOptions, factories: Factories | None, clock: Cloc
 
 def _record_signal(runs: Sequence[Path], code: int) -> None:
     """Record the signal that ended the script in its last run."""
-    from tfwatch.runs.scripts.late_end import record_signal
+    from tfwatch.runs.scripts.script_process import record_signal
 
     if code < 0 and runs:
         record_signal(runs[0], -code)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, printable
-from tfwatch.live.notifier import Notifier
+from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.reader import follow_folder
 from tfwatch.runs.scripts.announcements import Announcements

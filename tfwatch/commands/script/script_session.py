@@ -14,14 +14,13 @@ from tfwatch.commands.factories import make_checkup
 from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.commands.script.script_notices import FollowedRuns
 from tfwatch.core.errors import fails_open
-from tfwatch.live.notifier import Notifier
+from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.format import LOG
 from tfwatch.runs.in_memory.buffers import LogLines
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.scripts.announcements import Announcements
-from tfwatch.runs.scripts.awaited import AwaitedRun
-from tfwatch.runs.scripts.late_end import record_signal
+from tfwatch.runs.scripts.script_process import AwaitedRun, record_signal
 from tfwatch.runs.streams import read_file
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child

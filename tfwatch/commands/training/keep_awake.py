@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from tfwatch.core.system.system_tool import NotStartedError, start_long_running
+from tfwatch.core.system_tool import NotStartedError, start_long_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.commands.training.start_knobs import start_knobs
-from tfwatch.config.config_file import read_config
+from tfwatch.config import read_config
 from tfwatch.core.start_knobs import RestartOffer, StartKnob, Value
 from tfwatch.doctor.quick_facts import GpuPresence, find_gpu
 from tfwatch.runs.library.finding import default_runs_dir
-from tfwatch.runs.library.retention import configured_limits, limit_words
+from tfwatch.runs.library.removal import configured_limits, limit_words
 from tfwatch.workloads.registry import default_knobs
 
 if TYPE_CHECKING:

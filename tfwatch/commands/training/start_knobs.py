@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core import parsing, units
+from tfwatch.core import units
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
 from tfwatch.terminal.guard import short_path
 from tfwatch.workloads import registry
@@ -64,7 +64,7 @@ def _knobs(name: str, settings: Settings, here: GpuPresence) -> Iterator[StartKn
 def _batch(settings: Settings, own: Settings) -> StartKnob:
     batches = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
     batch = knob("batch size", "--batch-size", batches, settings.batch_size, own.batch_size, "examples a step")
-    return replace(batch, read=_reader("--batch-size", lambda text: str(parsing.whole(text, 1, _LARGEST_BATCH))))
+    return replace(batch, read=_reader("--batch-size", lambda text: str(units.parse_whole(text, 1, _LARGEST_BATCH))))
 
 
 def _optimizer(settings: Settings) -> StartKnob:
@@ -75,12 +75,12 @@ def _optimizer(settings: Settings) -> StartKnob:
 def _learning_rate(settings: Settings) -> StartKnob:
     option, note = "--learning-rate", "of the optimizer"
     rates = _unset("learning rate", option, _RATES, settings.learning_rate, "its own", note)
-    return replace(rates, read=_reader(option, lambda text: f"{parsing.learning_rate(text):g}"))
+    return replace(rates, read=_reader(option, lambda text: f"{units.parse_learning_rate(text):g}"))
 
 
 def _seed(settings: Settings) -> StartKnob:
     seeds = _unset("seed", "--seed", (1, 2, 3), settings.seed, "none", "same seed, same weights")
-    return replace(seeds, read=_reader("--seed", lambda text: str(parsing.whole(text, 0, _LARGEST_SEED))))
+    return replace(seeds, read=_reader("--seed", lambda text: str(units.parse_whole(text, 0, _LARGEST_SEED))))
 
 
 def knob(name: str, option: str, values: Sequence[Any], now: Any, default: Any, note: str) -> StartKnob:

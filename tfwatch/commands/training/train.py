@@ -1,10 +1,12 @@
-"""`tfwatch train`: checks the request, trains, and returns the exit code."""
+"""`tfwatch train`, `ab` and `workloads`: checks the request, trains, and returns the exit code."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,22 +19,28 @@ from tfwatch.core.knobs import Knobs, describe, option_name
 from tfwatch.core.refusals import LACKING
 from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.runs import format as layout
+from tfwatch.runs.control.requests import Experiment
 from tfwatch.runs.create import NotBegunError, begin_run
-from tfwatch.runs.library.finding import default_runs_dir, find_run
-from tfwatch.runs.library.retention import start_pruning
-from tfwatch.runs.library.writable import find_problem_soon
+from tfwatch.runs.library.finding import default_runs_dir, find_problem_soon, find_run
+from tfwatch.runs.library.removal import start_pruning
 from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
 from tfwatch.terminal.guard import short_path
+from tfwatch.terminal.notification import NO_NOTICES
+from tfwatch.terminal.output import render, write
+from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads import registry
 from tfwatch.workloads.memory_estimate import needed_bytes
+from tfwatch.workloads.registry import WORKLOADS
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.core.knobs import KnobValue
     from tfwatch.doctor.packages import Installed
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.training.request import TrainRequest
+    from tfwatch.terminal.notification import NotifyOptions
+    from tfwatch.workloads.workload import Settings
 
 #: The first bytes of an HDF5 file (its format's specification, "Disk Format: Level 0A").
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -207,3 +215,74 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
         "after": earlier,
         "epochs": None if plan.settings.steps else plan.settings.epochs,
     }
+
+
+#: Steps of a training that its A/B test ends.
+_ENDLESS = 10**9
+#: Steps before the A/B test starts, and batches in flight when it ends.
+_AROUND = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentOptions:
+    """The options of `tfwatch ab`: the knob and the values to compare.
+
+    goes_on: train all epochs, with the faster value once it is known. `settings.steps` is the budget of the A/B test.
+    """
+
+    workload: str
+    settings: Settings
+    knobs: Knobs
+    knob: str
+    values: tuple[KnobValue, ...]
+    goes_on: bool = False
+
+
+def ab(
+    options: ExperimentOptions,
+    runs_dir: Path,
+    *,
+    as_json: bool = False,
+    keep_awake: bool = False,
+    gpu_sensor: str = "auto",
+    notify: NotifyOptions = NO_NOTICES,
+    factories: Factories | None = None,
+    clock: Clock = SYSTEM,
+) -> int:
+    """Run the A/B test, print the summary of the run, and return the exit code of `train`.
+
+    Raises:
+        BadInputError: the training cannot start with these options.
+    """
+    budget = options.settings.steps
+    settings = options.settings
+    if not options.goes_on:
+        settings = replace(settings, steps=budget + _AROUND if budget else _ENDLESS)
+    knobs = options.knobs.with_value(options.knob, options.values[0])
+    request = TrainRequest(
+        plan=Plan(options.workload, settings, knobs, tested_knob=options.knob),
+        runs_dir=runs_dir,
+        headless=True,
+        as_json=as_json,
+        keep_awake=keep_awake,
+        gpu_sensor=gpu_sensor,
+        notify=notify,
+        experiment=Experiment(options.knob, options.values, budget, settings.seed or 0, ends=not options.goes_on),
+    )
+    return train(request, factories, clock)
+
+
+def list_workloads(as_json: bool) -> int:
+    """Print every workload with its description and return the exit code."""
+    if as_json:
+        listed = [
+            {"name": name, "shows": entry.line, "fast_pipeline": entry.fast or None}
+            for name, entry in WORKLOADS.items()
+        ]
+        return write(sys.stdout, json.dumps({"workloads": listed}) + "\n")
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, entry in WORKLOADS.items():
+        table.add_row(name, entry.line)
+    return write(sys.stdout, render(sys.stdout, table))

@@ -15,8 +15,8 @@ from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.commands.training.progress import Progress
 from tfwatch.commands.training.restart import Restart
 from tfwatch.core.errors import fails_open
-from tfwatch.live.notifier import Notifier
-from tfwatch.live.restart import earlier_of
+from tfwatch.live.earlier_runs import earlier_of
+from tfwatch.live.notices import Notifier
 from tfwatch.report.outcome import beginning
 from tfwatch.runs.control.requests import Autopilot, Control
 from tfwatch.runs.control.server import ControlServer

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import intervals
 from tfwatch.analysis.comparing.comparability import check_side
-from tfwatch.analysis.comparing.intervals import assumed_share, estimate_spread
-from tfwatch.analysis.comparing.limits import CheckedFigure, decide, worst
+from tfwatch.analysis.comparing.intervals import CheckedFigure, assumed_share, decide, estimate_spread, worst
 from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tfwatch.analysis.comparing.comparability import Subject
-    from tfwatch.analysis.comparing.intervals import Interval
-    from tfwatch.analysis.comparing.limits import Limits, Outcome
+    from tfwatch.analysis.comparing.intervals import Interval, Limits, Outcome
     from tfwatch.live.evidence.run_to_compare import RunToCompare
 
     FindPast = Callable[[Subject], Sequence[RunToCompare]]

@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing.run_steps import QUARTERS
-from tfwatch.analysis.groups.group_text import (
+from tfwatch.analysis.groups.straggler import (
     ADVICE,
+    WARNING_FROM,
+    Cause,
+    Straggler,
     banner_word,
-    hold_up_line,
+    long_step_line,
     no_straggler_sentence,
+    share_in_parts,
     straggler_sentence,
 )
-from tfwatch.analysis.groups.straggler import WARNING_FROM, Cause, Straggler, share_in_parts
 from tfwatch.core import units
 from tfwatch.live.evidence.explained_run import Fact, Finding, explain_run
 from tfwatch.live.groups.rank_lines import state_words, stopped_ranks
@@ -41,7 +44,7 @@ def explain_group(one: GroupToCompare) -> list[Finding]:
     """Return the findings on a group, and those on the rank that its time depends on."""
     last = one.group.last_rank
     of_rank = [replace(finding, rank=last) for finding in explain_run(one.rank(last))]
-    return [*_states(one), *_straggler(one), *_hold_up(one), *of_rank]
+    return [*_states(one), *_straggler(one), *_long_step(one), *of_rank]
 
 
 def _states(one: GroupToCompare) -> Iterator[Finding]:
@@ -107,13 +110,13 @@ def _own_screen(one: GroupToCompare, rank: int) -> str:
     return f". Its own screen: tfwatch replay {replay_argument(folder)}" if folder else ""
 
 
-def _hold_up(one: GroupToCompare) -> Iterator[Finding]:
+def _long_step(one: GroupToCompare) -> Iterator[Finding]:
     """Yield the longest single step, and what all of them cost."""
-    found = [] if one.group.why_not else one.group.hold_ups
-    worst = max(found, key=lambda hold_up: hold_up.lost_ms, default=None)
+    found = [] if one.group.why_not else one.group.long_steps
+    worst = max(found, key=lambda long_step: long_step.lost_ms, default=None)
     if worst:
-        lost_ms = sum(hold_up.lost_ms for hold_up in found)
+        lost_ms = sum(long_step.lost_ms for long_step in found)
         facts = (Fact("long_steps", len(found), "step"), Fact("lost", lost_ms, "ms"), Fact("step", worst.step, "step"))
         confidence: Confidence = "low" if worst.rank is None else "medium"
         reason = "the time is measured, the rank follows from what was recorded at the same moment"
-        yield Finding("hold-up", "HOLD-UP", hold_up_line(worst), facts, confidence, reason)
+        yield Finding("long-step", "LONG STEP", long_step_line(worst), facts, confidence, reason)

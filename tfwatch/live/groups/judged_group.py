@@ -12,10 +12,10 @@ from tfwatch.analysis.groups.aligned import Aligned, Machine, RankSteps, align
 from tfwatch.analysis.groups.step_sums import sum_up
 from tfwatch.analysis.groups.straggler import (
     NEEDED,
-    HoldUp,
+    LongStep,
     Straggler,
     find_costliest,
-    find_hold_ups,
+    find_long_steps,
     find_straggler,
     is_compute_known,
     lateness_ms,
@@ -97,9 +97,9 @@ class JudgedGroup:
         return find_straggler(self.aligned)
 
     @cached_property
-    def hold_ups(self) -> list[HoldUp]:
+    def long_steps(self) -> list[LongStep]:
         """Single long steps, each with the rank that made it long."""
-        return find_hold_ups(self.aligned)
+        return find_long_steps(self.aligned)
 
     @cached_property
     def steps(self) -> GroupSteps | None:

@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from tfwatch.analysis.comparing.limits import worst
+from tfwatch.analysis.comparing.intervals import worst
 from tfwatch.core.errors import printable
 from tfwatch.report.document_switches import finite
-from tfwatch.report.evidence.comparison_text import signed_percent, value_text
+from tfwatch.report.evidence.comparison_report import signed_percent, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.analysis.comparing.limits import CheckedFigure, Outcome
+    from tfwatch.analysis.comparing.intervals import CheckedFigure, Outcome
 
 _MARKS: dict[Outcome, str] = {"passed": "✅", "failed": "❌", "inconclusive": "❔"}
 _LEVELS: dict[Outcome, str] = {"failed": "error", "inconclusive": "warning", "passed": "notice"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.report.document_switches import by_name, finite
-from tfwatch.report.evidence.comparison_text import value_text
+from tfwatch.report.evidence.comparison_report import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

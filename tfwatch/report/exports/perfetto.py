@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tfwatch.core.events import EpochEnded, EpochStarted, Paused, StagesFound, ValidationEnded
 from tfwatch.core.rows import Flag
-from tfwatch.report.exports.lines import filled
-from tfwatch.report.exports.recording import fields_of
+from tfwatch.report.exports.recording import fields_of, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The tables of a run in chunks: a run of ten million steps never is in memory as a whole."""
+"""Rows of numbers as text, a chunk in one call: a loop over ten million rows would take minutes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,22 @@ from tfwatch.runs import format as layout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.opened import Run
     from tfwatch.runs.streams import Source
+
+
+def filled(template: str, *columns: NDArray[np.generic]) -> str:
+    """Return the template once for each row, with the values of the columns in place of its `%` fields."""
+    table = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for at, column in enumerate(columns):
+        table[:, at] = column.tolist()
+    return (template * len(table)) % tuple(table.ravel().tolist())
+
 
 #: Rows of a chunk: 2.4 MB of steps.
 _CHUNK = 65_536

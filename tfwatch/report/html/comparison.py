@@ -10,7 +10,7 @@ import numpy as np
 from tfwatch.analysis.comparing.run_steps import PARTS, STEP
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core import units
-from tfwatch.report.evidence.comparison_text import (
+from tfwatch.report.evidence.comparison_report import (
     SIDES,
     answer_text,
     change_name,

@@ -33,7 +33,7 @@ from tfwatch.report.text import failure, fate
 
 if TYPE_CHECKING:
     from tfwatch.live.judged_run import JudgedRun
-    from tfwatch.report.html.redaction import Redaction
+    from tfwatch.report.html.templates import Redaction
     from tfwatch.runs.library.labels import Labels
 
 #: Entries of a list in the raw figures: a long run has ten thousand spikes.

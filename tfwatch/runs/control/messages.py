@@ -10,10 +10,9 @@ import json
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Annotated, Any, TypeAlias
 
-from tfwatch.core.decoding.bounds import Count, Knob, Least, MeanBytes, OneOf, Seed
-from tfwatch.core.decoding.validation import known_fields
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import as_value, epochs_until, option_name, show
+from tfwatch.core.validation import Count, Knob, Least, MeanBytes, OneOf, Seed, known_fields
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
 #: The largest message, bytes, with its line end.

@@ -19,7 +19,6 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import option_name
 from tfwatch.core.refusals import Refusal
-from tfwatch.runs.control.folders import SOCKET_NAME, make_private_folder, remove_folder, remove_stale_folders
 from tfwatch.runs.control.messages import (
     LONGEST,
     Answer,
@@ -33,7 +32,13 @@ from tfwatch.runs.control.messages import (
     decode_message,
     encode_answer,
 )
-from tfwatch.runs.control.private_socket import is_own_user
+from tfwatch.runs.control.private_sockets import (
+    SOCKET_NAME,
+    is_own_user,
+    make_private_folder,
+    remove_folder,
+    remove_stale_folders,
+)
 from tfwatch.runs.streams import OpenFile
 
 if TYPE_CHECKING:

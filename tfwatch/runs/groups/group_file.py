@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.decoding.bounds import Count, StartTime, WallTime
-from tfwatch.core.decoding.validation import known_fields
 from tfwatch.core.errors import printable
+from tfwatch.core.validation import Count, StartTime, WallTime, known_fields
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, write_atomically
 from tfwatch.runs.streams import read_file
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system.system_tool import run
+from tfwatch.core.system_tool import run
 from tfwatch.sensors.protocol import (
     Availability,
     Available,

@@ -17,7 +17,7 @@ from xml.parsers.expat import ExpatError
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system.system_tool import run
+from tfwatch.core.system_tool import run
 from tfwatch.sensors.protocol import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable
 from tfwatch.sensors.tool_readers import ToolStream
 
@@ -120,14 +120,6 @@ _REFUSED = re.compile(
 _PERMIT = "tfwatch doctor --sudoers prints the line that permits powermetrics"
 
 
-@dataclass(frozen=True, slots=True)
-class PowerReading(FullReading):
-    """The figures of one document. thermal_pressure: as printed, e.g. `Nominal`. freq_max_mhz: the GPU's maximum."""
-
-    thermal_pressure: str | None = None
-    freq_max_mhz: float | None = None
-
-
 def documents(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the complete plist documents of powermetrics' output.
 
@@ -160,7 +152,7 @@ def _first_begin(whole: bytes) -> list[int]:
     return [found.start()] if found else []
 
 
-def parse(document: bytes) -> PowerReading:
+def parse(document: bytes) -> FullReading:
     """Parse the figures of one document; None for missing or implausible ones. Never raises.
 
     Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The energy in the GPU part
@@ -176,16 +168,13 @@ def parse(document: bytes) -> PowerReading:
     word = root.get("thermal_pressure")
     word = word.strip()[:40] or None if isinstance(word, str) else None
     level = LEVELS.get(word.lower()) if word else None
-    return PowerReading(
+    return FullReading(
         busy=_busy(gpu, states),
         freq_mhz=_frequency(gpu, states),
         power_w=_watts("gpu", elapsed_ns, processor),
         cpu_power_w=_watts("cpu", elapsed_ns, processor),
-        ane_power_w=_watts("ane", elapsed_ns, processor),
         thermal_level=None if level is None else float(level),
         limited_by=f"thermal pressure {word}" if level is not None and level >= _HEAVY else "",
-        thermal_pressure=word,
-        freq_max_mhz=max((state.mhz for state in states), default=None),
     )
 
 
@@ -271,8 +260,8 @@ class Source:
         self._command = tuple(command or (COMMAND if as_root else (*SUDO, *COMMAND)))
         self._stream: ToolStream | None = None
         self._documents: Iterator[bytes] = iter(())
-        self._first: PowerReading | None = None
-        self._newest = PowerReading()
+        self._first: FullReading | None = None
+        self._newest = FullReading()
         self._has_more = False
 
     def available(self) -> Availability:
@@ -293,13 +282,13 @@ class Source:
             raise
         return Available()
 
-    def read(self) -> PowerReading:
+    def read(self) -> FullReading:
         """Return the next document's figures; wait for it, `_PATIENCE_S` at most."""
         first, self._first = self._first, None
         self._newest = first or self._next_or_restart()
         return self._newest
 
-    def _next_or_restart(self) -> PowerReading:
+    def _next_or_restart(self) -> FullReading:
         """Return the next document's figures; powermetrics ends after `DOCUMENTS` and is started again."""
         try:
             return self._next()
@@ -346,7 +335,7 @@ class Source:
             raise SensorError(f"powermetrics: {error}") from error
         self._documents = documents(self._stream)  # type: ignore[arg-type]
 
-    def _next(self) -> PowerReading:
+    def _next(self) -> FullReading:
         stream = self._stream
         if stream is None:
             raise SensorError("powermetrics does not run")

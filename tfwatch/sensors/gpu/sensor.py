@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
-from tfwatch.core.system.system_tool import spent_ns
+from tfwatch.core.system_tool import spent_ns
 from tfwatch.sensors.gpu import ioreg, nvml, powermetrics
 from tfwatch.sensors.protocol import Availability, Available, FullReading, Unavailable, reason
 

@@ -11,7 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.rows import Phase
-from tfwatch.core.system.threads import thread_frames
+from tfwatch.core.threads import thread_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -24,8 +24,7 @@ from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.analysis.steps.fits import FitFigures
 from tfwatch.analysis.steps.patterns import Pattern, pattern_text
 from tfwatch.analysis.steps.spikes import Compiled
-from tfwatch.analysis.steps.stall_groups import StallGroup, period_text, split_periodic
-from tfwatch.analysis.steps.stalls import Stall
+from tfwatch.analysis.steps.stalls import Stall, StallGroup, period_text, split_periodic
 from tfwatch.analysis.tuning import switch_text, tuner_text
 from tfwatch.analysis.tuning.switch_text import comparison_line, setting_text
 from tfwatch.core import events as facts

@@ -12,8 +12,8 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.findings import starving_cost
 from tfwatch.analysis.findings.hardware import machine_remark
+from tfwatch.analysis.findings.hardware.gpus import extremes_text
 from tfwatch.analysis.findings.hardware.machine import GPU, HEAT, PRESSURE, missing_sensors
-from tfwatch.analysis.findings.hardware.strategy_gpus import extremes_text
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
+    from tfwatch.analysis.findings.hardware.gpus import GpuLane
     from tfwatch.analysis.findings.hardware.machine import Machine
-    from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane
     from tfwatch.live.view import RunView
 
 _LABEL = 8

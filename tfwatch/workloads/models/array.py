@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline, arrays, numbered_examples
+from tfwatch.workloads.data import arrays, numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,17 +31,17 @@ def check(settings: Settings) -> None:
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
-    examples = array_pipeline.from_arrays(data, (_FEATURES,))
-    prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
+    examples = numbered_examples.from_arrays(data, (_FEATURES,))
+    prepared = numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
     build = functools.partial(pipeline, data=data, pick=examples.pick)
     return replace(prepared, note=data.note, pipeline=build, loop=LoopBody)
 
 
 def pipeline(
-    numbers: tf.data.Dataset, knobs: Knobs, *, data: arrays.Arrays, pick: array_pipeline.Pick
+    numbers: tf.data.Dataset, knobs: Knobs, *, data: arrays.Arrays, pick: numbered_examples.Pick
 ) -> tf.data.Dataset:
     """Return images of shape [batch, 784], 0 to 1, and their classes, from batches of numbers."""
-    batches = array_pipeline.fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, data)
+    batches = numbered_examples.fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, data)
     return numbered_examples.finished(batches, knobs)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline, arrays
+from tfwatch.workloads.data import arrays, numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,9 @@ def check(settings: Settings) -> None:
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load CIFAR-10, or generate arrays of its shapes."""
     data = arrays.cifar10(report)
-    examples = array_pipeline.from_arrays(data, _SHAPE)
+    examples = numbered_examples.from_arrays(data, _SHAPE)
     return replace(
-        array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
+        numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline, arrays
+from tfwatch.workloads.data import arrays, numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
     model = functools.partial(_model, settings)
-    prepared = array_pipeline.prepared(settings, array_pipeline.from_arrays(data, _SHAPE), model, "accuracy")
+    prepared = numbered_examples.prepared(settings, numbered_examples.from_arrays(data, _SHAPE), model, "accuracy")
     return replace(prepared, note=data.note, loop=functools.partial(LoopBody, settings))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline, numbered_examples
+from tfwatch.workloads.data import numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,9 @@ def check(settings: Settings) -> None:
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Prepare images that the pipeline computes."""
     report("nothing to prepare")
-    examples = array_pipeline.Examples(_pick, _COUNT, _HELD_OUT)
+    examples = numbered_examples.Examples(_pick, _COUNT, _HELD_OUT)
     model = functools.partial(_model, settings)
-    prepared = array_pipeline.prepared(settings, examples, model, "mean_absolute_error")
+    prepared = numbered_examples.prepared(settings, examples, model, "mean_absolute_error")
     return replace(prepared, note="the images are synthetic")
 
 

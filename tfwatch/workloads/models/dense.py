@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline, arrays
+from tfwatch.workloads.data import arrays, numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +24,9 @@ def check(settings: Settings) -> None:
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
-    examples = array_pipeline.from_arrays(data, (784,))
+    examples = numbered_examples.from_arrays(data, (784,))
     return replace(
-        array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
+        numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline
+from tfwatch.workloads.data import numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,8 @@ def check(settings: Settings) -> None:
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Make ten patterns, 2 MB in all; each image is one of them in its own brightness."""
     report("generating images")
-    examples = array_pipeline.Examples(_pick_of(_patterns()), _COUNT, _HELD_OUT)
-    prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
+    examples = numbered_examples.Examples(_pick_of(_patterns()), _COUNT, _HELD_OUT)
+    prepared = numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
     return replace(prepared, note="the images are synthetic")
 
 
@@ -44,7 +44,7 @@ def _patterns() -> tf.Tensor:
         return tf.constant(rng.integers(0, 256, (_CLASSES, *_SHAPE), dtype=np.uint8))
 
 
-def _pick_of(patterns: tf.Tensor) -> array_pipeline.Pick:
+def _pick_of(patterns: tf.Tensor) -> numbered_examples.Pick:
     import tensorflow as tf
 
     def pick(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline, numbered_examples
+from tfwatch.workloads.data import numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,9 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Prepare rows that the pipeline computes; a batch is a square matrix of them."""
     report("nothing to prepare")
     size = settings.size
-    examples = array_pipeline.Examples(functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size)
+    examples = numbered_examples.Examples(functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size)
     model = functools.partial(_model, settings)
-    prepared = array_pipeline.prepared(replace(settings, batch_size=size), examples, model, "mean_absolute_error")
+    prepared = numbered_examples.prepared(replace(settings, batch_size=size), examples, model, "mean_absolute_error")
     return replace(prepared, note="the matrices are synthetic")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.data import array_pipeline
+from tfwatch.workloads.data import numbered_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,10 @@ def check(settings: Settings) -> None:
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Make a series of three waves and noise; window n begins at its n-th value."""
     report("generating a series")
-    examples = array_pipeline.Examples(_pick_of(_series()), _COUNT, _HELD_OUT)
-    prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "mean_absolute_error")
+    examples = numbered_examples.Examples(_pick_of(_series()), _COUNT, _HELD_OUT)
+    prepared = numbered_examples.prepared(
+        settings, examples, functools.partial(_model, settings), "mean_absolute_error"
+    )
     return replace(prepared, note="the series is synthetic")
 
 
@@ -46,7 +48,7 @@ def _series() -> tf.Tensor:
         return tf.constant((waves + noise).astype(np.float32))
 
 
-def _pick_of(series: tf.Tensor) -> array_pipeline.Pick:
+def _pick_of(series: tf.Tensor) -> numbered_examples.Pick:
     import tensorflow as tf
 
     def pick(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.findings.hardware.gpu_others import others_share
-from tfwatch.analysis.findings.hardware.memory_over_run import MemoryOverRun, memory_over_run
-from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane, find_gpus, gpu_lanes
+from tfwatch.analysis.findings.hardware.gpus import GpuLane, find_gpus, gpu_lanes, others_share
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
@@ -28,6 +26,38 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
     _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating]
+
+#: A process that grew by less, in bytes or as a share, is described by one figure.
+_GREW_BYTES, _GREW = 0.2 * 2**30, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOverRun:
+    """Bytes of the training process in the first and the last sample, and the largest."""
+
+    begin_bytes: float
+    end_bytes: float
+    peak_bytes: float
+
+    @property
+    def grew(self) -> bool:
+        """True where the peak lies well above the begin."""
+        return self.peak_bytes - self.begin_bytes >= max(_GREW_BYTES, _GREW * self.begin_bytes)
+
+    @property
+    def text(self) -> str:
+        """The figures, e.g. `8.0 GB at the start, 28.0 at the end, peak 28.5`."""
+        begin, end, peak = (size / 2**30 for size in (self.begin_bytes, self.end_bytes, self.peak_bytes))
+        if not self.grew:
+            return units.gigabytes(self.peak_bytes)
+        return f"{begin:.1f} GB at the start, {end:.1f} at the end, peak {peak:.1f}"
+
+
+def memory_over_run(samples: Rows) -> MemoryOverRun | None:
+    """Return the memory over these rows of `core.rows.SAMPLE`; None where no row has the process' memory."""
+    known = samples["process_bytes"][np.isfinite(samples["process_bytes"])]
+    return MemoryOverRun(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None
+
 
 #: The window of both, seconds, and the least number of samples in it.
 _WINDOW_S = 5.0

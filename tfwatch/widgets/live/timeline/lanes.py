@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.hardware.gpu_others import COUNTERS_DIFFER, others_share
+from tfwatch.analysis.findings.hardware.gpus import COUNTERS_DIFFER, extremes, find_gpus, others_share
 from tfwatch.analysis.findings.hardware.machine_remark import OTHERS_FROM
-from tfwatch.analysis.findings.hardware.strategy_gpus import extremes, find_gpus
 from tfwatch.core import units
 from tfwatch.core.events import GpusFound
 from tfwatch.widgets.live.timeline import step_bars
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tfwatch.analysis.findings.hardware.gpus import GpuLane
     from tfwatch.analysis.findings.hardware.machine import GpuFigures
-    from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.basics.glyphs import Glyphs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.findings.hardware import machine
-from tfwatch.analysis.findings.hardware.strategy_gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, GpusFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
@@ -20,8 +20,8 @@ from tfwatch.widgets.live.timeline.marks import marks_of, overlong, stalled
 from tfwatch.widgets.live.timeline.window import View, Zoom, column_of, looks_back, share_before, step_number, width_s
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.findings.hardware.gpus import GpuLane
     from tfwatch.analysis.findings.hardware.machine import GpuFigures
-    from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot

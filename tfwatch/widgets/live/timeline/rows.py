@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tfwatch.analysis.findings.hardware.gpus import GpuLane
     from tfwatch.analysis.findings.hardware.machine import GpuFigures
-    from tfwatch.analysis.findings.hardware.strategy_gpus import GpuLane
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.events import GpuFound, SensorMissing
     from tfwatch.widgets.basics.glyphs import Glyphs

@@ -11,7 +11,7 @@ from textual.message import Message
 from tfwatch.analysis.tuning.switch_text import setting_text
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.live.whole_run.epochs import EpochTable
+from tfwatch.live.whole_run import EpochTable
 from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
 from tfwatch.widgets.basics.row_list import CursorList
 from tfwatch.widgets.basics.text import row
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.live.view import RunView
-    from tfwatch.live.whole_run.epochs import EpochFigures
+    from tfwatch.live.whole_run import EpochFigures
     from tfwatch.widgets.basics.text import Part
 
 #: From this data wait on an epoch starves: the verdict's own lines.

@@ -9,7 +9,7 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.live.whole_run.sensors import SensorLane, sensor_lanes
+from tfwatch.live.whole_run import SensorLane, sensor_lanes
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, OTHERS_COLOUR, QUIET_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import row

@@ -1,0 +1,103 @@
+"""The process of a script, seen by another one: its runs, and its end by a signal."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.step_rows import plain
+from tests.runs.folders import FakeClock, make_writer, opened, write_run
+from tfwatch.core.clock import SYSTEM
+from tfwatch.runs import format as layout
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.scripts.script_process import ProcessRuns, record_signal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: The number of no process.
+GONE = 2**22 + 1
+
+
+@pytest.mark.parametrize(
+    ("signum", "ended"),
+    [
+        (signal.SIGTERM, ("stopped", "the process was ended by SIGTERM", 7)),
+        (signal.SIGSEGV, ("failed", "the process was ended by SIGSEGV", 7)),
+        (35, ("failed", "the process was ended by signal 35", 7)),
+        (signal.SIGKILL, None),
+    ],
+)
+def test_a_signal_is_the_end_of_a_run(signum: int, ended: tuple[str, str, int] | None, tmp_path: Path) -> None:
+    write_run(tmp_path, plain(7), pid=GONE)
+    with (tmp_path / layout.EVENTS).open("a") as events:
+        events.write('{"event": "torn')
+
+    record_signal(tmp_path, signum, FakeClock(1).clock)
+
+    run = opened(tmp_path)
+    assert (run.ended and (run.ended.cause, run.ended.detail, run.ended.steps)) == ended
+    assert run.life is (Life.ENDED if ended else Life.KILLED)
+
+
+def test_a_run_that_has_ended_keeps_its_end(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path)
+    writer.end("finished")
+    writer.close()
+
+    record_signal(tmp_path, signal.SIGTERM, FakeClock(1).clock)
+
+    run = opened(tmp_path)
+    assert run.ended
+    assert run.ended.cause == "finished"
+
+
+def run(runs_dir: Path, pid: int | None = None, **described: str) -> Path:
+    """Write a run of one step that is over. pid: of another process than this one."""
+    writer, _ = begin_run(runs_dir, "cnn")
+    if pid:
+        writer.describe(pid=pid)
+    writer.describe(**described)
+    writer.step(0, 1, 0, 0, 4.0, 1.0, 5.0, 1.0)
+    writer.end("finished")
+    writer.close()
+    assert writer.folder
+    return writer.folder
+
+
+def test_the_runs_of_the_process_come_once_and_in_order(tmp_path: Path) -> None:
+    first, _, second = run(tmp_path), run(tmp_path, pid=1), run(tmp_path)
+    runs = ProcessRuns(second)
+    assert runs.take() == [first, second]
+    (tmp_path / "empty").mkdir()
+    assert runs.take() == []
+
+    run(tmp_path, pid=1, control_socket="/tmp/socket")
+    third, fourth = run(tmp_path, control_socket="/tmp/socket"), run(tmp_path, no_control="full")
+    assert runs.take() == [third, fourth]
+    assert runs.take() == []
+
+
+def test_a_run_waits_for_its_control_socket_two_seconds(tmp_path: Path) -> None:
+    late_ns = 0
+    clock = replace(SYSTEM, wall_ns=lambda: SYSTEM.wall_ns() + late_ns)
+    runs = ProcessRuns(run(tmp_path), clock)
+    runs.take()
+    second = run(tmp_path)
+    assert runs.take() == []
+    late_ns = 3 * 10**9
+    assert runs.take() == [second]
+
+
+def test_a_folder_that_is_gone_has_no_more_runs(tmp_path: Path) -> None:
+    first = run(tmp_path / "runs")
+    runs = ProcessRuns(first)
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    assert runs.take() == [first]
+    with pytest.raises(NotARunError):
+        ProcessRuns(tmp_path / "nothing")

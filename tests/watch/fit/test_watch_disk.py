@@ -1,0 +1,84 @@
+"""Watch on a disk that is full, or fills: the training is unaffected, and stderr has one sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.keras_fixtures import STEPS, fingerprint
+from tests.runs.hanging import hang
+from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Fill the disk: these functions of `os` and of the format raise from now on."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in names:
+        monkeypatch.setattr(name, full)
+
+
+def test_a_full_disk_is_reported_once_and_no_run_is_left(
+    arrays: Any,
+    stock: Any,
+    make_model: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fill(monkeypatch, "os.pwrite", "tfwatch.runs.format.write_atomically")
+    model, watch = make_model(), watch_in(tmp_path)
+    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
+    assert watch.run_path is None
+    assert capsys.readouterr().err == (
+        f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
+    )
+
+
+def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+
+    from tfwatch.watch.fit.fit_runs import complete_runs
+
+    def fill_up(epoch: int, logs: Any) -> None:
+        watch._recorder.writer.flush()
+        fill(monkeypatch, "os.pwrite")
+
+    watch = watch_in(tmp_path)
+    filling = keras.callbacks.LambdaCallback(on_epoch_end=fill_up)
+    make_model().fit(known(arrays), epochs=1, verbose=0, callbacks=[filling, watch])
+    complete_runs()  # `fit` does not wait for the writer's thread
+    assert capsys.readouterr().err == (
+        f"tfwatch: the run is not recorded since step {STEPS}: No space left on device\n"
+    )
+    assert len(open_run(watch.run_path).steps) in (STEPS - 1, STEPS)
+
+
+def test_a_config_file_that_hangs_does_not_hold_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfwatch import config
+    from tfwatch.watch.session import ScriptRun
+    from tfwatch.watch.tensorflow_info import Device
+
+    monkeypatch.setattr("platformdirs.user_state_dir", lambda *_, **__: str(tmp_path))
+    monkeypatch.setenv("TFWATCH_CONFIG", os.devnull)
+    with hang(monkeypatch, config, "config_path") as disk:
+        run = ScriptRun(None, Device("CPU", accelerated=False), {}, [])
+        assert disk.asked.wait(10)
+        assert run.writer.folder is None
+    assert run.path
+    assert run.path.parent == tmp_path / "runs"
+    run.end("finished")
+    run.close()

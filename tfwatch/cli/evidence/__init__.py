@@ -1,1 +1,0 @@
-"""Commands that hand a recorded run to people and to other programs."""

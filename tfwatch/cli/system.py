@@ -1,0 +1,165 @@
+"""`tfwatch doctor`, `selftest`, `bench`, `config`, `serve` and `feed`: the machine and services."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_doctor(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "check the installation and the machine: is TensorFlow slow because of them?"
+    own = options.add_command(commands, "doctor", text, _run_doctor, more="Exit code 1 where a check fails.")
+    form = own.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    form.add_argument("--screen", action="store_true", help="show the result on a screen")
+    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
+    form.add_argument("--sudoers", action="store_true", help=text)
+    own.add_argument(
+        "--data", metavar="DIR", type=options.typed(options.path), help="a data folder, whose read speed is measured"
+    )
+    options.add_runs_dir(own)
+    options.add_theme(own)
+
+
+def _run_doctor(args: argparse.Namespace) -> int:
+    from tfwatch.commands.doctor import DoctorOptions, doctor, print_sudoers, show_doctor
+
+    if args.sudoers:
+        return print_sudoers()
+    doctor_options = DoctorOptions(options.runs_dir(args), args.data, args.json, options.of_config(args, "theme"))
+    return show_doctor(doctor_options) if args.screen else doctor(doctor_options)
+
+
+_CONFIG_EPILOG = (
+    "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
+)
+
+
+def add_config(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "show the config file, and each of its keys with the value in force"
+    options.add_command(commands, "config", text, _run_config, epilog=_CONFIG_EPILOG)
+
+
+def _run_config(_args: argparse.Namespace) -> int:
+    from tfwatch.commands.config import show_config
+
+    return show_config()
+
+
+#: As OpenTelemetry's exporter for Prometheus.
+_PROMETHEUS_PORT = 9464
+
+
+def add_serve(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "metrics of the runs for Prometheus, from a process beside the training"
+    own = options.add_command(commands, "serve", text, _run_serve)
+    own.add_argument("--prometheus", action="store_true", required=True, help="in the format of Prometheus")
+    own.add_argument(
+        "--port",
+        metavar="N",
+        type=options.whole(0, 65_535),
+        default=_PROMETHEUS_PORT,
+        help=f"port ({_PROMETHEUS_PORT})",
+    )
+    text = "address to listen on (127.0.0.1: this machine alone)"
+    own.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help=text)
+    options.add_runs_dir(own)
+
+
+def _run_serve(args: argparse.Namespace) -> int:
+    from tfwatch.commands.services import ServeOptions, serve_metrics
+
+    return serve_metrics(ServeOptions(options.runs_dir(args), args.host, args.port))
+
+
+def add_feed(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "prepare batches for trainings: a tf.data service with workers on this machine, until Ctrl-C"
+    more = (
+        "Trainings use it with tfwatch run --feed HOST:PORT. The service has no authentication: who reaches its port "
+        "runs graphs of TensorFlow here. Without --host no other machine reaches it."
+    )
+    _add_feed_arguments(options.add_command(commands, "feed", text, _run_feed, more=more))
+
+
+def _add_feed_arguments(own: argparse.ArgumentParser) -> None:
+    own.add_argument("--workers", metavar="N", type=options.feed_workers, default=1, help="how many workers (1)")
+    text = "no dispatcher: add the workers to the one that runs there"
+    one = own.add_mutually_exclusive_group()
+    one.add_argument("--join", metavar="HOST:PORT", type=options.typed(options.address), help=text)
+    text = "the dispatcher's port (a free one)"
+    one.add_argument("--port", metavar="PORT", type=options.whole(1, 2**16 - 1), default=0, help=text)
+    text = "the name by which other machines reach this one: opens the ports to all of them"
+    own.add_argument("--host", metavar="HOST", default="localhost", help=text)
+
+
+def _run_feed(args: argparse.Namespace) -> int:
+    from tfwatch.commands.services import serve_feed
+
+    return serve_feed(args.workers, args.join, args.host, args.port)
+
+
+def add_selftest(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "check the numbers on this machine: train with known delays and compare; about three minutes"
+    own = options.add_command(commands, "selftest", text, _run_selftest)
+    own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+
+
+def _run_selftest(args: argparse.Namespace) -> int:
+    from tfwatch.checks.selftest import selftest
+
+    return selftest(args.json)
+
+
+def add_bench(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
+    own = options.add_command(commands, "bench", text, _run_bench)
+    own.add_argument(
+        "workloads",
+        metavar="WORKLOAD",
+        nargs="*",
+        action=options.WorkloadAction,
+        help="workloads to time; default: all",
+    )
+    own.add_argument("--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu")
+    own.add_argument(
+        "--modes",
+        metavar="LIST",
+        type=options.words,
+        default="graph",
+        help="graph, eager, jit, separated by commas; default: graph",
+    )
+    own.add_argument(
+        "--batch-sizes",
+        metavar="LIST",
+        type=options.wholes,
+        default=[],
+        help="e.g. 32,256; default: the workload's own",
+    )
+    own.add_argument(
+        "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
+    )
+    own.add_argument(
+        "--rounds",
+        metavar="N",
+        type=options.whole(1, 100),
+        default=3,
+        help="processes for each configuration (3), up to three times as many where their times differ",
+    )
+    own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+
+
+def _run_bench(args: argparse.Namespace) -> int:
+    from tfwatch.checks.bench import BenchOptions, bench
+
+    chosen = BenchOptions(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds)
+    return bench(chosen, as_json=args.json)

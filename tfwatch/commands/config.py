@@ -1,0 +1,61 @@
+"""`tfwatch config`: the config file, and each key with its value and where that is from."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.config import KEYS, Key, read_config
+from tfwatch.core import units
+from tfwatch.core.errors import printable
+from tfwatch.core.knobs import show
+from tfwatch.runs.library.finding import platform_runs_dir
+from tfwatch.terminal.guard import short_path
+from tfwatch.terminal.output import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def show_config() -> int:
+    """Print the keys with their values and sources, and return the exit code.
+
+    Raises:
+        ConfigError: the config file cannot be used; the command line reports it before.
+    """
+    return write(sys.stdout, "".join(f"{line}\n" for line in settings_lines(KEYS, {})))
+
+
+def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
+    """Return the config file, and a line for each of these keys. given: the values of options; None is not given."""
+    config = read_config()
+    rows = [_row(KEYS[name], given.get(name), config.values) for name in names]
+    width = max(len(value) for _, value, _ in rows)
+    missing = "" if config.path.exists() else " (not there)"
+    lines = [f"config file: {short_path(config.path)}{missing}"]
+    lines += [f"{key.name:<14}  {source:<7}  {value:<{width}}  {key.text}" for key, value, source in rows]
+    return [printable(line) for line in lines]
+
+
+def _row(key: Key, given: Any, values: Mapping[str, Any]) -> tuple[Key, str, str]:
+    """Return a key with its value as text, and the source of that."""
+    if given is not None:
+        return key, _shown(key, given), "option"
+    if key.name in values:
+        return key, _shown(key, values[key.name]), "file"
+    return key, short_path(platform_runs_dir()) if key.name == "runs-dir" else key.default, "default"
+
+
+def _shown(key: Key, value: Any) -> str:
+    """Return a value as the file has it, or in its unit."""
+    if isinstance(value, Path):
+        return short_path(value)
+    if isinstance(value, tuple):
+        return shlex.join(value)
+    if key.is_switch:
+        return "true" if value else "false"
+    if key.name == "keep-age":
+        return units.seconds(value)
+    return units.gigabytes(value) if key.name == "keep-size" else show(value) if key.is_knob else str(value)

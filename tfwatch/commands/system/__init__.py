@@ -1,1 +1,0 @@
-"""Commands around a training: the config file, the shell's completion, metrics for Prometheus."""

@@ -1,0 +1,145 @@
+"""The runs before this one: the one that it restarts, and the newest of the same workload."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.tuning.comparison import LONGEST
+from tfwatch.analysis.tuning.restarts import Earlier, Restart, Start, earlier_run, restart
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import fails_open
+from tfwatch.core.events import PipelineSwitched
+from tfwatch.live.whole_run import Chart, EpochTable, LearningCurves
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.library.finding import find_earlier, list_folders
+from tfwatch.runs.reader import FolderSource, RunReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reader import Snapshot
+
+
+def earlier_of(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Earlier | None:
+    """The run before a restart; None where there is none, or it cannot be read any more."""
+    run = find_earlier(manifest, folder, clock)
+    return earlier_run(run.manifest.run, start_of(run.manifest), run.steps, run.events) if run else None
+
+
+def start_of(manifest: Manifest) -> Start:
+    """The settings and knobs that a run started with."""
+    return Start(manifest.settings, manifest.knobs, manifest.batch_size)
+
+
+def restart_of(run: Run) -> Restart | None:
+    """The comparison with the run before a restart; None where there is none to compare with."""
+    earlier = earlier_of(run.manifest, run.path)
+    if earlier is None:
+        return None
+    start, count = start_of(run.manifest), len(run.steps)
+    return restart(earlier, start, run.events, count, lambda first, last: run.steps[first - 1 : last])
+
+
+class RestartFollower:
+    """Compares the first steps of a run with the run before it, until there are no more of them to come.
+
+    found: the comparison; empty where the run follows none.
+    """
+
+    def __init__(self, earlier: Earlier | None, steps_between: Callable[[int, int], Rows]) -> None:
+        self.found: tuple[Restart, ...] = ()
+        self._earlier = earlier
+        self._steps_between = steps_between
+        self._whole = False
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Take in the steps that came since the last call."""
+        if self._earlier is None or self._whole:
+            return
+        start = start_of(snapshot.manifest)
+        switches = snapshot.events.of(PipelineSwitched)
+        self.found = (restart(self._earlier, start, switches, snapshot.steps_total, self._steps_between),)
+        self._whole = snapshot.steps_total >= min(LONGEST, switches[0].step - 1 if switches else LONGEST)
+
+
+#: The earlier runs that are looked at, at most.
+_MOST_LOOKED_AT = 50
+#: The frames before the search begins: it would delay the first ones of a run that is opened.
+FIRST_FRAMES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PreviousRun:
+    """An earlier run of the same workload and batch size. charts: by their names; step_ms: by epoch, from 0."""
+
+    name: str
+    charts: Mapping[str, Chart] = field(default_factory=dict)
+    step_ms: Mapping[int, float] = field(default_factory=dict)
+
+
+class PreviousRunSearch:
+    """Finds and reads the run before another one in a thread: ten hours of steps take a quarter of a second."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._found: PreviousRun | None = None
+        self._frames = 0
+
+    def __call__(self, snapshot: Snapshot) -> PreviousRun | None:
+        """Return the earlier run; None until it is known, and where there is none. Call it once a frame."""
+        self._frames += 1
+        is_due = self._frames > FIRST_FRAMES and snapshot.folder is not None and snapshot.steps_total > 0
+        if self._thread is None and is_due:
+            args = snapshot.folder, snapshot.manifest
+            self._thread = threading.Thread(target=self._search, args=args, daemon=True, name="tfwatch-previous")
+            self._thread.start()
+        return self._found
+
+    def wait(self) -> None:
+        """Wait for the thread."""
+        if self._thread:
+            self._thread.join()
+
+    def _search(self, folder: Path, manifest: Manifest) -> None:
+        # Without an earlier run there is nothing to compare with, and a run needs none.
+        with fails_open(lambda why: None):
+            self._found = next(_earlier_runs(folder, manifest), None)
+
+
+def _earlier_runs(folder: Path, manifest: Manifest) -> Iterator[PreviousRun]:
+    """Yield the earlier runs of the same workload with steps, the newest first."""
+    folder = folder.absolute()
+    others = [other for other in list_folders(folder.parent) if other != folder]
+    for other in others[:_MOST_LOOKED_AT]:
+        found = _read(other, manifest)
+        if found:
+            yield found
+
+
+def _read(other: Path, manifest: Manifest) -> PreviousRun | None:
+    try:
+        source = FolderSource(other)
+        earlier = source.manifest()
+        if not _is_alike(earlier, manifest):
+            return None
+        snapshot = RunReader(source).tail()
+    except (NotARunError, OSError):
+        return None
+    return _previous(other.name, snapshot) if snapshot.steps_total else None
+
+
+def _is_alike(earlier: Manifest, manifest: Manifest) -> bool:
+    same = (earlier.workload, earlier.batch_size) == (manifest.workload, manifest.batch_size)
+    return same and earlier.origin_wall_ns < manifest.origin_wall_ns
+
+
+def _previous(name: str, snapshot: Snapshot) -> PreviousRun:
+    charts = LearningCurves().take(snapshot)
+    epochs = EpochTable(snapshot.epochs.rows, snapshot.events, ())
+    return PreviousRun(name, {chart.name: chart for chart in charts}, {one.epoch: one.step_ms for one in epochs})

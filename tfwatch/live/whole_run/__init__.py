@@ -1,1 +1,0 @@
-"""A long run as a whole: its epochs, learning curves and sensors over time, and the run before it."""

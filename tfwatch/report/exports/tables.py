@@ -1,0 +1,103 @@
+"""A run as CSV or Parquet files, one a table. A missing figure is an empty cell, or null."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import printable
+from tfwatch.report.exports.recording import TABLES, filled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO
+
+    import numpy as np
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.report.exports.recording import Recording, Text
+
+#: A cell that begins so is a formula to a spreadsheet.
+_FORMULA = ("=", "+", "-", "@")
+#: Digits that give a number back exactly, by its type.
+_DIGITS = {"<f4": "%.9g", "<f8": "%.17g"}
+
+
+def write_csv(recording: Recording, create: Callable[[str], IO[bytes]]) -> None:
+    """Write the tables of a run. create: opens the file of this name."""
+    for table in TABLES:
+        with create(f"{table}.csv") as file:
+            is_first = True
+            for rows in recording.rows(table):
+                if is_first:
+                    file.write(f"{','.join(_csv_columns(rows.dtype))}\n".encode())
+                is_first = False
+                file.write(_lines(rows).encode())
+    for name, text in recording.texts().items():
+        with create(f"{name}.csv") as file:
+            file.write(_csv_text(text).encode("utf-8", "replace"))
+
+
+def _csv_columns(layout: np.dtype[np.void]) -> list[str]:
+    return [name for name in layout.names or () if name != "pad"]
+
+
+def _lines(rows: Rows) -> str:
+    names = _csv_columns(rows.dtype)
+    template = ",".join(_DIGITS.get(rows.dtype[name].str, "%d") for name in names) + "\n"
+    # All cells are numbers, so these letters are those of a missing figure.
+    return filled(template, *(rows[name] for name in names)).replace("nan", "")
+
+
+def _csv_text(table: Text) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_cell(value) for value in row] for row in table.rows)
+    return out.getvalue()
+
+
+def _cell(value: float | str) -> float | str:
+    if not isinstance(value, str):
+        return value if value == value else ""
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def write_parquet(recording: Recording, create: Callable[[str], IO[bytes]]) -> None:
+    """Write the tables of a run. create: opens the file of this name.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for table in TABLES:
+        writer: Any = None
+        with create(f"{table}.parquet") as file:
+            for rows in recording.rows(table):
+                batch = pa.table(_parquet_columns(pa, rows))
+                writer = writer or pq.ParquetWriter(file, batch.schema)
+                writer.write_table(batch)
+            if writer:
+                writer.close()
+            else:
+                pq.write_table(pa.table({}), file)
+    for name, text in recording.texts().items():
+        columns = zip(*text.rows, strict=True) if text.rows else ([] for _ in text.columns)
+        with create(f"{name}.parquet") as file:
+            pq.write_table(
+                pa.table({key: _parquet_text(pa, one) for key, one in zip(text.columns, columns, strict=True)}), file
+            )
+
+
+def _parquet_columns(pa: Any, rows: Rows) -> dict[str, Any]:
+    names = (name for name in rows.dtype.names or () if name != "pad")
+    return {name: pa.array(rows[name], from_pandas=True) for name in names}
+
+
+def _parquet_text(pa: Any, values: Any) -> Any:
+    clean = (one.encode("utf-8", "replace").decode() if isinstance(one, str) else one for one in values)
+    return pa.array(list(clean), from_pandas=True)

@@ -1,1 +1,0 @@
-"""A group of ranks in words and as a JSON object."""

@@ -1,0 +1,176 @@
+"""The process of a script, seen by another one: before its first run, its runs, and its end by a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import name_of_signal
+from tfwatch.core.events import RunEnded, encode
+from tfwatch.core.rows import Phase
+from tfwatch.runs import format as layout
+from tfwatch.runs.format import Manifest, NotARunError, Pulse
+from tfwatch.runs.library.finding import runs_since
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.machine_info import boot_id, describe_machine
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.streams import FolderSource, read_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NO_FIT = "script runs, no fit yet"
+
+
+class AwaitedRun:
+    """A run without rows, in its phase `STARTING`. name: the script. log: its output so far."""
+
+    def __init__(self, name: str, pid: int, log: Path, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._manifest = Manifest(
+            run="",
+            workload=name,
+            origin_ns=clock.now_ns(),
+            origin_wall_ns=clock.wall_ns(),
+            pid=pid,
+            process_started_s=_started_s(pid),
+            boot_id=boot_id(),
+            machine=describe_machine(),
+        )
+
+    @property
+    def folder(self) -> Path | None:
+        return None
+
+    def manifest(self) -> Manifest:
+        """Return a manifest of the script's process."""
+        return self._manifest
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return the output, or the pulse; other files are empty."""
+        if name == layout.LOG:
+            return read_file(self._log, offset, limit)
+        if name != layout.PULSES:
+            return b""
+        now_ns = self._clock.now_ns() - self._manifest.origin_ns
+        return Pulse(now_ns, self._clock.wall_ns(), Phase.STARTING, 0, 0, 0, _NO_FIT).encode(0)
+
+    def is_here(self) -> bool:
+        return False
+
+
+def _started_s(pid: int) -> float:
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0
+
+
+#: Nanoseconds after which a run is followed without the answer whether it takes requests.
+_PATIENCE_NS = 2 * 10**9
+#: Nanoseconds that the start of a process, by the kernel's clock, may lie after its first run.
+_CLOCKS_NS = 2 * 10**9
+
+
+class ProcessRuns:
+    """The runs of the process that writes `folder`: those before it, it, and each that begins later.
+
+    Raises:
+        NotARunError: the folder is not a run.
+        OSError: the folder of all runs cannot be read.
+    """
+
+    def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
+        self._runs_dir = folder.absolute().parent
+        self._manifest = FolderSource(folder).manifest()
+        self._clock = clock
+        self._changed_ns = 0
+        self._names: set[str] = set(os.listdir(self._runs_dir))
+        self._new: set[str] = set()
+        self._found = [*self._before(folder), folder]
+
+    def take(self) -> list[Path]:
+        """Return the folders that were found since the last call, the oldest first."""
+        with suppress(OSError):
+            self._look()
+        found, self._found = self._found, []
+        return found
+
+    def _before(self, folder: Path) -> list[Path]:
+        started_ns = round(self._manifest.process_started_s * 1e9) - _CLOCKS_NS
+        runs = list(runs_since(self._runs_dir, self._manifest.pid, started_ns))
+        own = self._manifest.origin_wall_ns
+        return [run for run in reversed(runs) if run.name != folder.name and _origin_ns(run) < own]
+
+    def _look(self) -> None:
+        changed_ns = os.stat(self._runs_dir).st_mtime_ns
+        if changed_ns != self._changed_ns:
+            names = set(os.listdir(self._runs_dir))
+            self._new |= names - self._names
+            self._changed_ns, self._names = changed_ns, names
+        for name in sorted(self._new):
+            with suppress(NotARunError, OSError):
+                self._take(self._runs_dir / name, FolderSource(self._runs_dir / name).manifest())
+
+    def _take(self, folder: Path, manifest: Manifest) -> None:
+        age_ns = self._clock.wall_ns() - manifest.origin_wall_ns
+        is_described = manifest.control_socket or manifest.no_control or age_ns > _PATIENCE_NS
+        if not self._is_own(manifest):
+            self._new.discard(folder.name)
+        elif is_described:
+            self._new.discard(folder.name)
+            self._found.append(folder)
+
+    def _is_own(self, manifest: Manifest) -> bool:
+        own = self._manifest
+        return (manifest.pid, manifest.boot_id) == (own.pid, own.boot_id)
+
+
+def _origin_ns(run: Path) -> int:
+    return FolderSource(run).manifest().origin_wall_ns
+
+
+#: Signals that people and other programs send to end a process; the others are faults of the process itself.
+_ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+#: In these phases the step of a pulse is the next one.
+_BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
+
+
+def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
+    """Record that a signal ended the process of a run. Of SIGKILL, which a full memory sends too, nothing is known.
+
+    Raises:
+        NotARunError: the folder is not a run.
+        OSError: it cannot be written.
+    """
+    run = open_run(folder, clock)
+    if run.life is not Life.KILLED or signum == signal.SIGKILL:
+        return
+    last = run.open_phase
+    steps = max(len(run.steps), last.step - (last.phase in _BEFORE_STEP) if last else 0)
+    ended = RunEnded(
+        round(run.length_s * 1e9),
+        "stopped" if signum in _ASKED else "failed",
+        steps,
+        f"the process was ended by {name_of_signal(signum)}",
+        doing=last.phase.name if last else "",
+        since_ns=last.since_ns if last else 0,
+    )
+    _append_line(folder / layout.EVENTS, encode(ended).encode())
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file whose last one may be torn."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, layout.FILE_MODE)
+    try:
+        size = os.fstat(fd).st_size
+        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        os.write(fd, (b"\n" if is_torn else b"") + line + b"\n")
+    finally:
+        os.close(fd)

@@ -153,7 +153,8 @@ EQUAL: dict[str, Callable[[], Any]] = {
     "map after batch": lambda: _images().map(_normalise).batch(4).map(_mask),
     "random below": lambda: _images().map(_jitter).map(_normalise).batch(4),
     "cache below": lambda: _images().map(_augment).cache().shuffle(20, seed=1).map(_normalise).batch(4),
-    "JPEG below": lambda: _images().map(_encode).cache().map(_fixed).map(_normalise).batch(4),
+    "JPEG below": lambda: _images().map(_encode).map(_fixed).cache().map(_normalise).batch(4),
+    "JPEG before": lambda: _images().map(_encode).map(_fixed).map(_normalise).map(_one_hot).batch(4),
     "parsed": lambda: _parsed().batch(4),
 }
 #: Each is refused without a proof, for this reason.

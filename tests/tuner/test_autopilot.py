@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.analysis.plants import Plant
+from tests.runs.folders import make_manifest
 from tests.tuner.trainings import PlantTraining
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import BUDGET, Move, Stop
 from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
@@ -284,3 +285,10 @@ def test_what_is_undone_is_called_slower_only_where_it_was() -> None:
     assert slower
     assert all(one.after_ms and one.after_ms > one.before_ms for one in slower)
     assert {one.reason for one in undone} <= {"slower", "no gain beyond noise"}
+
+
+@pytest.mark.parametrize(("proof", "has"), [("", False), ("equal in 9 batches (265 examples)", True)])
+def test_it_uses_vectorised_maps_of_a_script_once_they_are_proved(proof: str, has: bool) -> None:
+    settings, switchable = {"fast_pipeline": "vectorised"}, ["prefetch", "fast_pipeline"]
+    manifest = make_manifest(switchable=switchable, settings=settings, proof=proof)
+    assert ("fast_pipeline" in autopilot._switchable(manifest)) == has

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -286,7 +286,7 @@ CACHED = CodeEdit("cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()"
 BUSY = "cheaper operations or a map over whole batches: all workers of map("
 
 
-def busy(*stages: Stage, **known: object) -> Banner:
+def busy(*stages: Stage, **known: Any) -> Banner:
     now = replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=table(*stages, PREFETCH, wait_cores=4.0))
     return banner(replace(now, **known))
 
@@ -313,7 +313,7 @@ def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
         pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
     ],
 )
-def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, object]) -> None:
+def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, Any]) -> None:
     found = busy(Stage("map(read)", "ParallelMapV2", 1.0, 4.0), DECODE, **known)
 
     assert found.advice.startswith(BUSY)

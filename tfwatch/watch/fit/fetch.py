@@ -114,7 +114,11 @@ class Fetch:
         self._first_step = None if is_new else self._first_step
         if is_new:
             self._script.note_order(iterator)
+        was_late = is_new and self._late is not None
         if not (is_new and self._begin_rebuilt(iterator)):
+            if was_late and self._requested:
+                refused = why_not_switchable(iterator)
+                self._refuse(refused.words if refused else self._script.why_not)
             self._begin_as_written(iterator)
         old, self._direct = [self._direct], BatchIterator(iterator)
         dispose(old, [], [])

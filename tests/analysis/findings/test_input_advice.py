@@ -187,6 +187,16 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, a
     assert bool(one.edit) == bool(edit)
 
 
+@pytest.mark.parametrize("part", ["first_batch_s", "epoch_end_s"])
+def test_many_fits_of_one_epoch_are_advised_to_be_fewer(part: str) -> None:
+    spent = replace(TimeSpent(0, 20, compute_s=1.0), **{part: 1.0})
+    now = replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, has_short_fits=True)
+    one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
+
+    assert one.advice.startswith("fewer fits with more epochs each")
+    assert one.edit.startswith("model.fit(..., epochs=epochs)")
+
+
 def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
     live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
     fixed = replace(live, switchable=())

@@ -187,9 +187,10 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, a
     assert bool(one.edit) == bool(edit)
 
 
-@pytest.mark.parametrize("part", ["first_batch_s", "epoch_end_s"])
-def test_many_fits_of_one_epoch_are_advised_to_be_fewer(part: str) -> None:
-    spent = replace(TimeSpent(0, 20, compute_s=1.0), **{part: 1.0})
+@pytest.mark.parametrize(
+    "spent", [TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0), TimeSpent(0, 20, compute_s=1.0, epoch_end_s=1.0)]
+)
+def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent) -> None:
     now = replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, has_short_fits=True)
     one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
 

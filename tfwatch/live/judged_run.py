@@ -14,6 +14,7 @@ from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
+from tfwatch.analysis.steps.fits import has_short_fits
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
 from tfwatch.analysis.steps.verdict import Conditions, breakdown
@@ -21,7 +22,7 @@ from tfwatch.analysis.tuning.comparison import find_better_settings
 from tfwatch.analysis.tuning.forecasting.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecasting.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import ExperimentEnded
+from tfwatch.core.events import EpochStarted, ExperimentEnded
 from tfwatch.live.earlier_runs import restart_of
 from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
 from tfwatch.live.run_situation import MeasuredSetting, build_situation
@@ -123,6 +124,7 @@ class JudgedRun:
             epoch_spent=self._epoch_spent,
             callback=self.summary.callback,
             has_shuffle_fill=self.summary.has_shuffle_fill,
+            has_short_fits=has_short_fits([one for one in self.run.events if isinstance(one, EpochStarted)]),
             slow_epoch_end=find_slow_epoch_end(self.run.events),
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,

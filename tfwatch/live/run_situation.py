@@ -58,6 +58,7 @@ class MeasuredSetting:
     epoch_spent: TimeSpent | None = None
     callback: str = ""
     has_shuffle_fill: bool = False
+    has_short_fits: bool = False
     slow_epoch_end: Paused | None = None
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
@@ -77,6 +78,7 @@ def build_situation(
         steps_per_epoch=manifest.steps_per_epoch,
         callback=setting.callback,
         has_shuffle_fill=setting.has_shuffle_fill,
+        has_short_fits=setting.has_short_fits,
         slow_epoch_end=setting.slow_epoch_end,
         forecasts=setting.forecasts,
         stages=setting.stages,

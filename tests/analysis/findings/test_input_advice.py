@@ -187,6 +187,17 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, a
     assert bool(one.edit) == bool(edit)
 
 
+@pytest.mark.parametrize(
+    "spent", [TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0), TimeSpent(0, 20, compute_s=1.0, epoch_end_s=1.0)]
+)
+def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent) -> None:
+    now = replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, has_short_fits=True)
+    one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
+
+    assert one.advice.startswith("fewer fits with more epochs each")
+    assert one.edit.startswith("model.fit(..., epochs=epochs)")
+
+
 def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
     live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
     fixed = replace(live, switchable=())
@@ -313,7 +324,7 @@ def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
         pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
     ],
 )
-def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, object]) -> None:
+def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, Any]) -> None:
     found = busy(Stage("map(read)", "ParallelMapV2", 1.0, 4.0), DECODE, **known)
 
     assert found.advice.startswith(BUSY)

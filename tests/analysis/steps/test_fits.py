@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from tfwatch.analysis.steps.fits import FitCounter
+from tfwatch.analysis.steps.fits import FitCounter, has_short_fits
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import STEP, Flag
 
@@ -32,6 +34,12 @@ def test_a_fit_has_its_steps_its_time_its_data_wait_and_its_loss() -> None:
         "fit 9: no whole epoch",
     ]
     assert [fit.end_s for fit in fits.done] == [102.0, 103.0, 100.0]
+
+
+def test_fits_are_short_where_most_have_one_epoch() -> None:
+    assert has_short_fits(STARTED)
+    assert not has_short_fits([*STARTED[:3], replace(STARTED[3], fit=2)])
+    assert not has_short_fits([replace(one, fit=1) for one in STARTED])
 
 
 def test_the_present_fit_is_not_listed() -> None:

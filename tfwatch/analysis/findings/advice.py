@@ -60,6 +60,10 @@ _VALIDATION = Advice(
     "validate less often or on less data: validation_freq=2, validation_steps; or longer epochs",
     code_suggestions.VALIDATE_LESS,
 )
+_FEWER_FITS = Advice(
+    "fewer fits with more epochs each: a fit of one epoch begins and ends each time; or longer epochs",
+    code_suggestions.FEWER_FITS,
+)
 _SHUFFLE = "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills faster"
 #: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
 #: of an epoch's end is named too.
@@ -401,6 +405,8 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
         return _advise_epoch_end(now, spent)
     if part == "validation":
         return _VALIDATION
+    if now.has_short_fits:
+        return _FEWER_FITS
     if now.has_shuffle_fill:
         return Advice(_SHUFFLE, code_suggestions.one_iterator(now.steps_per_epoch))
     return input_advice.advise_longer_epochs(now)
@@ -409,6 +415,8 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
 def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
     slow = now.slow_epoch_end
     if slow is None or slow.took_ms < _MOST * spent.epoch_end_s * 1e3:
+        if now.has_short_fits:
+            return _FEWER_FITS
         longer = input_advice.advise_longer_epochs(now)
         return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)
     if slow.cause == "checkpoint":

@@ -153,7 +153,8 @@ class Situation:
     is read; None once all are searched.
     machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
-    known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. slow_epoch_end: see
+    known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. has_short_fits: most fits of the
+    run have one epoch. slow_epoch_end: see
     `advice.find_slow_epoch_end`.
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
@@ -219,6 +220,7 @@ class Situation:
     cpu_asked: bool = False
     callback: str = ""
     has_shuffle_fill: bool = False
+    has_short_fits: bool = False
     slow_epoch_end: Paused | None = None
     run: str = ""
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)

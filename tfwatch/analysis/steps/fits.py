@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _MOST_STEPS = 4096
 
 
+def has_short_fits(started: Sequence[EpochStarted]) -> bool:
+    """Return whether most fits of a run have one epoch."""
+    fits = len({event.fit for event in started})
+    return fits > 1 and len(started) < 2 * fits
+
+
 @dataclass(frozen=True, slots=True)
 class FitFigures:
     """One `fit`. number: in its script, from 1. end_s: of its last epoch, seconds since 1970.

@@ -1,10 +1,15 @@
-"""The switches that take effect with an epoch: a shuffle, a cache, and the workers of some scripts' pipelines."""
+"""The switches that take effect later than with the next batch.
+
+With an epoch: a shuffle, a cache, and the workers of some scripts' pipelines. Late in an epoch: the first switch of a
+script's pipeline, once another iterator has caught up with the training.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
 from tfwatch.core.events import SwitchAsked, SwitchMissed
 from tfwatch.core.knobs import PY_DATASET_KNOBS, as_value, epochs_until, show
 from tfwatch.core.refusals import Refusal
@@ -14,8 +19,22 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.control.requests import Request
     from tfwatch.tfdata.cache import ExampleStore
+    from tfwatch.tfdata.replay import Replay
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class LateSwitch:
+    """A switch to `knobs` once a replay of the epoch's batches has caught up with the training."""
+
+    replay: Replay
+    knobs: Knobs
+
+
+def waiting_note(batches: int) -> str:
+    """Return the sentence that says why a switch does not take effect with the next batch."""
+    return f"the switch takes effect once {units.count(batches)} batches of this epoch are read again"
 
 
 class DeferredSwitches:

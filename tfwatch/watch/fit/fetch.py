@@ -22,15 +22,17 @@ from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipel
 from tfwatch.tfdata.stages.stage_model import ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
+from tfwatch.watch.fit.batch_bytes import count_bytes
 from tfwatch.watch.fit.data_errors import without_gate
-from tfwatch.watch.fit.deferred_switches import DeferredSwitches
-from tfwatch.watch.fit.late_switch import LateSwitch, waiting_note
+from tfwatch.watch.fit.deferred_switches import DeferredSwitches, LateSwitch, waiting_note
 from tfwatch.watch.fit.proved_switch import ProvedSwitch
 from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.copy_stamps import CopyStamps
     from tfwatch.watch.session import Session
@@ -116,7 +118,11 @@ class Fetch:
         self._first_step = None if is_new else self._first_step
         if is_new:
             self._script.note_order(iterator)
+        was_late = is_new and self._late is not None
         if not (is_new and self._begin_rebuilt(iterator)):
+            if was_late and self._requested:
+                refused = why_not_switchable(iterator)
+                self._refuse(refused.words if refused else self._script.why_not)
             self._begin_as_written(iterator)
         old, self._direct = [self._direct], BatchIterator(iterator)
         dispose(old, [], [])
@@ -512,18 +518,3 @@ class Fetch:
         # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
         if not self._is_ours and not self._script.is_rebuilt and not is_added(self._control.knobs):
             self._is_switchable = False
-
-
-def count_bytes(batch: Any) -> int | None:
-    """Return the bytes that a batch takes in memory; None if it holds strings or anything but tensors."""
-    leaves = tf.nest.flatten(batch, expand_composites=True)
-    sizes = [_count_tensor_bytes(leaf) for leaf in leaves]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known and len(known) == len(sizes) else None
-
-
-def _count_tensor_bytes(tensor: Any) -> int | None:
-    count_elements = getattr(getattr(tensor, "shape", None), "num_elements", None)
-    kind = getattr(tensor, "dtype", None)
-    count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)
-    return count * size if count is not None and size and getattr(kind, "name", "") != "string" else None

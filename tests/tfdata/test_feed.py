@@ -106,6 +106,7 @@ def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
         "take as many": numbers.map(_twice).take(3).batch(2),
         "after the last batch": numbers.batch(2).map(_twice),
         "another part": numbers.map(_twice).cache().batch(2),
+        "has distributed": tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(numbers.batch(2)),
     }
     for why, data in refused.items():
         with pytest.raises(CannotRebuildError, match=why):

@@ -46,6 +46,8 @@ _STEPS = 1800
 #: Seconds after the first rows until the disk fails, and then until it comes back, at most.
 _FAILS_S, _LASTS_S = 1.5, 6.0
 _ENDED_S, _KEY_S, _TMPFS_BYTES = 60.0, 10.0, 2**20
+#: A key that takes longer is late; on a busy machine also one that takes this many times as long as before.
+_SOON_S, _TIMES = 0.5, 3.0
 _COMMAND = (sys.executable, "-m", "tfwatch")
 
 
@@ -126,21 +128,22 @@ class Disk:
 class Trial:
     """A disk that failed. lost_s: age of the oldest row from before that moment that is missing.
 
-    wrong: what is not as it should be, in words. key_s: the longest time that a key took.
+    wrong: what is not as it should be, in words. key_s: the longest time that a key took; usual_s: before that moment.
     """
 
     what: str
     lost_s: float
+    usual_s: float
     key_s: float
     wrong: tuple[str, ...]
 
     @property
     def is_right(self) -> bool:
         """Whether all is as it should be."""
-        return not self.wrong and self.lost_s <= LOST_S and self.key_s <= 1.0
+        return not self.wrong and self.lost_s <= LOST_S and self.key_s <= max(_SOON_S, _TIMES * self.usual_s)
 
     def __str__(self) -> str:
-        words = f"{self.what}: lost {self.lost_s:.3f} s, keys within {self.key_s:.2f} s"
+        words = f"{self.what}: lost {self.lost_s:.3f} s, keys within {self.key_s:.2f} s (before: {self.usual_s:.2f} s)"
         return "; ".join([words, *self.wrong])
 
 
@@ -156,7 +159,7 @@ def fail_once(number: int, folder: Path) -> Trial:
         shown = _shown(runs_dir, size)
         with Pseudo("-m", "tfwatch", "replay", str(shown), columns=120, rows=40, **{GROUP: name}) as screen:
             screen.wait_for("ms/step" if size > 1 else "read only", 30)
-            _pass(screen, random.uniform(0, _FAILS_S))
+            usual_s = press_keys(screen, size, random.uniform(0, _FAILS_S))
             failed_ns = time.perf_counter_ns()
             disk.fail()
             key_s = press_keys(screen, size, random.uniform(_LASTS_S / 2, _LASTS_S))
@@ -167,8 +170,7 @@ def fail_once(number: int, folder: Path) -> Trial:
                 lambda: _pass(screen, 0.1) or all(_has_trained(folder, rank) for rank in range(size)), _ENDED_S
             )
             key_s = max(key_s, press_keys(screen, size, 0.5))
-            screen.press("q")
-            left_s = wait_until(lambda: _pass(screen, 0.1) or screen.process.poll() is not None, _KEY_S)
+            left_s = wait_until(lambda: _leaves(screen), _KEY_S)
         wrong = ["a training never ended"] if ended_s is None else []
         wrong += ["the screen never ended"] if left_s is None else []
         wrong += [f"rank {rank} gave another result" for rank in range(size) if not _is_right(folder, rank)]
@@ -181,7 +183,8 @@ def fail_once(number: int, folder: Path) -> Trial:
         wait_until(lambda: not alive(name), 5)
         wrong += [f"{len(alive(name))} processes left"] if alive(name) else []
         back = "came back" if is_whole else "came back after the training" if comes_back else "did not come back"
-        return Trial(f"disk {disk.kind}, {size} rank{'s' * (size > 1)}, {back}", max(lost), key_s, tuple(wrong))
+        what = f"disk {disk.kind}, {size} rank{'s' * (size > 1)}, {back}"
+        return Trial(what, max(lost), usual_s, key_s, tuple(wrong))
     finally:
         for process in alive(name):
             with contextlib.suppress(psutil.Error):
@@ -219,6 +222,12 @@ def _pass(screen: Pseudo, seconds: float) -> bool:
     while time.monotonic() < until_s:
         screen._read(0.02)
     return False
+
+
+def _leaves(screen: Pseudo) -> bool:
+    """Press the key that leaves; return whether the screen has ended. One that follows an escape at once is lost."""
+    screen.press("q")
+    return _pass(screen, 1.0) or screen.process.poll() is not None
 
 
 def press_keys(screen: Pseudo, size: int, seconds: float) -> float:
@@ -296,12 +305,13 @@ def main() -> None:
             try:
                 trial = fail_once(number, Path(folder))
             except (AssertionError, NotARunError, OSError) as error:
-                trial = Trial(f"disk {_KINDS[number % len(_KINDS)]}", 0.0, 0.0, (str(error)[-300:],))
+                trial = Trial(f"disk {_KINDS[number % len(_KINDS)]}", 0.0, 0.0, 0.0, (str(error)[-300:],))
         found.append(trial)
         print(f"{'' if trial.is_right else 'WRONG '}{trial}", flush=True)
     print(
         f"{len(found)} disks failed: {sum(one.is_right for one in found)} right; rows of at most "
-        f"{max(one.lost_s for one in found):.3f} s lost; keys within {max(one.key_s for one in found):.2f} s"
+        f"{max(one.lost_s for one in found):.3f} s lost; keys within {max(one.key_s for one in found):.2f} s "
+        f"(before: {max(one.usual_s for one in found):.2f} s)"
     )
 
 

@@ -215,16 +215,14 @@ class Trial:
         return Kill(name, named_s or math.nan, math.nan, lost_s, (*wrong, *self._end(is_killed=False)))
 
     def _lost_s(self, killed_s: float) -> float:
-        """Return by how much the last row, or the last pulse of a wait, is older than the kill."""
+        """Return the age of the last flush at the kill: all that was handed over before it is recorded."""
         time.sleep(0.3)
         run = self.run()
-        if run is None:
+        if run is None or run.open_phase is None:
             return math.inf
-        origin_s = run.manifest.origin_wall_ns / 1e9
-        ends_s = origin_s + (float(run.steps["start_ns"][-1]) / 1e9 + float(step_ms(run.steps[-1:])[0]) / 1e3)
-        open_s = origin_s + run.open_phase.until_ns / 1e9 if run.open_phase else 0.0
-        is_waiting = run.open_phase is not None and run.open_phase.lasts_s > LOST_S
-        return max(0.0, killed_s - (open_s if is_waiting else ends_s))
+        last = run.steps[-1:]
+        ends_ns = float(last["start_ns"][0]) + float(step_ms(last)[0]) * 1e6
+        return max(0.0, killed_s - (run.manifest.origin_wall_ns + max(ends_ns, run.open_phase.until_ns)) / 1e9)
 
     def _end(self, *, is_killed: bool) -> list[str]:
         """Return what is wrong after the end of all."""

@@ -6,13 +6,15 @@ import errno
 import os
 import shutil
 import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tests.analysis.step_rows import plain
-from tests.runs.folders import FakeClock, add_steps, kinds, make_writer
+from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer
+from tests.runs.hanging import hang
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs import format as layout
@@ -21,6 +23,7 @@ from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import open_run, read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +97,33 @@ def test_rows_in_memory_are_written_once_there_is_room(tmp_path: Path, monkeypat
     assert kinds(tmp_path) == [RecordingLost.__name__, RecordingResumed.__name__]
     assert follower.tail().unrecorded == ""
     assert follower.tail().steps.tobytes() == rows.tobytes()
+
+
+def test_a_disk_that_hangs_keeps_no_row_from_the_reader_of_the_process_and_gets_all_of_them_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock(1.0)
+    writer = RunWriter(tmp_path, make_manifest(), clock.clock)
+    add_steps(writer, plain(10))
+    writer.flush()
+    reader = RunReader(writer, clock.clock)
+    assert reader.tail().steps_total == 10
+    with hang(monkeypatch, os, "pwrite") as disk:
+        add_steps(writer, plain(5))
+        writing = threading.Thread(target=writer.flush)
+        writing.start()
+        assert disk.asked.wait(10)
+        add_steps(writer, plain(12))
+        assert reader.tail().steps_total == 15
+        clock.at_s += 1.0
+        writer.phase(Phase.WAIT)
+        snapshot = reader.tail()
+        assert (snapshot.steps_total, len(snapshot.steps)) == (27, 27)
+        assert snapshot.pulse is not None
+        assert (snapshot.pulse.phase, snapshot.pulse.now_ns) == (Phase.WAIT, 2 * 10**9)
+    writing.join(10)
+    writer.flush()
+    assert open_run(tmp_path, clock.clock).steps["step"].tolist() == snapshot.steps["step"].tolist()
 
 
 def test_rows_beyond_the_memory_limit_are_dropped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

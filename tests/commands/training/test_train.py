@@ -23,6 +23,7 @@ from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.runs.control.requests import Scheduled
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.writer import RunWriter
 from tfwatch.training.request import Plan
 from tfwatch.workloads.workload import BadInputError, Settings
 
@@ -55,6 +56,17 @@ def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.Captur
     assert err.startswith("cnn")
     assert len(the_run(tmp_path).steps) == 60
     assert end_of(the_run(tmp_path)) == ("finished", "")
+
+
+def test_a_disk_that_does_not_respond_at_the_end_gets_no_summary(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = RunWriter.close
+    monkeypatch.setattr(RunWriter, "close", lambda writer: close(writer) and False)
+    assert train(order(tmp_path, headless=True), factories(steps=60)) == 0
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "no summary, and no end of this run in its record" in err
 
 
 def test_a_named_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

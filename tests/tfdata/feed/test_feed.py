@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tfwatch.tfdata.feed import processes
 from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, find_workers, start_local
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _sleeper() -> ServiceProcess:
@@ -27,6 +32,22 @@ def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
     feed.stop()
     assert not feed.can_serve
     assert "the dispatcher ended" in " ".join(feed.newly_lost())
+
+
+def test_the_journal_of_a_service_that_was_killed_is_removed_and_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes.tempfile, "tempdir", str(tmp_path))
+    ended = _sleeper().process
+    ended.kill()
+    ended.wait(5)
+    begin = processes._journals()
+    for name in (f"{begin}{ended.pid}-stale", f"{begin}{os.getpid()}-own", "tfwatch-feed-other-1-x", f"{begin}x"):
+        (tmp_path / name / "journal").mkdir(parents=True)
+    processes.remove_stale_journals()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [f"{begin}{os.getpid()}-own", "tfwatch-feed-other-1-x", f"{begin}x"]
+    )
 
 
 def test_a_failed_start_names_its_reason() -> None:
@@ -106,6 +127,7 @@ def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
         "take as many": numbers.map(_twice).take(3).batch(2),
         "after the last batch": numbers.batch(2).map(_twice),
         "another part": numbers.map(_twice).cache().batch(2),
+        "has distributed": tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(numbers.batch(2)),
     }
     for why, data in refused.items():
         with pytest.raises(CannotRebuildError, match=why):

@@ -74,6 +74,7 @@ class TrainSession:
         self._started = False
         self._refused = ""
         self._hurries = False
+        self._is_recorded = True
         self._signum = 0
 
     @property
@@ -242,8 +243,9 @@ class TrainSession:
         elif self._trainer.outcome is None:
             detail = "left before the current batch ended" if self._started else "left before it started"
             self._writer.end("stopped", detail)
-        if not self._writer.close():
-            self.notify(f"the end of this run is not recorded: {self._writer.folder} does not respond")
+        self._is_recorded = self._writer.close()
+        if not self._is_recorded:
+            self.notify(f"no summary, and no end of this run in its record: {self._writer.folder} does not respond")
 
     # -- afterwards -------------------------------------------------------------------------------
 
@@ -255,7 +257,8 @@ class TrainSession:
         if outcome and outcome.cause == "bad-input":
             self.notify(outcome.message)
             return 2
-        self._report()
+        if self._is_recorded:
+            self._report()
         if outcome and outcome.cause == "failed":
             self._terminal.err.write(outcome.traceback or outcome.message)
             return 1

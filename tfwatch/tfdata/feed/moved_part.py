@@ -68,6 +68,10 @@ def find_moved_part(dataset: Any) -> MovedPart:
     Raises:
         CannotRebuildError: a stage cannot run in another process, or would give other elements there.
     """
+    import tensorflow as tf
+
+    if isinstance(dataset, tf.distribute.DistributedDataset):
+        raise CannotRebuildError("a strategy has distributed the data set already: give fit the data set itself")
     chain = _chain(dataset)
     moving = count_moving([_kinds(node) for node in chain])
     if not moving:

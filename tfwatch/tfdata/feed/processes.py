@@ -8,9 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zlib import crc32
+
+import psutil
 
 from tfwatch.core.errors import name_of_signal
 
@@ -25,6 +28,8 @@ _END_S = 2.0
 #: Of all workers together: a worker that runs out of memory does so again.
 _MOST_RESTARTS = 20
 _MOST_ERROR_BYTES = 4096
+#: The processes that this one sees: those of another container have other numbers.
+_PROCESSES = "/proc/self/ns/pid"
 LOCAL = "localhost"
 
 
@@ -148,13 +153,32 @@ def start_local(workers: int, host: str = LOCAL, port: int = 0) -> LocalFeed:
     Raises:
         FeedError: one of them did not start.
     """
-    directory = tempfile.mkdtemp(prefix="tfwatch-feed-")
+    remove_stale_journals()
+    directory = tempfile.mkdtemp(prefix=f"{_journals()}{os.getpid()}-")
     feed = LocalFeed(_spawn("dispatcher", host, str(port), directory), directory=directory)
     with _stopped_on_error(feed):
         assert feed.dispatcher
         _await_address(feed.dispatcher)
         _add_workers(feed, workers, host, feed.address)
     return feed
+
+
+def _journals() -> str:
+    """Return how the names of the journals of this machine, or of this container, begin."""
+    with suppress(OSError):
+        return f"tfwatch-feed-{crc32(f'{os.uname().nodename} {os.stat(_PROCESSES).st_ino}'.encode()):08x}-"
+    return f"tfwatch-feed-{crc32(os.uname().nodename.encode()):08x}-"
+
+
+def remove_stale_journals() -> None:
+    """Remove this user's journals of services of which all processes were killed at once."""
+    begin = _journals()
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            pid = entry.name.removeprefix(begin).partition("-")[0]
+            is_own = entry.name.startswith(begin) and entry.is_dir(follow_symlinks=False)
+            if is_own and pid.isdecimal() and entry.stat().st_uid == os.geteuid() and not psutil.pid_exists(int(pid)):
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def join(dispatcher: str, workers: int, host: str) -> LocalFeed:

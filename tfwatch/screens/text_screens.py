@@ -89,7 +89,7 @@ _TERMS = (
     ("forecast", "expected step after a switch, with a 90 % prediction interval"),
     ("stall", "a data wait many times as long as a step"),
     ("enough steps", "60 steady steps after a switch: enough to compare"),
-    ("run", "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it"),
+    ("run", "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it; numbers: epochs"),
     ("why", "marks below the chart, and letters of the events:"),
     *((letter, meaning) for letter, meaning in MARKS),
     ("colours", "of the chart, from the base: compute blue, host grey, copy green, wait orange"),

@@ -22,7 +22,7 @@ async def test_a_run_that_goes_on_with_another_shows_the_training_over_its_resta
         assert "G goodput" in rows_of(show.app.screen)[-1]
         await show.pilot.press("G")
         assert isinstance(show.app.screen, GoodputScreen)
-        for _ in range(200):
+        for _ in range(500):
             if "goodput 1" in show.text:
                 break
             await show.pilot.pause(0.01)

@@ -137,7 +137,7 @@ class KeysScreen(TextScreen):
 class GoodputScreen(TextScreen):
     """Shows the time of a training over its restarts, once a thread has read its runs.
 
-    folder: of one of the runs.
+    folder: of one of the runs. reading: the thread.
     """
 
     class Read(Message):
@@ -150,9 +150,10 @@ class GoodputScreen(TextScreen):
     def __init__(self, folder: Path, clock: Clock, unicode: bool) -> None:
         super().__init__(Content(_READING), "goodput: the training over its restarts", unicode)
         self._folder, self._clock = folder, clock
+        self.reading = threading.Thread(target=self._read, daemon=True, name="tfwatch-goodput")
 
     def on_mount(self) -> None:
-        threading.Thread(target=self._read, daemon=True, name="tfwatch-goodput").start()
+        self.reading.start()
 
     def _read(self) -> None:
         with fails_open(lambda why: self.post_message(self.Read(why))):

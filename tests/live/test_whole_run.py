@@ -159,6 +159,14 @@ def test_a_first_run_has_none_before_it(tmp_path: Path) -> None:
     assert _found(_two_epochs(None)) is None
 
 
+def test_a_lane_knows_the_limit_of_its_machine() -> None:
+    run = Canned(None, machine={"cores": 16})
+    run.event(facts.GpuFound, source="nvml", name="H100", memory_bytes=80 * 2**30, unified=False)
+    run.sample(gpu_memory_bytes=38.0 * 2**30, cpu_cores=9.3, gpu_power_w=310.0)
+    lanes = sensor_lanes(run.snapshot(), ("gpu_memory_bytes", "cpu_cores", "gpu_power_w"), 4)
+    assert [lane.limit for lane in lanes] == [80 * 2**30, 16, None]
+
+
 def test_a_leak_is_seen_over_the_whole_run_and_a_missing_figure_has_no_lane() -> None:
     names = ("memory_used_bytes", "gpu_busy", "gpu_temperature_c")
     memory, gpu = sensor_lanes(leaking(None).snapshot(), names, 40)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.restarts import write_restart
 from tests.screens.canned import usual
@@ -13,6 +15,20 @@ from tfwatch.screens.overlays import GoodputScreen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from textual.pilot import Pilot
+
+
+async def when_read(pilot: Pilot[Any]) -> None:
+    """Wait until the runs are read and shown."""
+    screen = pilot.app.screen
+    assert isinstance(screen, GoodputScreen)
+    screen.reading.join(60)
+    for _ in range(100):
+        await pilot.pause()
+        if any(" of one training" in row for row in rows_of(screen)):
+            return
+    pytest.fail("the restarts are not shown")
+
 
 async def test_a_run_that_goes_on_with_another_shows_the_training_over_its_restarts(tmp_path: Path) -> None:
     first, second = tmp_path / "2026-01-01T10-00-00_train", tmp_path / "2026-01-01T10-10-00_train"
@@ -21,11 +37,7 @@ async def test_a_run_that_goes_on_with_another_shows_the_training_over_its_resta
     async with replayed(second, (80, 24)) as show:
         assert "G goodput" in rows_of(show.app.screen)[-1]
         await show.pilot.press("G")
-        assert isinstance(show.app.screen, GoodputScreen)
-        for _ in range(200):
-            if "goodput 1" in show.text:
-                break
-            await show.pilot.pause(0.01)
+        await when_read(show.pilot)
         assert "cnn: 2 runs of one training, 1 restart" in show.text
         assert "trained twice" in show.text
         (row,) = (line for line in show.text.splitlines() if "failed" in line)

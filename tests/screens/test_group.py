@@ -111,12 +111,15 @@ async def test_enter_opens_the_rank_under_the_cursor_and_s_puts_the_latest_first
 
 
 @pytest.mark.usefixtures("_at_once")
-async def test_y_copies_the_summary_and_q_quits(group: JudgedGroup) -> None:
+async def test_y_copies_the_summary_capital_g_shows_the_restarts_and_q_quits(group: JudgedGroup) -> None:
     app = GroupApp(GroupReader(lambda: group))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("y")
         assert app.clipboard.startswith("cnn: 12 ranks, [b]one\nthe other ranks wait")
-        await pilot.press("q")
+        await pilot.press("G")
+        await pilot.pause()
+        assert any("1 run of one training" in row for row in rows_of(app.screen))
+        await pilot.press("escape", "q")
 
     assert (app.return_value, app.opened) == (Leave.LEFT, None)
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core.events import EpochEnded, PipelineSwitched, ValidationEnded, without_experiments
+from tfwatch.analysis.findings.hardware.machine import gpu_status
+from tfwatch.core.events import (
+    EpochEnded,
+    GpuFound,
+    PipelineSwitched,
+    SensorMissing,
+    ValidationEnded,
+    without_experiments,
+)
 from tfwatch.runs.in_memory.sums import BUCKET_S
 
 if TYPE_CHECKING:
@@ -239,13 +247,17 @@ _SAMPLES = 4000
 
 @dataclass(frozen=True, eq=False)
 class SensorLane:
-    """One figure of the machine over n columns of the run; NaN without samples. most: its largest value."""
+    """One figure of the machine over n columns of the run; NaN without samples. most: its largest value.
+
+    limit: the most that the machine has; None where it has none, or it is unknown.
+    """
 
     column: str
     means: Floats
     first: float
     last: float
     most: float
+    limit: float | None = None
 
 
 def sensor_lanes(snapshot: Snapshot, names: tuple[str, ...], columns: int) -> list[SensorLane]:
@@ -254,8 +266,15 @@ def sensor_lanes(snapshot: Snapshot, names: tuple[str, ...], columns: int) -> li
     seen = samples[:: max(1, -(-len(samples) // _SAMPLES))]
     width_ns = max(snapshot.now_s, 1e-9) * 1e9 / columns
     at = np.minimum(seen["at_ns"] / width_ns, columns - 1).astype(np.int64)
+    limits = _limits(snapshot)
     lanes = (_lane(name, seen[name].astype(np.float64), at, columns) for name in names)
-    return [lane for lane in lanes if lane]
+    return [replace(lane, limit=limits.get(lane.column)) for lane in lanes if lane]
+
+
+def _limits(snapshot: Snapshot) -> dict[str, float | None]:
+    gpu = gpu_status(snapshot.events.of(GpuFound, SensorMissing))
+    gpu_bytes = gpu.memory_bytes if isinstance(gpu, GpuFound) and not gpu.unified else None
+    return {"gpu_busy": 1.0, "gpu_memory_bytes": gpu_bytes, "cpu_cores": snapshot.manifest.machine.get("cores")}
 
 
 def _lane(name: str, values: Floats, at: NDArray[np.int64], columns: int) -> SensorLane | None:

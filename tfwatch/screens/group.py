@@ -15,6 +15,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.report.group_report import group_text
 from tfwatch.screens.leave import Leave
+from tfwatch.screens.text_screens import GoodputScreen
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
@@ -122,6 +123,7 @@ class GroupScreen(Screen[None]):
         Binding("s", "sort", "sort by lateness or by rank", id="group.sort"),
         Binding("z", "zoom", "the newest steps, or all", id="group.zoom"),
         Binding("y", "copy", "copy the summary as text", id="group.copy"),
+        Binding("G,upper_g", "goodput", "the time of this training over its restarts", id="group.goodput"),
         Binding("escape,q", "app.quit", "quit", id="group.quit"),
         Binding("colon", "app.command_palette", "search all commands", show=False, id="group.palette"),
     ]
@@ -160,6 +162,7 @@ class GroupScreen(Screen[None]):
             Key("s", "s", "latest first"),
             Key("z", "z", "zoom"),
             Key("y", "y", "copy"),
+            Key("G", "G", "goodput"),
             Key("q", "q", "quit"),
         )
         self.ranks.latest_first = self._view.latest_first
@@ -217,6 +220,11 @@ class GroupScreen(Screen[None]):
         if self._judged:
             self.app.copy_to_clipboard(group_text(self._judged))
             self.notify("copied")
+
+    def action_goodput(self) -> None:
+        """Show the time of the training over its restarts, by the first rank."""
+        if self._judged:
+            self.app.push_screen(GoodputScreen(self._judged.group.folder, SYSTEM, self._glyphs.unicode))
 
     @on(RankList.Entered)
     def open_rank(self) -> None:

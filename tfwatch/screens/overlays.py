@@ -97,7 +97,7 @@ _TERMS = (
     ("forecast", "expected step after a switch, with a 90 % prediction interval"),
     ("stall", "a data wait many times as long as a step"),
     ("enough steps", "60 steady steps after a switch: enough to compare"),
-    ("run", "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it"),
+    ("run", "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it; numbers: epochs"),
     ("why", "marks below the chart, and letters of the events:"),
     *((letter, meaning) for letter, meaning in MARKS),
     ("colours", "of the chart, from the base: compute blue, host grey, copy green, wait orange"),
@@ -145,7 +145,7 @@ class KeysScreen(TextScreen):
 class GoodputScreen(TextScreen):
     """Shows the time of a training over its restarts, once a thread has read its runs.
 
-    folder: of one of the runs.
+    folder: of one of the runs. reading: the thread.
     """
 
     class Read(Message):
@@ -158,9 +158,10 @@ class GoodputScreen(TextScreen):
     def __init__(self, folder: Path, clock: Clock, unicode: bool) -> None:
         super().__init__(Content(_READING), "goodput: the training over its restarts", unicode)
         self._folder, self._clock = folder, clock
+        self.reading = threading.Thread(target=self._read, daemon=True, name="tfwatch-goodput")
 
     def on_mount(self) -> None:
-        threading.Thread(target=self._read, daemon=True, name="tfwatch-goodput").start()
+        self.reading.start()
 
     def _read(self) -> None:
         with fails_open(lambda why: self.post_message(self.Read(why))):

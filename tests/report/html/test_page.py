@@ -88,6 +88,7 @@ def test_a_switch_has_a_mark_a_row_and_its_interval(tmp_path: Path) -> None:
     assert f"{switch['speedup']:.2f} x faster" in "".join(row.itertext())
     marks = [one for one in parsed(page).iter(f"{HTML}span") if "switch" in (one.get("class") or "").split()]
     assert ["".join(mark.itertext()) for mark in marks] == ["1"]
+    assert "The numbers of switches" in page
 
 
 def test_the_chart_stacks_the_parts_of_each_step(tmp_path: Path) -> None:
@@ -100,6 +101,7 @@ def test_the_chart_stacks_the_parts_of_each_step(tmp_path: Path) -> None:
     assert paths(page, "compute") == ["M0 1000V667H400V667H1000V1000Z"]
     assert paths(page, "host") == ["M0 1000V500H400V500H1000V1000Z"]
     assert paths(page, "wait") == ["M0 1000V333H400V0H1000V1000Z"]
+    assert "numbers of switches" not in page, "there is none"
 
 
 def test_the_time_breakdown_is_that_of_the_run(tmp_path: Path) -> None:

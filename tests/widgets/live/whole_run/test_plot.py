@@ -79,21 +79,29 @@ def test_a_figure_has_at_most_five_characters(value: float | None, text: str) ->
     assert figure(value) == text
 
 
-def _run_rows(height: int, unicode: bool = False) -> list[str]:
+EPOCHS = ((0.0, "1"), (3.0, "2"), (5.9, "10"))
+
+
+def _run_rows(height: int, unicode: bool = False, epochs: tuple[tuple[float, str], ...] = EPOCHS) -> list[str]:
     waits = np.array([10.0, 10.0, 0.0, 0.0, np.nan, 0.0])
     steps = np.where(np.isnan(waits), 0, 20)
     parts = (waits, waits * 0 + 1.0, waits * 0 + 9.0)
     bars = bars_of_time(np.arange(6.0), 6.0, steps, parts, np.zeros(6, dtype=np.uint16))
-    marks = Marks(switches=((2.1, "p"),), stalls_s=(1.5,), epochs=((0.0, "1"), (3.0, "2"), (5.9, "10")))
+    marks = Marks(switches=((2.1, "p"),), stalls_s=(1.5,), epochs=epochs)
     rows = draw(bars, marks, height, BLOCKS if unicode else ASCII)
     return ["".join(text for text, _ in row) for row in rows]
 
 
 def test_the_run_in_one_row_has_its_switches_and_stalls_among_the_bars() -> None:
-    assert _run_rows(1) == ["=Sp. ."]
-    assert _run_rows(1, unicode=True) == ["▇▇p▃ ▃"]
+    assert _run_rows(1, epochs=()) == ["=Sp. ."]
+    assert _run_rows(1, unicode=True, epochs=()) == ["▇▇p▃ ▃"]
+
+
+def test_one_or_two_rows_have_the_epochs_that_fit_between_the_other_marks() -> None:
+    assert _run_rows(1, epochs=((0.0, "10"), (3.0, "20"))) == ["=Sp20."], "a mark would cut the first one"
+    assert _run_rows(2, epochs=((3.0, "20"), (5.0, "3"))) == ["==.. .", " Sp20 "], "too near to the one before"
 
 
 def test_more_rows_have_the_marks_and_the_epochs_below_the_bars() -> None:
-    assert _run_rows(2) == ["==.. .", " Sp   "]
+    assert _run_rows(2, epochs=()) == ["==.. .", " Sp   "]
     assert _run_rows(3) == ["==.. .", " Sp   ", "1  2  "], "a number that would be cut is left out"

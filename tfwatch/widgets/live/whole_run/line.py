@@ -96,9 +96,9 @@ class WholeRunLine(PaintedRows):
         self._shown = key
         columns = self._columns
         self._bars = views.bars_in_view(snapshot, views.View(views.Zoom.ALL), columns)
-        marks = Marks(tuple(_switches(snapshot)), tuple(one.start_ns / 1e9 for one in view.stalls), ())
-        if self.size.height >= 3:
-            marks = Marks(marks.switches, marks.stalls_s, tuple(_epochs(snapshot, columns)))
+        stalls_s = tuple(one.start_ns / 1e9 for one in view.stalls)
+        epochs = _epochs(snapshot, columns, has_row=self.size.height >= 3)
+        marks = Marks(tuple(_switches(snapshot)), stalls_s, tuple(epochs))
         self._rows = draw(self._bars, marks, self.size.height, self.glyphs)
         self._right = f" {units.seconds(snapshot.now_s)}"
         self._place_window()
@@ -179,11 +179,14 @@ def draw(bars: Bars, marks: Marks, height: int, glyphs: Glyphs) -> list[list[Pie
     chart = _draw_bars(bars, glyphs)
     stalls = sorted({views.column_of(bars, at_s) for at_s in marks.stalls_s})
     if height == 1:
+        _write_between(chart, bars, marks)
         for column in stalls:
             chart[column] = (chart[column][0] if glyphs.fine else "S", "stall")
         _write(chart, bars, marks.switches, "switch")
         return [chart]
     below: list[Piece] = [(" ", "")] * len(chart)
+    if height == 2:
+        _write_between(below, bars, marks)
     for column in stalls:
         below[column] = ("S", "alarm")
     _write(below, bars, marks.switches, "switch")
@@ -213,6 +216,17 @@ def _write(row: list[Piece], bars: Bars, marks: Iterable[tuple[float, str]], rol
             row[column : column + len(text)] = [(char, role) for char in text]
 
 
+def _write_between(row: list[Piece], bars: Bars, marks: Marks) -> None:
+    """Write the epochs that have room between the other marks, some columns from one to the next."""
+    taken = {views.column_of(bars, at_s) for at_s in (*marks.stalls_s, *(at_s for at_s, _ in marks.switches))}
+    free = 0
+    for at_s, text in marks.epochs:
+        first = views.column_of(bars, at_s)
+        if first >= free and taken.isdisjoint(range(first, first + len(text))):
+            _write(row, bars, [(at_s, text)], "quiet")
+            free = first + _EPOCH_COLUMNS // 2
+
+
 def _write_brackets(row: list[Piece], first: int, last: int) -> None:
     if first == last:
         first, last = (first, first + 1) if first + 1 < len(row) else (first - 1, first)
@@ -225,15 +239,21 @@ def _switches(snapshot: Snapshot) -> Iterable[tuple[float, str]]:
         yield event.at_ns / 1e9, KEYS.get(event.knob, ".")
 
 
-def _epochs(snapshot: Snapshot, columns: int) -> Iterable[tuple[float, str]]:
-    """Return round numbers of epochs at their starts, far enough apart to be read."""
+def _epochs(snapshot: Snapshot, columns: int, *, has_row: bool) -> Iterable[tuple[float, str]]:
+    """Return round numbers of epochs at their starts, far enough apart to be read.
+
+    has_row: they have a row of their own, which begins with the word; else more numbers, of which those show that
+    have room between the other marks.
+    """
     started = snapshot.events.of(EpochStarted)
     every = next(
         n * 10**power
         for power in range(9)
         for n in (1, 2, 5)
-        if n * 10**power * columns >= len(started) * _EPOCH_COLUMNS
+        if n * 10**power * columns >= len(started) * (_EPOCH_COLUMNS if has_row else _EPOCH_COLUMNS // 4)
     )
     for event in started:
-        if (event.epoch + 1) % every == 0 or event.epoch == 0:
-            yield event.at_ns / 1e9, f"{'epoch ' if event.epoch == 0 else ''}{event.epoch + 1}"
+        if event.epoch and (event.epoch + 1) % every == 0:
+            yield event.at_ns / 1e9, str(event.epoch + 1)
+        elif has_row and not event.epoch:
+            yield event.at_ns / 1e9, "epoch 1"

@@ -31,17 +31,16 @@ _NONE = "no sample yet"
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The look of a lane. top: of its axis, 0 for its own largest value."""
+    """The look of a lane."""
 
     label: str
     text: Callable[[float], str]
     style: str
-    top: float = 0.0
 
 
 #: The lanes by their column of a sample, the most important first: where rows are few, the last ones go.
 _LOOKS = {
-    "gpu_busy": _Look("GPU", units.percent, COMPUTE_COLOUR, 1.0),
+    "gpu_busy": _Look("GPU", units.percent, COMPUTE_COLOUR),
     "process_bytes": _Look("memory", units.memory, "$success"),
     "gpu_power_w": _Look("power", units.watts, "$warning"),
     "gpu_memory_bytes": _Look("GPU mem", units.memory, OTHERS_COLOUR),
@@ -86,13 +85,13 @@ class SensorsPane(FramedPane, can_focus=True):
     def _lane(self, lane: SensorLane, height: int) -> list[Content]:
         look = _LOOKS[lane.column]
         steps = len(self.glyphs.levels) - 1
-        levels = step_bars.gauge(lane.means / ((look.top or lane.most) or 1.0), height * steps)
+        levels = step_bars.gauge(lane.means / (lane.limit or lane.most or 1.0), height * steps)
         charts = [
             "".join(self.glyphs.levels[level] for level in line)
             for line in step_bars.stacked(levels, height, steps).tolist()
         ]
         text = look.text if self.glyphs.unicode else lambda value: look.text(value).replace("°", "")
-        figures = [f" {text(lane.last)}", f" most {text(lane.most)}"]
+        figures = [f" {_last(lane, text)}", f" most {text(lane.most)}"]
         both = ", ".join(figures)
         beside = figures if height > 1 else [both if len(both) <= _FIGURES else figures[0]]
         labels = [look.label, *[""] * height]
@@ -105,3 +104,11 @@ class SensorsPane(FramedPane, can_focus=True):
             )
             for n, chart in enumerate(charts)
         ]
+
+
+def _last(lane: SensorLane, text: Callable[[float], str]) -> str:
+    """Return the newest value, beside a limit with a unit: `9.3 of 16 cores`."""
+    value, _, unit = text(lane.last).partition(" ")
+    if not lane.limit or unit == "%":
+        return text(lane.last)
+    return f"{value} of {text(lane.limit).replace('.0 ', ' ')}"

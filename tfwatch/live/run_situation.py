@@ -57,6 +57,7 @@ class MeasuredSetting:
     callback: str = ""
     has_shuffle_fill: bool = False
     slow_epoch_end: Paused | None = None
+    fits_end_epochs: bool = False
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
     cores_free: float = math.nan
@@ -76,6 +77,7 @@ def build_situation(
         callback=setting.callback,
         has_shuffle_fill=setting.has_shuffle_fill,
         slow_epoch_end=setting.slow_epoch_end,
+        fits_end_epochs=setting.fits_end_epochs,
         forecasts=setting.forecasts,
         stages=setting.stages,
         cores_free=setting.cores_free,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from tfwatch.analysis.steps.fits import FitCounter
+from tfwatch.analysis.steps.fits import FitCounter, fits_end_epochs
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import STEP, Flag
 
@@ -44,3 +45,19 @@ def test_the_present_fit_is_not_listed() -> None:
     assert [fit.number for fit in fits.done] == [1]
     assert fits.take(STARTED[:3], ENDED[:2], is_over=False) == 2
     assert len(fits.done) == 1
+
+
+@pytest.mark.parametrize(
+    ("epochs_of_fits", "expected"),
+    [
+        pytest.param((), False, id="none began"),
+        pytest.param((30,), False, id="one fit"),
+        pytest.param((1, 1, 1), True, id="fits of one epoch"),
+        pytest.param((10, 10), False, id="fits of many epochs"),
+    ],
+)
+def test_fits_of_one_epoch_end_the_epochs(epochs_of_fits: tuple[int, ...], expected: bool) -> None:
+    fits = [fit for fit, epochs in enumerate(epochs_of_fits, 1) for _ in range(epochs)]
+    newest = EpochStarted(0, len(fits) - 1, 1, 10, fits[-1]) if fits else None
+
+    assert fits_end_epochs(newest) is expected

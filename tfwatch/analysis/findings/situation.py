@@ -143,7 +143,7 @@ class Situation:
     phase_s: seconds in the current phase. asked: settings that were requested and are not yet in effect.
     device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
     a graph.
-    has_own_loop: the training is a loop of the script's own, and no `fit`.
+    has_own_loop: the training is a loop of the script's own, and no `fit`. fits_end_epochs: see `fits.fits_end_epochs`.
     knobs: the settings in effect, in words. live: keys take effect. fast_pipeline: the name of the fast pipeline.
     located: the place of the current data wait; None where it is short, or the place unknown.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
@@ -187,6 +187,7 @@ class Situation:
     accelerated: bool = False
     op_by_op: bool = False
     has_own_loop: bool = False
+    fits_end_epochs: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
     switchable: tuple[str, ...] = ()
     fast_pipeline: str = ""

@@ -49,6 +49,14 @@ class FitFigures:
         return f"fit {self.number}: {', '.join(filter(None, figures))}"
 
 
+def fits_end_epochs(newest: EpochStarted | None) -> bool:
+    """Return whether most epochs of a run end a `fit`: then the script's own code runs between them.
+
+    newest: the epoch that began last; None before the first.
+    """
+    return newest is not None and newest.fit > 1 and 2 * newest.fit > newest.epoch + 1
+
+
 class FitCounter:
     """Makes the figures of the fits of a run as it goes on.
 

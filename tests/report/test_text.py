@@ -156,6 +156,18 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
     assert text_of(open_run(tmp_path / "run", clock.clock))[0].startswith("cnn: still running, 50 steps")
 
 
+def test_the_time_between_short_fits_is_named_so(tmp_path: Path) -> None:
+    starts = [EpochStarted(second * 10**9, epoch, 1, 100, epoch + 1) for epoch, second in enumerate((0, 5))]
+    ended = EpochEnded(2 * 10**9, 0, 100, {"loss": 1.0})
+    over = RunEnded(7 * 10**9, "finished", 200)
+    rows = plain(200, 0.1)
+    rows["start_ns"][100:] += 3 * 10**9
+    rows["epoch"][100:] = 1
+    run = open_written(tmp_path / "run", rows, *starts, ended, over)
+
+    assert "between epochs 3.0 s (43 %: between fits 3.0 s)" in text_of(run)[1]
+
+
 def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> None:
     rows = plain(200, 0.1)
     rows["compute_ms"][0] += 2000

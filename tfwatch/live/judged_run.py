@@ -14,7 +14,7 @@ from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
-from tfwatch.analysis.steps.fits import has_short_fits
+from tfwatch.analysis.steps.fits import fits_end_epochs
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
 from tfwatch.analysis.steps.verdict import Conditions, breakdown
@@ -115,6 +115,12 @@ class JudgedRun:
         return banner.describe_between_epochs(self.situation)
 
     @cached_property
+    def fits_end_epochs(self) -> bool:
+        """True where the script's own code runs between most epochs: see `fits.fits_end_epochs`."""
+        began = (event for event in reversed(self.run.events) if isinstance(event, EpochStarted))
+        return fits_end_epochs(next(began, None))
+
+    @cached_property
     def situation(self) -> Situation:
         """The last setting as the finding is made from it."""
         evidence = self._evidence
@@ -124,8 +130,8 @@ class JudgedRun:
             epoch_spent=self._epoch_spent,
             callback=self.summary.callback,
             has_shuffle_fill=self.summary.has_shuffle_fill,
-            has_short_fits=has_short_fits([one for one in self.run.events if isinstance(one, EpochStarted)]),
             slow_epoch_end=find_slow_epoch_end(self.run.events),
+            fits_end_epochs=self.fits_end_epochs,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,

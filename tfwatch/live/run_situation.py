@@ -58,8 +58,8 @@ class MeasuredSetting:
     epoch_spent: TimeSpent | None = None
     callback: str = ""
     has_shuffle_fill: bool = False
-    has_short_fits: bool = False
     slow_epoch_end: Paused | None = None
+    fits_end_epochs: bool = False
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
     cores_free: float = math.nan
@@ -78,8 +78,8 @@ def build_situation(
         steps_per_epoch=manifest.steps_per_epoch,
         callback=setting.callback,
         has_shuffle_fill=setting.has_shuffle_fill,
-        has_short_fits=setting.has_short_fits,
         slow_epoch_end=setting.slow_epoch_end,
+        fits_end_epochs=setting.fits_end_epochs,
         forecasts=setting.forecasts,
         stages=setting.stages,
         cores_free=setting.cores_free,

@@ -18,7 +18,7 @@ from tfwatch.analysis.findings.situation import (
 )
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.causes import STOPPED
-from tfwatch.analysis.steps.fits import FitCounter, FitFigures, has_short_fits
+from tfwatch.analysis.steps.fits import FitCounter, FitFigures, fits_end_epochs
 from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
 from tfwatch.analysis.steps.verdict import NEEDED, left_s
 from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
@@ -270,8 +270,8 @@ class Follower:
             judgement,
             callback=find_slow_callback(pauses_of(rows, snapshot.events), host_ms),
             has_shuffle_fill=has_shuffle_fill(rows),
-            has_short_fits=has_short_fits(snapshot.events.of(EpochStarted)),
             slow_epoch_end=_slow_epoch_end(snapshot.events),
+            fits_end_epochs=fits_end_epochs(snapshot.events.newest(EpochStarted)),
             feed=find_feed(snapshot.feeds, snapshot.events.of(FeedFound), snapshot.examples_s),
         )
 

@@ -66,7 +66,7 @@ def as_text(run: Run, home: Path) -> str:
         *_autopilot_runs(run),
         *filter(None, [divergences_text(divergences(run.events))]),
         *_skipped(run),
-        *_waited(run, summary, time_breakdown),
+        *_waited(run, summary, time_breakdown, fits_end_epochs=judged.fits_end_epochs),
         *lost_words(judged.lost),
         *_fed(judged.situation.feed),
         *_split(run),
@@ -130,13 +130,13 @@ def _skipped(run: Run) -> list[str]:
     return [f"skipped {units.counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
-def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown) -> list[str]:
+def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown, *, fits_end_epochs: bool) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
     waited_s = time_breakdown.total.data_wait_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
-    others = _other_losses(time_breakdown, run.length_s)
+    others = _other_losses(time_breakdown, run.length_s, "between fits" if fits_end_epochs else "epoch ends")
     line = f"{device} waited {units.seconds(waited_s)} for data ({share} of the run){others}"
     split = summary.steady
     if split is None:
@@ -189,8 +189,11 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
     return [f"eager execution: {spent} of a steady step is {what} ({units.percent(split.dispatch_share)})"]
 
 
-def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
-    """Return the other losses of at least 1 % of the run, the largest first; steps themselves are no loss."""
+def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> str:
+    """Return the other losses of at least 1 % of the run, the largest first; steps themselves are no loss.
+
+    end: the name of what follows the last step of an epoch.
+    """
     total = time_breakdown.total
     losses = {
         "between epochs": total.between_s,
@@ -203,15 +206,15 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
     names = sorted((name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0), key=lambda n: -losses[n])
     words = [f"{name} {units.duration(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
     if "between epochs" in names:
-        parts = _between_epochs(total, _LEAST_SHARE * length_s)
+        parts = _between_epochs(total, end, _LEAST_SHARE * length_s)
         words = [f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word for word in words]
     slept = f", plus {units.seconds(total.asleep_s)} asleep" if total.asleep_s else ""
     return "".join(f", {word}" for word in words) + slept
 
 
-def _between_epochs(total: TimeSpent, least_s: float) -> str:
+def _between_epochs(total: TimeSpent, end: str, least_s: float) -> str:
     """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first batches 0.4 s`."""
-    parts = {"first batches": total.first_batch_s, "validation": total.validation_s, "epoch ends": total.epoch_end_s}
+    parts = {"first batches": total.first_batch_s, "validation": total.validation_s, end: total.epoch_end_s}
     names = sorted((name for name in parts if parts[name] >= least_s), key=lambda name: -parts[name])
     return ", ".join(f"{name} {units.duration(parts[name])}" for name in names or parts)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.situations import finding, judged
+from tests.analysis.situations import RUNNING, finding, judged
 from tfwatch.analysis.findings.advice import find_slow_epoch_end
+from tfwatch.analysis.findings.banner import describe_between_epochs
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.core.events import EpochEnded, Paused
@@ -75,6 +77,27 @@ def test_each_part_between_epochs_has_its_own_advice(spent: dict[str, float], ex
 
     assert expected in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
+
+
+@pytest.mark.parametrize(
+    ("spent", "part", "expected"),
+    [
+        pytest.param({"epoch_end_s": 2.0}, "between fits 2.0 s", "do less between two calls of fit", id="own code"),
+        pytest.param({"first_batch_s": 2.0}, "first batch 2.0 s", "fewer, longer fits", id="first batch"),
+        pytest.param({"validation_s": 2.0}, "validation 2.0 s", "validation_freq", id="validation"),
+    ],
+)
+def test_between_fits_of_one_epoch_it_is_the_scripts_own_code(
+    spent: dict[str, float], part: str, expected: str
+) -> None:
+    epoch = TimeSpent(0, 250, 0, compute_s=3.0, **spent)
+    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch, fits_end_epochs=True)
+    found = describe_between_epochs(now)
+
+    assert found is not None
+    assert found.sentence.endswith(part)
+    assert expected in found.advice
+    assert "repeat" not in f"{found.advice} {found.edit}"
 
 
 def ended(at_ms: int) -> EpochEnded:

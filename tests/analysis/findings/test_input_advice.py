@@ -188,13 +188,17 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, a
 
 
 @pytest.mark.parametrize(
-    "spent", [TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0), TimeSpent(0, 20, compute_s=1.0, epoch_end_s=1.0)]
+    ("spent", "words"),
+    [
+        (TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0), "fewer, longer fits"),
+        (TimeSpent(0, 20, compute_s=1.0, epoch_end_s=1.0), "do less between two calls of fit"),
+    ],
 )
-def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent) -> None:
-    now = replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, has_short_fits=True)
+def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent, words: str) -> None:
+    now = replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, fits_end_epochs=True)
     one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
 
-    assert one.advice.startswith("fewer fits with more epochs each")
+    assert one.advice.startswith(words)
     assert one.edit.startswith("model.fit(..., epochs=epochs)")
 
 

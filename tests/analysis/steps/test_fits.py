@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+import pytest
 
-from tfwatch.analysis.steps.fits import FitCounter, has_short_fits
+from tfwatch.analysis.steps.fits import FitCounter, fits_end_epochs
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import STEP, Flag
 
@@ -36,12 +35,6 @@ def test_a_fit_has_its_steps_its_time_its_data_wait_and_its_loss() -> None:
     assert [fit.end_s for fit in fits.done] == [102.0, 103.0, 100.0]
 
 
-def test_fits_are_short_where_most_have_one_epoch() -> None:
-    assert has_short_fits(STARTED)
-    assert not has_short_fits([*STARTED[:3], replace(STARTED[3], fit=2)])
-    assert not has_short_fits([replace(one, fit=1) for one in STARTED])
-
-
 def test_the_present_fit_is_not_listed() -> None:
     fits = counter()
 
@@ -52,3 +45,19 @@ def test_the_present_fit_is_not_listed() -> None:
     assert [fit.number for fit in fits.done] == [1]
     assert fits.take(STARTED[:3], ENDED[:2], is_over=False) == 2
     assert len(fits.done) == 1
+
+
+@pytest.mark.parametrize(
+    ("epochs_of_fits", "expected"),
+    [
+        pytest.param((), False, id="none began"),
+        pytest.param((30,), False, id="one fit"),
+        pytest.param((1, 1, 1), True, id="fits of one epoch"),
+        pytest.param((10, 10), False, id="fits of many epochs"),
+    ],
+)
+def test_fits_of_one_epoch_end_the_epochs(epochs_of_fits: tuple[int, ...], expected: bool) -> None:
+    fits = [fit for fit, epochs in enumerate(epochs_of_fits, 1) for _ in range(epochs)]
+    newest = EpochStarted(0, len(fits) - 1, 1, 10, fits[-1]) if fits else None
+
+    assert fits_end_epochs(newest) is expected

@@ -60,12 +60,13 @@ def execute(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[s
 def both(
     words: Sequence[str], folder: Path, *flags: str
 ) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
-    """Run a script bare and under tfwatch; return both, the second one without tfwatch's own sentence."""
+    """Run a script bare and under tfwatch; return both, the second one without tfwatch's own lines."""
     bare = execute([sys.executable, *flags, *words], folder)
     under = execute(command(words, *flags), folder)
-    own = under.stderr.splitlines(keepends=True)[-1]
-    assert own.startswith(NO_STEP), under.stderr
-    under.stderr = under.stderr.removesuffix(own)
+    before, own, after = under.stderr.partition(NO_STEP)
+    assert own, under.stderr
+    assert ("tfwatch.track(batches)" in after) is (under.returncode == 0)
+    under.stderr = before
     return bare, under
 
 

@@ -56,13 +56,13 @@ _LOOP_BEGINS = Advice(
     code_suggestions.ONE_ITERATOR_OF_LOOP,
 )
 _LOOP_ENDS = Advice("do less between two epochs of the loop (validation, saving), or longer epochs")
+_BETWEEN_FITS = Advice(
+    "do less between two calls of fit (predict, saving), or more epochs in each call", code_suggestions.FEWER_FITS
+)
+_FIT_BEGINS = Advice("fewer, longer fits: more epochs in each call", code_suggestions.FEWER_FITS)
 _VALIDATION = Advice(
     "validate less often or on less data: validation_freq=2, validation_steps; or longer epochs",
     code_suggestions.VALIDATE_LESS,
-)
-_FEWER_FITS = Advice(
-    "fewer fits with more epochs each: a fit of one epoch begins and ends each time; or longer epochs",
-    code_suggestions.FEWER_FITS,
 )
 _SHUFFLE = "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills faster"
 #: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
@@ -389,9 +389,12 @@ def shuffle_fill_text(now: Situation) -> str:
 # -- between epochs and callbacks ----------------------------------------------------------------
 
 
-def between_epochs_parts(spent: TimeSpent) -> dict[str, float]:
-    """Return the seconds between epochs by part, the longest first; parts below a tenth are left out."""
-    parts = {"validation": spent.validation_s, "first batch": spent.first_batch_s, "epoch's end": spent.epoch_end_s}
+def between_epochs_parts(spent: TimeSpent, end: str = "epoch's end") -> dict[str, float]:
+    """Return the seconds between epochs by part, the longest first; parts below a tenth are left out.
+
+    end: the name of the last part.
+    """
+    parts = {"validation": spent.validation_s, "first batch": spent.first_batch_s, end: spent.epoch_end_s}
     longest = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
     return {part: parts[part] for part in longest}
 
@@ -405,8 +408,8 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
         return _advise_epoch_end(now, spent)
     if part == "validation":
         return _VALIDATION
-    if now.has_short_fits:
-        return _FEWER_FITS
+    if now.fits_end_epochs:
+        return _FIT_BEGINS
     if now.has_shuffle_fill:
         return Advice(_SHUFFLE, code_suggestions.one_iterator(now.steps_per_epoch))
     return input_advice.advise_longer_epochs(now)
@@ -415,8 +418,8 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
 def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
     slow = now.slow_epoch_end
     if slow is None or slow.took_ms < _MOST * spent.epoch_end_s * 1e3:
-        if now.has_short_fits:
-            return _FEWER_FITS
+        if now.fits_end_epochs:
+            return _BETWEEN_FITS
         longer = input_advice.advise_longer_epochs(now)
         return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)
     if slow.cause == "checkpoint":

@@ -33,7 +33,8 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     spent = now.epoch_spent
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
-    parts = (f"{part} {units.duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
+    end = "between fits" if now.fits_end_epochs else "epoch's end"
+    parts = (f"{part} {units.duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent, end).items())
     brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"

@@ -143,7 +143,7 @@ class Situation:
     phase_s: seconds in the current phase. asked: settings that were requested and are not yet in effect.
     device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
     a graph.
-    has_own_loop: the training is a loop of the script's own, and no `fit`.
+    has_own_loop: the training is a loop of the script's own, and no `fit`. fits_end_epochs: see `fits.fits_end_epochs`.
     knobs: the settings in effect, in words. live: keys take effect. fast_pipeline: the name of the fast pipeline.
     located: the place of the current data wait; None where it is short, or the place unknown.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
@@ -153,8 +153,7 @@ class Situation:
     is read; None once all are searched.
     machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
-    known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. has_short_fits: most fits of the
-    run have one epoch. slow_epoch_end: see
+    known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. slow_epoch_end: see
     `advice.find_slow_epoch_end`.
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
@@ -190,6 +189,7 @@ class Situation:
     accelerated: bool = False
     op_by_op: bool = False
     has_own_loop: bool = False
+    fits_end_epochs: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
     switchable: tuple[str, ...] = ()
     fast_pipeline: str = ""
@@ -220,7 +220,6 @@ class Situation:
     cpu_asked: bool = False
     callback: str = ""
     has_shuffle_fill: bool = False
-    has_short_fits: bool = False
     slow_epoch_end: Paused | None = None
     run: str = ""
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)

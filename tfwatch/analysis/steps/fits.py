@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 _MOST_STEPS = 4096
 
 
-def has_short_fits(started: Sequence[EpochStarted]) -> bool:
-    """Return whether most fits of a run have one epoch."""
-    fits = len({event.fit for event in started})
-    return fits > 1 and len(started) < 2 * fits
-
-
 @dataclass(frozen=True, slots=True)
 class FitFigures:
     """One `fit`. number: in its script, from 1. end_s: of its last epoch, seconds since 1970.
@@ -53,6 +47,14 @@ class FitFigures:
             units.counted(self.steps, "step") if self.steps else "no whole epoch",
         ]
         return f"fit {self.number}: {', '.join(filter(None, figures))}"
+
+
+def fits_end_epochs(newest: EpochStarted | None) -> bool:
+    """Return whether most epochs of a run end a `fit`: then the script's own code runs between them.
+
+    newest: the epoch that began last; None before the first.
+    """
+    return newest is not None and newest.fit > 1 and 2 * newest.fit > newest.epoch + 1
 
 
 class FitCounter:

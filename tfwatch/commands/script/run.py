@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from tfwatch.terminal.notification import NotifyOptions
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
+_UNSEEN = """\
+tfwatch sees fit, train_on_batch, and loops over a tf.data data set that train, in the script's own process
+a loop over other batches:  for batch in tfwatch.track(batches)
+training in a process that the script starts:  callbacks=[tfwatch.Watch()] in its fit
+"""
 #: The newest fits of a script have a line each; the others are counted.
 _MOST_LINES = 20
 
@@ -72,7 +77,7 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
         runs = list(runs_since(options.runs_dir, pid, began_ns))
         _record_signal(runs, code)
         if not options.quiet:
-            _print(_summary(runs, options.runs_dir))
+            _print(_summary(runs) if runs else _nothing_recorded(options.runs_dir, code))
     reap_pruning()
     return end_as(code)
 
@@ -174,10 +179,14 @@ def _flags() -> list[str]:
     return [*flags, "-u"] if getattr(sys.stdout, "write_through", False) else flags
 
 
-def _summary(runs: Sequence[Path], runs_dir: Path) -> str:
+def _nothing_recorded(runs_dir: Path, code: int) -> str:
+    """Return that there is no run; where the script ended well, also how to have its training recorded."""
+    line = f"tfwatch: no step of this script is recorded in {runs_dir}\n"
+    return line if code else f"{line}{_UNSEEN}"
+
+
+def _summary(runs: Sequence[Path]) -> str:
     """Return a line for each fit where there were several, and the whole summary of the last run."""
-    if not runs:
-        return f"tfwatch: no step of this script is recorded in {runs_dir}\n"
     from tfwatch.report.text import as_text
     from tfwatch.runs.opened import open_run
 

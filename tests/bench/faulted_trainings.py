@@ -195,7 +195,8 @@ class Loop:
             if self._kind == "train_on_batch":
                 for _ in range(3):
                     for n in range(0, EXAMPLES, BATCH):
-                        losses.append(float(self._model.train_on_batch(X[n : n + BATCH], Y[n : n + BATCH])))
+                        loss = self._model.train_on_batch(X[n : n + BATCH], Y[n : n + BATCH])
+                        losses.append(float(loss))
             else:
                 batches = wrap(data)
                 for _ in range(3):

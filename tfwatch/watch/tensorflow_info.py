@@ -58,7 +58,7 @@ def why_loop_copies_untimed(device: Device) -> str:
     """Return why the copies of a loop of the script's own to its device are not timed."""
     if not device.accelerated:
         return NotTimed.CPU.value
-    return (NotTimed.OWN_LOOP if device.has_own_memory else NotTimed.UNIFIED).value
+    return NotTimed.OWN_LOOP.value if device.has_own_memory else NotTimed.UNIFIED.value
 
 
 def find_trace_count(note: Callable[[str], None]) -> Callable[[], int] | None:

@@ -187,15 +187,20 @@ class Loop:
         return loss
 
     def _loop(self, wrap: Callable[[Any], Any], context: Context) -> Any:
+        import tensorflow as tf
+
         for variable, value in zip(self._model.variables + self._model.optimizer.variables, self._begin, strict=True):
             variable.assign(value)
         losses: list[float] = []
         data = known()["x"]
+        if self._kind == "found":  # a trace is the sign that its loop trains
+            self._step = tf.function(self._take)
         with context():
             if self._kind == "train_on_batch":
                 for _ in range(3):
-                    batches = (slice(n, n + BATCH) for n in range(0, EXAMPLES, BATCH))
-                    losses += [float(self._model.train_on_batch(X[one], Y[one])) for one in batches]
+                    for n in range(0, EXAMPLES, BATCH):
+                        loss = self._model.train_on_batch(X[n : n + BATCH], Y[n : n + BATCH])
+                        losses.append(float(loss))
             else:
                 batches = wrap(data)
                 for _ in range(3):

@@ -22,6 +22,7 @@ from tfwatch.core.events import (
     TrainingFailed,
     ValidationEnded,
 )
+from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.report import document, text
 from tfwatch.runs.format import MANIFEST
@@ -273,6 +274,10 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events:
     [
         (4.0, {"copied_bytes": {"uint8": 20 * 2**20}}, "takes 4.0 of 13.0 ms of a steady step: 20 MB at 5.2 GB/s"),
         (np.nan, {"copy_not_timed": "unified memory"}, "is n/a: unified memory"),
+        *(
+            (np.nan, {"copy_not_timed": why.value}, f"is n/a: {why.value}")
+            for why in (NotTimed.OWN_LOOP, NotTimed.IN_GRAPH, NotTimed.SPREAD)
+        ),
     ],
 )
 def test_the_copy_to_a_gpu_has_its_line(tmp_path: Path, copy: float, changes: dict[str, Any], says: str) -> None:
@@ -282,7 +287,9 @@ def test_the_copy_to_a_gpu_has_its_line(tmp_path: Path, copy: float, changes: di
     lines = text_of(run)
 
     assert any(line.endswith(says) for line in lines)
-    total = document.as_json(run)["time_breakdown"]["total"]
+    as_json = document.as_json(run)
+    assert as_json["copy"]["not_timed"] == changes.get("copy_not_timed")
+    total = as_json["time_breakdown"]["total"]
     assert total["copy_s"] == (None if np.isnan(copy) else pytest.approx(0.4))
     assert total["compute_s"] == pytest.approx(1.2 - np.nan_to_num(copy) / 10)
     assert any("copy to the GPU 0.4 s" in line for line in lines) is not np.isnan(copy)

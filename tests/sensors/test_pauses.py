@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -157,6 +158,23 @@ def test_a_collection_is_timed() -> None:
     (pause,) = pauses_in(writer)
     assert (pause.cause, pause.detail) == ("garbage collection", "generation 2")
     assert pause.took_ms == pytest.approx(40.0)
+
+
+def test_an_interrupt_that_a_collection_drops_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(signal, "pthread_kill", lambda *what: sent.append(what))
+    writer = make_writer(FakeClock())
+    collected = CollectionTimes(writer)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(writer, "now_ns", interrupt)
+        collected("start", {"generation": 2})
+    collected.pass_on()
+    collected.pass_on()
+
+    assert sent == [(threading.main_thread().ident, signal.SIGINT)]
 
 
 def test_stopping_removes_the_callback_and_the_thread() -> None:

@@ -1,4 +1,4 @@
-"""An error of tfwatch's own changes no training, wherever it is raised. More places: `tests/bench/faults.py`."""
+"""An error of tfwatch's own changes no training, wherever it is raised; `tests.bench.faults` raises it everywhere."""
 
 from __future__ import annotations
 

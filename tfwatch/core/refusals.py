@@ -58,6 +58,7 @@ class NotTimed(Enum):
     SPREAD = "batches are spread over several devices, and copied to them within TensorFlow's iterator"
     IN_GRAPH = "steps_per_execution: copies happen inside the call"
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
+    NOT_SPLIT = "the steps are not split into parts"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,14 +101,15 @@ class CollectionPasses:
 
     def __init__(self) -> None:
         self._phases = SimpleQueue[str]()
+        # Not a function of Python's: a ctrl+c that came during the pass would be raised in it, and dropped.
+        self._put: Any = self._phases.put
 
     def __enter__(self) -> CollectionPasses:
-        # Not a function of Python's: a ctrl+c that came during the pass would be raised in it, and dropped.
-        gc.callbacks.append(self._phases.put)
+        gc.callbacks.append(self._put)
         return self
 
     def __exit__(self, *_: object) -> None:
-        gc.callbacks.remove(self._phases.put)
+        gc.callbacks.remove(self._put)
 
     def wait(self) -> None:
         """Wait for the end of the next pass."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.core.refusals import NotTimed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -50,6 +52,13 @@ def _cpu_name() -> str:
         return platform.processor() or platform.machine()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.machine())
+
+
+def why_loop_copies_untimed(device: Device) -> str:
+    """Return why the copies of a loop of the script's own to its device are not timed."""
+    if not device.accelerated:
+        return NotTimed.CPU.value
+    return NotTimed.OWN_LOOP.value if device.has_own_memory else NotTimed.UNIFIED.value
 
 
 def find_trace_count(note: Callable[[str], None]) -> Callable[[], int] | None:

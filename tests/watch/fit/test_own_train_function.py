@@ -12,6 +12,7 @@ from tests.runs.folders import read
 from tests.watch.watched import EPOCHS, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
+from tfwatch.core.refusals import NotTimed
 from tfwatch.report.text import as_text
 from tfwatch.runs.opened import open_run
 
@@ -91,10 +92,14 @@ def assert_not_split(run: Run) -> None:
     assert len(run.steps) == 0
 
 
-def test_its_epochs_and_steps_are_counted(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+def test_its_epochs_and_steps_are_counted(
+    arrays: Any, make_model: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfwatch.watch.fit.recorder.why_no_device_prefetch", lambda: None)  # as beside a GPU
     watch = watch_in(tmp_path)
     fitted(make_model, compiled, lambda: known(arrays), [watch])
     run = open_run(watch.run_path)
+    assert run.manifest.copy_not_timed == NotTimed.NOT_SPLIT.value
     assert [epoch.step for epoch in events_of(run, EpochEnded)] == [STEPS * (epoch + 1) for epoch in range(EPOCHS)]
     assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("finished", EPOCHS * STEPS)
     newest = read(watch.run_path).latest

@@ -264,7 +264,8 @@ class Recorder:
             raise error
         with fails_open(self.report_failure):
             reason = _first_line(error)
-            self.writer.describe(split="", not_split=reason)
+            no_copy = (why_no_device_prefetch() or NotTimed.NOT_SPLIT).value
+            self.writer.describe(split="", not_split=reason, copied_bytes={}, copy_not_timed=no_copy)
             self.writer.note(f"the steps of this fit are not split: {reason}")
         self._runner = UntimedRunner(self._fetch, self._step_log, self.writer, self._model.steps_per_execution)
 

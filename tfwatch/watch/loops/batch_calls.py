@@ -18,7 +18,7 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.loops.continued_runs import all_runs
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog
-from tfwatch.watch.tensorflow_info import find_device
+from tfwatch.watch.tensorflow_info import find_device, why_loop_copies_untimed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,10 +179,11 @@ class _CallsRun:
         self.raised: ErrorText | None = None
         self.is_over = False
         self._steps = steps
-        self._script = ScriptRun(runs_dir, find_device(), {}, [], steps.begun_ns)
+        device = find_device()
+        self._script = ScriptRun(runs_dir, device, {}, [], steps.begun_ns)
         writer = self._script.writer
         writer.training_thread = threading.get_ident()
-        writer.describe(not_split=_NOT_SPLIT)
+        writer.describe(not_split=_NOT_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
         self._step_log = StepLog(writer, metric="", by_keras=False)
         self._step_log.begin_epoch(0, 0, None, 0)
         self._forget = call_at_exit(self.end)

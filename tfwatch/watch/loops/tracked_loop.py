@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.server import OWN_LOOP
 from tfwatch.tfdata.stages.stage_reader import StageReader
@@ -22,7 +21,7 @@ from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
-from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device
+from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device, why_loop_copies_untimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -194,8 +193,7 @@ class TrackedRun:
         self._idle_ns = 0
         self._left_at: list[tuple[CodeType, int]] = []
         self._raised: ErrorText | None = None
-        why_no_copy = NotTimed.OWN_LOOP if device.has_own_memory else NotTimed.UNIFIED
-        self._writer.describe(split=_SPLIT, copy_not_timed=(why_no_copy if device.accelerated else NotTimed.CPU).value)
+        self._writer.describe(split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
         self._iterator: Callable[[], Any] = lambda: None
         self._stages = StageReader(self._writer, self.iterators)
         self._stages.start()

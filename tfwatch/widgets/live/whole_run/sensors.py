@@ -60,12 +60,19 @@ class SensorsPane(FramedPane, can_focus=True):
     watch_lanes = FramedPane.repaint_rows
 
     _shown: tuple[object, ...] = ()
+    _view: RunView | None = None
 
     def on_mount(self) -> None:
         self.set_titles("machine, whole run")
 
+    def on_resize(self) -> None:
+        """Draw for the new width at once: the next frame may be skipped."""
+        if self._view:
+            self.show(self._view)
+
     def show(self, view: RunView) -> None:
         """Show the figures of a view, every few seconds: a picture of hours changes slowly."""
+        self._view = view
         columns = max(self.content_size.width - _LABEL - _FIGURES, 1)
         due = second_of(view.snapshot.now_s, Slot.MACHINE) // _EVERY_S
         key = due, view.is_over, columns, len(view.snapshot.samples) > 0

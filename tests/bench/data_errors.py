@@ -21,10 +21,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from tests.watch.test_data_errors import NOISE
+from tests.watch.fit.test_data_errors import NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tfwatch.watch.fit.recorder import Split
 
 BATCH, BATCHES = 4, 10
 X, Y = np.ones((BATCH * BATCHES, 3), "float32"), np.arange(BATCH * BATCHES) // BATCH
@@ -163,7 +165,8 @@ def main() -> int:
         model = Model(steps, eager)
         for name, at in itertools.product(DATA, (0, 1, 4, 6)):
             wanted = None
-            for split, after in itertools.product(("fused", "exact") if steps > 1 else ("fused",), (None, -1, 0)):
+            splits: tuple[Split, ...] = ("fused", "exact") if steps > 1 else ("fused",)
+            for split, after in itertools.product(splits, (None, -1, 0)):
                 switch = {None: "", -1: ", prefetch", 0: ", prefetch switched"}[after]
                 row = f"{name}, {steps} steps, {split}{', op by op' * eager}{switch}, batch {at}"
                 if not any(part in row for part in options.only):

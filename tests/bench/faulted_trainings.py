@@ -16,6 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tfwatch.watch.fit.recorder import Split
+
     Context = Callable[[], contextlib.AbstractContextManager[Any]]
 
 FOLDER = tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True)
@@ -65,7 +67,7 @@ class Fit:
         *,
         fresh: bool = False,
         eager: bool = False,
-        split: str = "fused",
+        split: Split = "fused",
         switches: tuple[tuple[int, str, Any], ...] = ((3, "prefetch", 2),),
         hooked: bool = False,
     ) -> None:

@@ -15,7 +15,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.report.group_report import group_text
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.text_screens import GoodputScreen
+from tfwatch.screens.overlays import GoodputScreen
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine

@@ -26,6 +26,7 @@ _EPOCH_START, _VALIDATION = int(Flag.EPOCH_START), int(Flag.VALIDATION)
 _Method = TypeVar("_Method", bound=Callable[..., None])
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
+_Otherwise = TypeVar("_Otherwise")
 
 
 def failure_ends_recording(method: _Method) -> _Method:
@@ -44,16 +45,16 @@ def failure_ends_recording(method: _Method) -> _Method:
 
 
 def bookkeeping(
-    otherwise: _Result,
-) -> Callable[[Callable[_Given, _Result]], Callable[_Given, _Result]]:
+    otherwise: _Otherwise,
+) -> Callable[[Callable[_Given, _Result]], Callable[_Given, _Result | _Otherwise]]:
     """Decorate a method of an object with a `_step_log`: its failure ends the recording, and it returns `otherwise`.
 
     So it does once the recording has ended.
     """
 
-    def decorate(method: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    def decorate(method: Callable[_Given, _Result]) -> Callable[_Given, _Result | _Otherwise]:
         @functools.wraps(method)
-        def guarded(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        def guarded(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result | _Otherwise:
             step_log: StepLog = args[0]._step_log  # type: ignore[attr-defined]
             if step_log.lost:
                 return otherwise

@@ -283,7 +283,7 @@ def test_a_short_copy_is_hidden_whole() -> None:
 
 
 def test_vectorised_maps_of_a_script_have_no_forecast() -> None:
-    known = {"knobs": {"fast_pipeline": "off"}, "fast_pipeline": "vectorised"}
-    found = forecast(evidence(20.0, **known), "fast_pipeline", "on")
+    known = evidence(20.0, knobs={"fast_pipeline": "off"}, fast_pipeline="vectorised")
+    found = forecast(known, "fast_pipeline", "on")
     assert not found.is_known
     assert found.why == "no forecast: tf.data does not show which part of a map is spent on calling it for each example"

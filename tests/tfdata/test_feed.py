@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
 def test_the_journal_of_a_service_that_was_killed_is_removed_and_no_other_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = _sleeper().process
     ended.kill()
     ended.wait(5)

@@ -238,8 +238,9 @@ class Trial:
             return [*wrong, "no run"]
         wrong += ["the rows have a gap"] if (np.diff(run.steps["step"].astype(int)) != 1).any() else []
         wrong += [] if run.life is (Life.KILLED if is_killed else Life.ENDED) else [f"the run is {run.life.value}"]
-        # A killed process removes nothing of its own: the next training removes the folder of its control socket.
-        own = ("tfwatch-control-", "__autograph_generated_file") if is_killed else ()
+        # A killed process removes nothing of its own: the next training removes the folder of its control socket, and
+        # the next service the journal of one whose processes were all killed.
+        own = ("tfwatch-control-", "__autograph_generated_file") if is_killed else ("tfwatch-feed-",)
         left = [one.name for one in self.temporary.iterdir() if not one.name.startswith(own)]
         return [*wrong, *(f"left in the temporary folder: {name}" for name in left)]
 

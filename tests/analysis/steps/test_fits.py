@@ -53,6 +53,8 @@ def test_the_present_fit_is_not_listed() -> None:
         pytest.param((), False, id="none began"),
         pytest.param((30,), False, id="one fit"),
         pytest.param((1, 1, 1), True, id="fits of one epoch"),
+        pytest.param((2, 1), True, id="the first epoch of a fit of two"),
+        pytest.param((2, 2), True, id="the second one"),
         pytest.param((10, 10), False, id="fits of many epochs"),
     ],
 )

@@ -154,6 +154,24 @@ def test_a_loop_that_is_left_ends_as_stopped(tmp_path: Path) -> None:
     assert run.steps["epoch"].tolist() == [0] * 3 + [1] * 3
 
 
+def test_a_loop_over_endless_data_is_finished_when_it_is_left(tmp_path: Path) -> None:
+    class Repeated(list[Any]):
+        def cardinality(self) -> int:
+            return -1  # tf.data.INFINITE_CARDINALITY
+
+    tracked = tfwatch.track(Repeated(BATCHES), tmp_path)
+    for _ in range(2):
+        for n, _ in enumerate(tracked):
+            if n == 2:
+                break
+    path = tracked.run_path
+    del tracked
+    assert path
+    run = open_run(path)
+    assert run.ended is not None
+    assert (run.ended.cause, run.ended.detail) == ("finished", "")
+
+
 def test_a_run_ends_when_its_last_loop_did_and_not_with_the_process(tmp_path: Path) -> None:
     over = tmp_path / "over"
     note = f"import time\nopen({str(over)!r}, 'w').write(str(time.perf_counter_ns()))"

@@ -50,11 +50,11 @@ class FitFigures:
 
 
 def fits_end_epochs(newest: EpochStarted | None) -> bool:
-    """Return whether most epochs of a run end a `fit`: then the script's own code runs between them.
+    """Return whether a third of a run's epochs or more end a `fit`: then the script's own code runs between them.
 
     newest: the epoch that began last; None before the first.
     """
-    return newest is not None and newest.fit > 1 and 2 * newest.fit > newest.epoch + 1
+    return newest is not None and newest.fit > 1 and 3 * newest.fit > newest.epoch
 
 
 class FitCounter:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 _UNSEEN = """\
-tfwatch sees fit, train_on_batch, and loops over a tf.data data set that train, in the script's own process
+tfwatch sees Keras 3's fit and train_on_batch, and loops over a tf.data data set that train, in the script's own process
 a loop over other batches:  for batch in tfwatch.track(batches)
 training in a process that the script starts:  callbacks=[tfwatch.Watch()] in its fit
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfwatch.watch.loops.tracked_loop import TrackedRun
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 CallSite = tuple[int, int, int, Path | None]
 #: The largest number of runs that wait for another loop from their line; older ones end.
 _MAX_WAITING = 4
+#: The value of `tf.data.INFINITE_CARDINALITY`.
+_INFINITE = -1
 
 #: The newest run of each call site, and all runs that still exist.
 _newest: dict[CallSite, TrackedRun] = {}
@@ -48,6 +50,14 @@ def length_of(iterable: object) -> int | None:
         return len(iterable)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001  the iterable is the user's; of unknown or infinite length it raises
         return None
+
+
+def is_endless(iterable: Any) -> bool:
+    """Return whether a data set of tf.data repeats without end: a loop over it is left and never exhausted."""
+    try:
+        return int(iterable.cardinality()) == _INFINITE
+    except Exception:  # noqa: BLE001  the iterable is the user's
+        return False
 
 
 def _disown() -> None:

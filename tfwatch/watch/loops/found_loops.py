@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.continued_runs import find_continued, length_of, remember
+from tfwatch.watch.loops.continued_runs import find_continued, is_endless, length_of, remember
 from tfwatch.watch.loops.tracked_loop import EarlierFetch, TrackedRun
 from tfwatch.watch.step_log import count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count
@@ -231,7 +231,7 @@ class FoundLoop:
         if run is None:
             run = TrackedRun(self._loops.runs_dir, None, self._code, begun_ns)
             remember(self._site, run)
-        self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns)
+        self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns, endless=is_endless(self._dataset))
         self._run, self._dataset = run, None
         run.record_earlier(self._kept, now_ns)
         self._kept.clear()

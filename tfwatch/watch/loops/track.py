@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.continued_runs import CallSite, find_continued, length_of, remember
+from tfwatch.watch.loops.continued_runs import CallSite, find_continued, is_endless, length_of, remember
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText
 
@@ -149,7 +149,7 @@ class Track(Generic[T]):
             self._loop, loop.owner = loop, weakref.ref(self)
             # Deleting it ends its run, which takes a moment, and no call from its line may come in between.
             loop.is_looped_again = self._times > 1
-            return loop, loop.begin_epoch(length_of(self._iterable))
+            return loop, loop.begin_epoch(length_of(self._iterable), endless=is_endless(self._iterable))
         return None, 0
 
     def _traced(self) -> Iterable[T]:

@@ -193,6 +193,7 @@ class TrackedRun:
         self._idle_ns = 0
         self._left_at: list[tuple[CodeType, int]] = []
         self._raised: ErrorText | None = None
+        self._is_endless = False
         self._writer.describe(split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
         self._iterator: Callable[[], Any] = lambda: None
         self._stages = StageReader(self._writer, self.iterators)
@@ -204,11 +205,12 @@ class TrackedRun:
         """The run folder; None if it could not be created."""
         return self._script.path
 
-    def begin_epoch(self, steps: int | None, begun_ns: int | None = None) -> int:
+    def begin_epoch(self, steps: int | None, begun_ns: int | None = None, *, endless: bool = False) -> int:
         """Begin a loop over the iterable, of so many steps; return the epoch.
 
-        begun_ns: when it began, by the system's clock; None is now.
+        begun_ns: when it began, by the system's clock; None is now. endless: its data has no end.
         """
+        self._is_endless = endless
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
         self._left_at, self._raised = [], None
         self._writer.training_thread = threading.get_ident()
@@ -317,7 +319,8 @@ class TrackedRun:
 
     def _end(self, raised: ErrorText | None, meant: bool) -> None:
         at_ns = self._idle_ns if self.epoch is None else self._now_ns()
-        stopped = "the loop was left before its data ended" if self._left_at or self.epoch is not None else ""
+        is_left = (self._left_at or self.epoch is not None) and not self._is_endless
+        stopped = "the loop was left before its data ended" if is_left else ""
         self.is_over, self.epoch = True, None
         calls_end = [function_calls.end] if self._times_calls else []
         for part in (*calls_end, self._forget, self._stages.stop, self._step_log.close):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import signal
 import math
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -163,7 +163,8 @@ def main() -> int:
         model = Model(steps, eager)
         for name, at in itertools.product(DATA, (0, 1, 4, 6)):
             wanted = None
-            for split, after in itertools.product(("fused", "exact") if steps > 1 else ("fused",), (None, -1, 0)):
+            splits: tuple[Any, ...] = ("fused", "exact") if steps > 1 else ("fused",)
+            for split, after in itertools.product(splits, (None, -1, 0)):
                 switch = {None: "", -1: ", prefetch", 0: ", prefetch switched"}[after]
                 row = f"{name}, {steps} steps, {split}{', op by op' * eager}{switch}, batch {at}"
                 if not any(part in row for part in options.only):

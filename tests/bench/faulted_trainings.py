@@ -65,7 +65,7 @@ class Fit:
         *,
         fresh: bool = False,
         eager: bool = False,
-        split: str = "fused",
+        split: Any = "fused",
         switches: tuple[tuple[int, str, Any], ...] = ((3, "prefetch", 2),),
         hooked: bool = False,
     ) -> None:

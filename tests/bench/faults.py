@@ -124,7 +124,7 @@ class Tracer:
             yield
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
 
 
 def called_in(train: Callable[[Any], Any], *, threads: bool) -> Counter[tuple[str, str]]:

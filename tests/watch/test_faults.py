@@ -114,6 +114,7 @@ def test_an_interrupt_in_a_part_of_tfwatch_ends_fit_and_its_run(
         patched.setattr(f"tfwatch.watch.{part}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             trained[1].fit(watch)
+    assert watch.run_path
     run = open_run(watch.run_path)
     assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
     assert not events_of(run, WatchFailed)

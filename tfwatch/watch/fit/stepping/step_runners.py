@@ -130,6 +130,8 @@ _NOT_TIMED = float("nan")
 #: got_ns, copy_ns, was_ready, traces: see `StepByStepRunner._begin_call`.
 _Call: TypeAlias = tuple[int, float, bool, int]
 _UNKNOWN: _Call = (0, _NOT_TIMED, True, 0)
+_NO_CLOCKS: tuple[int, int] | None = None
+_NO_STAMPS: NDArray[np.float64] | None = None
 
 
 class StepByStepRunner:
@@ -413,13 +415,13 @@ class InGraphRunner:
             raise
         return self._on_run_clock(stamps_s, clocks), len(stamps_s) - 1, examples, outputs
 
-    @bookkeeping(None)
+    @bookkeeping(_NO_CLOCKS)
     def _read_clocks(self) -> tuple[int, int] | None:
         """Return the time, and what has to be added to a reading of the graph's clock."""
         now_ns = self._writer.now_ns
         return now_ns(), clock_offset_ns(now_ns, self.steps.clock.now_ns)
 
-    @bookkeeping(None)
+    @bookkeeping(_NO_STAMPS)
     def _on_run_clock(
         self, stamps_s: NDArray[np.float64], before: tuple[int, int] | None
     ) -> NDArray[np.float64] | None:

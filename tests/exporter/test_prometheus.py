@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tfwatch.commands.system.serve import ServeOptions, make_server
+from tfwatch.commands.services import ServeOptions, make_server
 
 from tests.exporter.test_dashboard import ROOT
 from tests.exporter.test_metrics import running

@@ -14,12 +14,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tfwatch.commands.services import ServeOptions, make_server
 
 from tests.exporter.test_dashboard import ROOT
 from tests.exporter.test_metrics import running
 from tests.runs.processes import wait_until
 from tests.screens.canned import STARVING
+from tfwatch.commands.services import ServeOptions, make_server
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 

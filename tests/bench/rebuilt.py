@@ -31,9 +31,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.tfdata import pipelines, vectorisable
 from tests.tfdata.batches import next_batch
-from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilding import pipelines, vectorisable
+from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs

@@ -102,7 +102,7 @@ def test_the_pipelines_of_workloads_move_up_to_their_batch() -> None:
 
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.feed.moved_part import find_moved_part
-    from tfwatch.tfdata.pipeline_tree import label_of
+    from tfwatch.tfdata.rebuilding.pipeline_tree import label_of
     from tfwatch.workloads.data import jpeg, numbered_examples
 
     files = jpeg.movable_source([b"a.jpg"] * 9, np.zeros(9, np.int32), 4)
@@ -119,7 +119,7 @@ def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.feed.moved_part import find_moved_part
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 
     numbers, factor = tf.data.Dataset.range(5), tf.Variable(2, dtype=tf.int64)
     refused = {

@@ -276,7 +276,7 @@ def test_a_key_pressed_again_before_the_proof_cancels_the_switch(
 ) -> None:
     import keras
 
-    from tfwatch.tfdata.vectorised_proof import ProvableMaps
+    from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
 
     begin = threading.Event()
     prove = ProvableMaps.prove
@@ -330,7 +330,7 @@ def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterat
 ) -> None:
     import keras
 
-    from tfwatch.tfdata import replay
+    from tfwatch.tfdata.rebuilding import replay
 
     monkeypatch.setattr(replay, "_FAR", 0)
     monkeypatch.setattr(replay, "_NEAR", 0)
@@ -369,7 +369,7 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
 ) -> None:
     import keras
 
-    from tfwatch.tfdata import replay
+    from tfwatch.tfdata.rebuilding import replay
 
     monkeypatch.setattr(replay, "_FAR", 0)
     over = threading.Event()

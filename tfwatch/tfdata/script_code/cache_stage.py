@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfwatch.tfdata.pipeline_cache import spine_of
-from tfwatch.tfdata.pipeline_tree import MAPS, kind_of, reshuffles, why_in_any_order, why_not_same
+from tfwatch.tfdata.rebuilding.pipeline_cache import spine_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of, reshuffles, why_in_any_order, why_not_same
 from tfwatch.tfdata.stages.stage_names import nodes_of
 
 

@@ -20,8 +20,8 @@ from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfwatch.tfdata.rebuilding.vectorised_maps import Group
     from tfwatch.tfdata.script_code.call_sites import CallSite
-    from tfwatch.tfdata.vectorised_maps import Group
 
 _KNOB = "fast_pipeline"
 _FUNCTION = "map_func"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.code_edits import VALUE, CodeEdit
-from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
 from tfwatch.tfdata.script_code.call_sites import CallSite, call_of
 from tfwatch.tfdata.script_code.cells import is_cell, name_of_module, place_in_cell
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.control.requests import Request
     from tfwatch.tfdata.cache import ExampleStore
-    from tfwatch.tfdata.replay import Replay
+    from tfwatch.tfdata.rebuilding.replay import Replay
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
 

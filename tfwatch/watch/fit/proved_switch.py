@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.control.requests import Control, Request
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.vectorised_proof import ProvableMaps
+    from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
 
 _FAST = "fast_pipeline"

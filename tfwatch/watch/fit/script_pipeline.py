@@ -14,17 +14,17 @@ from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
-from tfwatch.tfdata.parallel_calls import ParallelCalls
-from tfwatch.tfdata.pipeline_cache import find_place
-from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
-from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of, read_tree, reshuffles, split_tree
-from tfwatch.tfdata.replay import Replay, elements_ahead, is_far
+from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
+from tfwatch.tfdata.rebuilding.pipeline_cache import find_place
+from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
+from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError, label_of, read_tree, reshuffles, split_tree
+from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
+from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
+from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
 from tfwatch.tfdata.script_code.cache_stage import last_lasting_map, stage_to_cache
 from tfwatch.tfdata.script_code.order_edits import find_order_edits
 from tfwatch.tfdata.script_code.source_edits import find_edits
-from tfwatch.tfdata.shuffle_order import note_seeds, noted_seeds, read_seeds
 from tfwatch.tfdata.stages.stage_names import find_code_stages, nodes_of
-from tfwatch.tfdata.vectorised_proof import ProvableMaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs, KnobValue
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
-    from tfwatch.tfdata.pipeline_cache import CachePlace
+    from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
 
 _WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
 #: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.

@@ -53,7 +53,7 @@ class Feed:
             return data
         from tfwatch.tfdata.feed.moved_part import CHANGES, find_moved_part
         from tfwatch.tfdata.feed.processes import FeedError
-        from tfwatch.tfdata.pipeline_tree import CannotRebuildError, label_of
+        from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError, label_of
 
         if not hasattr(data, "element_spec"):
             self._refuse("its data is not a tf.data.Dataset")

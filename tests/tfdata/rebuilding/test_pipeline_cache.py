@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tfdata import pipelines
-from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilding import pipelines
+from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +135,7 @@ def test_a_pipeline_without_a_cache_has_the_reason() -> None:
 
 def test_a_cache_without_room_is_refused_and_an_open_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 
     script = script_of(pipelines.AT_ONCE["map"]())
     assert script.store.bytes_needed == pipelines.COUNT * 8

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfwatch.core import units
 from tfwatch.tfdata import work_ahead
-from tfwatch.tfdata.pipeline_rebuild import rebuild, with_inputs
-from tfwatch.tfdata.pipeline_tree import (
+from tfwatch.tfdata.rebuilding.pipeline_rebuild import rebuild, with_inputs
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
     BATCHES,
     MAPS,
     CannotRebuildError,
@@ -26,8 +26,8 @@ from tfwatch.tfdata.pipeline_tree import (
     label_of,
     why_not_read_twice,
 )
+from tfwatch.tfdata.rebuilding.vectorised_maps import Group, VectorisedMaps, find_groups, inexact_operation, vectorise
 from tfwatch.tfdata.stages.stage_names import inputs_of
-from tfwatch.tfdata.vectorised_maps import Group, VectorisedMaps, find_groups, inexact_operation, vectorise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfwatch.tfdata.pipeline_tree import CannotRebuildError
+from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 
 #: Rows are read by so many; a shuffle's row comes before those of its buffer.
 _ROWS = 32

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import reason
 from tfwatch.tfdata.disposal import dispose
-from tfwatch.tfdata.pipeline_tree import BATCHES, CannotRebuildError, kind_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import BATCHES, CannotRebuildError, kind_of
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 #: The thread ends where no more elements are missing: the training takes the last ones itself, in a few milliseconds.

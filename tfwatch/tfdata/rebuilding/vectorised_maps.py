@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import reason
-from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, CannotRebuildError, Tree, kind_of, label_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import BATCHES, MAPS, CannotRebuildError, Tree, kind_of, label_of
 from tfwatch.tfdata.stages.stage_names import inputs_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.tfdata import pipelines
+from tests.tfdata.rebuilding import pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import workers_of
-from tfwatch.tfdata.pipeline_tree import is_stateless, kind_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import is_stateless, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.tfdata import vectorisable
-from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilding import vectorisable
+from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,8 +117,8 @@ def test_a_stopped_proof_decides_nothing() -> None:
 
 
 def test_a_failed_conversion_writes_nothing_into_the_scripts_log(caplog: pytest.LogCaptureFixture) -> None:
-    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
-    from tfwatch.tfdata.vectorised_maps import vectorise
+    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.rebuilding.vectorised_maps import vectorise
 
     data = vectorisable.REFUSED["JPEG"][0]()
     node = data._input_dataset
@@ -139,6 +139,6 @@ def test_a_failed_conversion_writes_nothing_into_the_scripts_log(caplog: pytest.
     ],
 )
 def test_elements_are_compared_bit_for_bit(one: Any, other: Any, differing: int) -> None:
-    from tfwatch.tfdata.vectorised_proof import count_differing
+    from tfwatch.tfdata.rebuilding.vectorised_proof import count_differing
 
     assert count_differing(np.asarray(one), np.asarray(other)) == differing

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tfdata import pipelines
-from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilding import pipelines
+from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
     ],
 )
 def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, maps: int) -> None:
-    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
-    from tfwatch.tfdata.pipeline_tree import read_tree
+    from tfwatch.tfdata.rebuilding.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.rebuilding.pipeline_tree import read_tree
 
     pipeline = RebuiltPipeline.of(read_tree(pipelines.WITH_EPOCH[name]()))
     assert (len(pipeline.tree.interleaves), len(pipeline.parallel_stages)) == (count, count + maps)
@@ -163,9 +163,9 @@ def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, 
 def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: int | None) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.parallel_calls import ParallelCalls
-    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
-    from tfwatch.tfdata.pipeline_tree import read_tree
+    from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
+    from tfwatch.tfdata.rebuilding.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.rebuilding.pipeline_tree import read_tree
 
     lengths = tf.data.Dataset.from_tensor_slices(tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64))
     data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
@@ -177,7 +177,7 @@ def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: in
 
 def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+    from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
     from tfwatch.tfdata.stages.stage_names import nodes_of
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
 
@@ -201,7 +201,7 @@ def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it
 
 
 def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfwatch.tfdata import pipeline_tree
+    from tfwatch.tfdata.rebuilding import pipeline_tree
     from tfwatch.watch.fit.script_pipeline import ScriptPipeline
 
     monkeypatch.setattr(pipeline_tree, "_FUNCTIONS", ())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.tfdata import work_ahead
-from tfwatch.tfdata.parallel_calls import ParallelCalls
-from tfwatch.tfdata.pipeline_tree import (
+from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
     BATCHES,
     MAPS,
     ORDERS,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.knobs import Knobs, Setting
-    from tfwatch.tfdata.vectorised_maps import VectorisedMaps
+    from tfwatch.tfdata.rebuilding.vectorised_maps import VectorisedMaps
 
 AS_WRITTEN = ParallelCalls()
 OTHER_SHAPE = "its batches would have another shape or type"

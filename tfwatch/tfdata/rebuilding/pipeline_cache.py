@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfwatch.tfdata import work_ahead
 from tfwatch.tfdata.cache import ExampleStore
-from tfwatch.tfdata.pipeline_rebuild import can_rebuild, hide, rebuild
-from tfwatch.tfdata.pipeline_tree import (
+from tfwatch.tfdata.rebuilding.pipeline_rebuild import can_rebuild, hide, rebuild
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
     MAPS,
     NEUTRAL,
     ORDERS,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.tfdata.cache import CachedExamples
-    from tfwatch.tfdata.parallel_calls import ParallelCalls
-    from tfwatch.tfdata.pipeline_rebuild import Seeds
+    from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
+    from tfwatch.tfdata.rebuilding.pipeline_rebuild import Seeds
 
 #: The kinds of numpy types that the store shares with TensorFlow: truth values, integers, floats.
 _PLAIN_KINDS = "biuf"

@@ -12,7 +12,7 @@ from tfwatch.app import TfwatchApp
 from tfwatch.core.knobs import Knobs, describe
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.sensors.runner import Sensors
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer

@@ -131,7 +131,7 @@ class Suite:
 
 def read_runs(folders: list[Path | None]) -> Iterator[Any]:
     """Yield the runs that have a folder."""
-    from tfwatch.runs.opened import open_run
+    from tfwatch.runs.reading.opened import open_run
 
     yield from (open_run(folder) for folder in folders if folder)
 

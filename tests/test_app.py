@@ -16,7 +16,7 @@ from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
 from tfwatch.live.notices import Notifier
-from tfwatch.screens.footer import FrameMeter
+from tfwatch.screens.live.footer import FrameMeter
 from tfwatch.screens.themes import THEMES
 from tfwatch.terminal.notification import NotifyOptions
 from tfwatch.widgets.basics.glyphs import (

@@ -25,17 +25,17 @@ from tfwatch.report.progress_line import progress_line
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.live.card import CardPane, newest_autopilot_run, newest_experiment
 from tfwatch.widgets.live.events import EventCollector
 from tfwatch.widgets.live.header import header_view, terminal_title
-from tfwatch.widgets.live.knob_rows import knob_rows
 from tfwatch.widgets.live.log import log_lines
 from tfwatch.widgets.live.machine import readings
 from tfwatch.widgets.live.pipeline import pipeline_view
+from tfwatch.widgets.live.settings.card import CardPane, newest_autopilot_run, newest_experiment
+from tfwatch.widgets.live.settings.knob_rows import knob_rows
 from tfwatch.widgets.live.timeline import picture
 from tfwatch.widgets.live.timeline.lanes import sampled
 from tfwatch.widgets.live.timeline.rows import lay_out
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 GLYPHS = choose_glyphs(colour=True, unicode=True)
 SECOND = 10**9

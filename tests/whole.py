@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Outcome, Trainer
 from tfwatch.workloads.data import arrays

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tfwatch.runs.control.requests import Control
-    from tfwatch.runs.opened import Run, open_run
+    from tfwatch.runs.reading.opened import Run, open_run
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tuner.thread import TunerThread
     from tfwatch.watch.fit.callback import Watch
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(track, name)
     if name in ("open_run", "Run"):
-        from tfwatch.runs import opened
+        from tfwatch.runs.reading import opened
 
         return getattr(opened, name)
     raise AttributeError(f"module 'tfwatch' has no attribute {name!r}")

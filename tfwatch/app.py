@@ -12,8 +12,7 @@ from tfwatch.live.earlier_runs import PreviousRunSearch
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.notices import Notifier
 from tfwatch.live.view import Follower
-from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.leave import (
+from tfwatch.screens.dialogs.leave import (
     DetachScreen,
     Leave,
     LeaveScreen,
@@ -22,10 +21,11 @@ from tfwatch.screens.leave import (
     StopScreen,
     StopScriptScreen,
 )
-from tfwatch.screens.live import AttachedScreen, LiveScreen
-from tfwatch.screens.overlays import GoodputScreen
-from tfwatch.screens.restart import RestartScreen
-from tfwatch.screens.switch_requests import SwitchRequests
+from tfwatch.screens.dialogs.overlays import GoodputScreen
+from tfwatch.screens.dialogs.restart import RestartScreen
+from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
+from tfwatch.screens.live.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.widgets.basics.glyphs import choose_glyphs
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfwatch.live.script_runs import ScriptRuns, WatchedScript
     from tfwatch.live.view import RunView
     from tfwatch.runs.control.requests import Requests
-    from tfwatch.runs.reader import RunReader
+    from tfwatch.runs.reading.reader import RunReader
     from tfwatch.screens.doctor import RunCheckup
 
 __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]

@@ -27,7 +27,7 @@ import numpy as np
 from tfwatch.core.rows import step_ms
 from tfwatch.live.evidence.compared_runs import compare_runs
 from tfwatch.live.evidence.run_to_compare import RunToCompare
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

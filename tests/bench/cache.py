@@ -24,7 +24,7 @@ import numpy as np
 
 from tfwatch.analysis.steps.verdict import steady
 from tfwatch.core.events import EpochStarted
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

@@ -34,12 +34,12 @@ from tests.pseudo import Pseudo
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.environment import GROUP, RANK, SIZE
 from tfwatch.runs.library.finding import list_single_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 _KINDS = ("hangs", "is gone", "is full")
 _STEPS = 1800

@@ -33,7 +33,7 @@ from tfwatch.core.events import ExperimentEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control, Experiment
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.tuner.thread import TunerThread
 from tfwatch.watch.fit.callback import Watch

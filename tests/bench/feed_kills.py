@@ -36,13 +36,13 @@ from tfwatch.core.events import Noted
 from tfwatch.core.rows import step_ms
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_single_runs
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 _MARK = "TFWATCH_FEED_TRIAL"
 _STEP_S = 0.005

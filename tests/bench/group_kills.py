@@ -39,14 +39,14 @@ from tfwatch.live.groups.rank_lines import stopped_ranks
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.environment import GROUP, RANK, SIZE
 from tfwatch.runs.groups.reading import open_group
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
     Stamps = NDArray[np.int64]
 

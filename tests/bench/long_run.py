@@ -21,7 +21,7 @@ import tfwatch.app
 from tests.bench.ten_hours import SHORT, LongRun, Plan, keep
 from tests.bench.terminal import run_on_terminal
 from tfwatch.core.clock import Clock
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reading.reader import FolderSource, RunReader
 
 #: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
 tfwatch.app.FRAME_S = 0.1

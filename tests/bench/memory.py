@@ -31,9 +31,9 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter

@@ -38,7 +38,7 @@ from tfwatch.workloads.data.jpeg import delayed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
     from tfwatch.watch.fit.recorder import Split
 
 SIZE, CLASSES, SKIP = 32, 10, 15

@@ -29,13 +29,13 @@ from tfwatch.core.rows import step_ms
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.control.requests import Autopilot
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.client import ControlClient
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 SCRIPT = "serial_decode.py"
 _TIMEOUT_S = 300.0

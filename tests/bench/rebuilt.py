@@ -38,9 +38,9 @@ from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import step_ms
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata.live_switch import SwitchablePipeline
-from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 
 from tfwatch.core.rows import step_ms
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ import numpy as np
 from tests.bench.terminal import run_on_terminal
 from tfwatch.core.events import RunEnded
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 WARM_UP = 60
 

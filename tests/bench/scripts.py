@@ -22,7 +22,7 @@ import numpy as np
 
 from tests.pseudo import ROOT
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 FOLDER = Path(__file__).parents[1] / "scripts"
 #: What two bare runs do not share of a line of TensorFlow's log: its time and its process.

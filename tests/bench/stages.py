@@ -32,7 +32,7 @@ from tfwatch.core.events import StagesFound
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import options, prefetch_only

@@ -18,7 +18,7 @@ from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs, describe
 from tfwatch.runs.control.requests import Control, Request
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata import work_ahead
 from tfwatch.training.request import Plan

@@ -9,7 +9,7 @@ import pytest
 from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, Schedule, SlowStep
 from tfwatch.checks.selftest_cases import _slow_start
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from tfwatch.commands.training.train import train
 from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
-from tfwatch.screens.leave import Leave
+from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.training.trainer import Outcome
 from tfwatch.workloads.workload import Settings

@@ -10,8 +10,8 @@ from tfwatch.checks.injected_schedule import PartComparison, Schedule, TrainingR
 from tfwatch.core.events import Event, Paused
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.opened import Run
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,10 +25,10 @@ from tfwatch.runs.control.requests import Control, Refused, Request
 from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
-from tfwatch.screens.leave import DetachScreen, Leave
-from tfwatch.screens.live import AttachedScreen
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.screens.dialogs.leave import DetachScreen, Leave
+from tfwatch.screens.live.screen import AttachedScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

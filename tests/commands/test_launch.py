@@ -19,7 +19,7 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.report.document import as_json
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.workloads.registry import WORKLOADS
 
 if TYPE_CHECKING:

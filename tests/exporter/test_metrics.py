@@ -15,7 +15,7 @@ from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
 from tfwatch.exporter.metrics import LINGER_S, STATES, FollowedRuns, metrics_of
 from tfwatch.exporter.server import Published
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,13 +13,13 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.report.document import as_json
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.screens.showing import Shown
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 

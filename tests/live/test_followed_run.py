@@ -5,8 +5,8 @@ from dataclasses import replace
 from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.live.followed_run import StepSearch
 from tfwatch.live.view import Follower
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.reader import RECENT
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.reader import RECENT
 from tfwatch.widgets.live.machine import readings
 
 

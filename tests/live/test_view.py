@@ -17,8 +17,8 @@ from tfwatch.live.run_situation import steps_in_all
 from tfwatch.live.view import Follower
 from tfwatch.widgets.live.events import EventCollector
 from tfwatch.widgets.live.header import header_view
-from tfwatch.widgets.live.knob_rows import knob_rows
 from tfwatch.widgets.live.machine import readings
+from tfwatch.widgets.live.settings.knob_rows import knob_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

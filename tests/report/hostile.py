@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Staged
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

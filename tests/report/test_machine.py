@@ -13,7 +13,7 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.report import document
 from tfwatch.report.text import as_text
-from tfwatch.runs.opened import Run, read_run
+from tfwatch.runs.reading.opened import Run, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from tfwatch.report.document import as_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
 

@@ -16,7 +16,7 @@ from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, Sta
 from tfwatch.report import document
 from tfwatch.report.document import stall_place_text
 from tfwatch.report.text import as_text
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

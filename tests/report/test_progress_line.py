@@ -12,7 +12,7 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import AutopilotBegan, EpochStarted, ExperimentBegan, ExperimentEnded
 from tfwatch.core.rows import Phase
 from tfwatch.report.progress_line import progress_line
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter

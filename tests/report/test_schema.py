@@ -26,7 +26,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import KNOBS, KnobChange, option_name
 from tfwatch.report.document import as_json
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,8 +26,8 @@ from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.report import document, text
 from tfwatch.runs.format import MANIFEST
-from tfwatch.runs.liveness import OpenPhase
-from tfwatch.runs.opened import open_run, read_run
+from tfwatch.runs.reading.liveness import OpenPhase
+from tfwatch.runs.reading.opened import open_run, read_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report.text import as_text
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 FINISHED = RunEnded(724_000_000_000, "finished", 200, "", 1.25, "ab" * 32)
 

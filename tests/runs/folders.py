@@ -11,9 +11,9 @@ import psutil
 from tfwatch.core.clock import Clock
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.opened import Run
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.reading.reader import Snapshot
 
 ORIGIN_NS = 5_000_000_000
 ORIGIN_WALL_NS = 1_800_000_000 * 10**9

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

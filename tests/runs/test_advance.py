@@ -10,8 +10,8 @@ import pytest
 from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded, decode, encode
 from tfwatch.core.rows import Phase
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tfwatch.runs.machine_info import (
     parse_stat,
     used_bytes,
 )
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from pathlib import Path

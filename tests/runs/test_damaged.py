@@ -17,9 +17,9 @@ from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
 from tfwatch.core.rows import PULSE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, Pulse, decode_pulse
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,11 +18,11 @@ from tests.runs.hanging import hang
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs import streams
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.opened import open_run, read_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading import streams
+from tfwatch.runs.reading.opened import open_run, read_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
-from tfwatch.runs.liveness import SILENT_S, Life
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.liveness import SILENT_S, Life
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

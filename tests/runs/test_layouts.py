@@ -16,9 +16,9 @@ from tfwatch.report.document import as_json
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
-from tfwatch.runs.opened import read_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

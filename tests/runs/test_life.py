@@ -13,9 +13,9 @@ from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.liveness import Life, life_of
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.liveness import Life, life_of
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

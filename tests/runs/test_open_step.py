@@ -12,14 +12,14 @@ from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.report import document
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.liveness import OpenPhase, find_open_phase
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.liveness import OpenPhase, find_open_phase
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: Two seconds of steps, and 30 seconds of the last phase.
 STEPS, BEGAN_S, ENDED_S = 100, 2.0, 32.0

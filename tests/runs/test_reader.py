@@ -13,8 +13,8 @@ from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
 from tfwatch.core.rows import PROGRESS, PULSE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
-from tfwatch.runs.reader import RECENT, RECENT_PROGRESS, RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.reader import RECENT, RECENT_PROGRESS, RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

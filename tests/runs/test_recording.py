@@ -15,9 +15,9 @@ from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted, Paused
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:

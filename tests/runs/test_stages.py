@@ -13,9 +13,9 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import RunEnded, StagesFound, StallLocated, SwitchAsked, decode, encode
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader, Snapshot
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader, Snapshot
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,14 +13,14 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 WALL_NS = 1_795_169_823_000_000_000
 #: Wait, compute and host of a step, ms.

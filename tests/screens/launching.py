@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.dialogs.leave import Leave
 
 PREFETCH = StartKnob(
     "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.app import TfwatchApp
 from tfwatch.runs.control.requests import Control
-from tfwatch.screens.live import LiveScreen
+from tfwatch.screens.live.screen import LiveScreen
 from tfwatch.widgets.live.events import EventCollector
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tests.screens.canned import Canned
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import RunReader
-    from tfwatch.screens.leave import Leave
+    from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.screens.dialogs.leave import Leave
 
 
 class Shown:

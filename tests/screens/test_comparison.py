@@ -12,9 +12,9 @@ from tests.screens.showing import rows_of
 from tfwatch.analysis.comparing.run_steps import STEP
 from tfwatch.live.evidence.compared_runs import ComparedFigure, compare_runs
 from tfwatch.live.evidence.run_to_compare import RunToCompare
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.screens.comparison import ComparisonApp
-from tfwatch.screens.leave import Leave
+from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.widgets.comparison import axis, plot, whiskers
 
 if TYPE_CHECKING:

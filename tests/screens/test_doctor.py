@@ -14,8 +14,8 @@ from tests.screens.showing import rows_of, shown
 from tfwatch.app import DoctorApp
 from tfwatch.commands.factories import check_up
 from tfwatch.doctor.check import Check, CheckUp, Status, worst
+from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

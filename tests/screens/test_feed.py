@@ -19,7 +19,7 @@ from tfwatch.report.document import as_json
 from tfwatch.report.html.templates import redaction_of
 from tfwatch.report.text import as_text
 from tfwatch.runs.library.labels import Labels
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from tests.screens.showing import Shown

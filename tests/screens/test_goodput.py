@@ -10,7 +10,7 @@ from tests.restarts import write_restart
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tests.screens.test_whole_run import replayed
-from tfwatch.screens.overlays import GoodputScreen
+from tfwatch.screens.dialogs.overlays import GoodputScreen
 
 if TYPE_CHECKING:
     from pathlib import Path

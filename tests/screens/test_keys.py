@@ -14,10 +14,10 @@ from tests.screens.showing import shown
 from tests.screens.states import stalled, starving
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KNOBS, LARGEST
-from tfwatch.screens.footer import OwnCost
+from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
-from tfwatch.screens.leave import Leave
-from tfwatch.widgets.live.knob_rows import KNOB_KEYS
+from tfwatch.screens.live.footer import OwnCost
+from tfwatch.widgets.live.settings.knob_rows import KNOB_KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, launcher, offer
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
 from tfwatch.commands.factories import check_up
+from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.leave import Leave
 from tfwatch.widgets.launcher_lists import Trainable
 
 if TYPE_CHECKING:

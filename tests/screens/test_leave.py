@@ -9,7 +9,7 @@ from textual.command import CommandPalette
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Phase
-from tfwatch.screens.leave import Leave, LeaveScreen, StopScreen
+from tfwatch.screens.dialogs.leave import Leave, LeaveScreen, StopScreen
 
 if TYPE_CHECKING:
     from pathlib import Path

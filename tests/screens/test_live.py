@@ -27,11 +27,11 @@ from tests.screens.states import (
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import Layout, layout_for
-from tfwatch.screens.leave import Leave
 from tfwatch.widgets.live.events import EventsPane
 from tfwatch.widgets.live.header import terminal_title
 from tfwatch.widgets.live.timeline.widget import Timeline

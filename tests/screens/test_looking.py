@@ -13,7 +13,7 @@ from tests.screens.showing import shown
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import KEYS
 from tfwatch.core.rows import Phase
-from tfwatch.screens.overlays import HelpScreen
+from tfwatch.screens.dialogs.overlays import HelpScreen
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from tests.screens.showing import rows_of, shown
 from tests.screens.states import failed, importing, stalled
 from tfwatch.analysis.tuning.restarts import Earlier, Start, earlier_run
 from tfwatch.core.start_knobs import Constraint, RestartOffer, StartKnob, Value
-from tfwatch.screens.leave import Leave, LeaveScreen
-from tfwatch.screens.restart import RestartScreen
+from tfwatch.screens.dialogs.leave import Leave, LeaveScreen
+from tfwatch.screens.dialogs.restart import RestartScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

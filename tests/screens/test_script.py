@@ -12,10 +12,10 @@ from tests.screens.showing import rows_of
 from tfwatch.app import TfwatchApp
 from tfwatch.core.events import EpochEnded
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.scripts.announcements import Announcements
 from tfwatch.runs.scripts.script_process import AwaitedRun
-from tfwatch.screens.leave import Leave, LeaveScriptScreen, StopScriptScreen
+from tfwatch.screens.dialogs.leave import Leave, LeaveScriptScreen, StopScriptScreen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

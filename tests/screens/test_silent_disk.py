@@ -11,9 +11,9 @@ import pytest
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import Shown, shown
 from tfwatch.runs import format as layout
-from tfwatch.runs.patient_source import DiskSilentError, PatientSource
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.patient_source import DiskSilentError, PatientSource
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

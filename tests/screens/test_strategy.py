@@ -13,7 +13,7 @@ from tests.screens.showing import shown
 from tfwatch.core.events import GpusFound
 from tfwatch.report.document import as_json
 from tfwatch.report.text import as_text
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import TfwatchApp
 from tfwatch.live.earlier_runs import FIRST_FRAMES, PreviousRunSearch
-from tfwatch.runs.reader import FolderSource, RunReader
-from tfwatch.screens.overlays import StallsScreen
+from tfwatch.runs.reading.reader import FolderSource, RunReader
+from tfwatch.screens.dialogs.overlays import StallsScreen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.dialogs.leave import Leave
 
 #: As many epochs, stalls and switches as in ten hours, with few steps.
 PLAN = Plan(epochs=500, epoch_steps=24)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import keras
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
     from tfwatch.training.trainer import Outcome
 
 pytestmark = pytest.mark.tensorflow

@@ -12,7 +12,7 @@ from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnde
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control, Experiment
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
 from tfwatch.tuner.thread import TunerThread
@@ -21,7 +21,7 @@ from tfwatch.workloads.workload import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 pytestmark = pytest.mark.tensorflow
 

@@ -18,7 +18,7 @@ from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.live.earlier_runs import earlier_of, restart_of
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads.workload import BadInputError, Settings
 

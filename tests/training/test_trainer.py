@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 

@@ -9,7 +9,7 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs, show
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Control
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner.driver import Driver
 

@@ -17,7 +17,7 @@ from tfwatch.runs.control.client import ControlClient, NoAnswerError
 from tfwatch.runs.control.messages import AskStop, AskSwitch
 from tfwatch.runs.control.requests import Experiment, Refused, Request
 from tfwatch.runs.control.server import NO_FIT, OWN_LOOP, Limits
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

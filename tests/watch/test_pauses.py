@@ -10,7 +10,7 @@ import pytest
 from tests.runs.processes import wait_until
 from tfwatch.analysis.steps.causes import Cause, Pauses
 from tfwatch.core.events import Paused
-from tfwatch.runs.opened import open_run, read_run
+from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.sensors.pauses import LEAST_MS, CollectionTimes
 
 if TYPE_CHECKING:

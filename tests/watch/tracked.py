@@ -11,7 +11,7 @@ import numpy as np
 
 import tfwatch
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.watch.loops.continued_runs import all_runs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import Clock
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reader import RunReader, Snapshot
+from tfwatch.runs.reading.reader import RunReader, Snapshot
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 ASCII = choose_glyphs(colour=False, unicode=False)
 STARVED, COMPUTE_BOUND = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfwatch.checks.injected_schedule import CopyComparison
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata.work_ahead import without_autotune
 from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch

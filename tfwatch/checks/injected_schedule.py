@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Setting
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 PARTS = ("wait", "compute", "host")
 #: Kinds whose batches are made on request, so that each delay becomes data wait in full.

@@ -35,7 +35,7 @@ from tfwatch.checks.injected_schedule import (
     TrainingResult,
 )
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.loops.track import track
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 
 _TWO_EPOCHS = ("steps_per_epoch", "validation")

@@ -30,7 +30,7 @@ from tfwatch.checks.injected_schedule import (
 if TYPE_CHECKING:
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.checks.injected_trainings import Trainings
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is more. Compute and

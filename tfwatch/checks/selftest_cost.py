@@ -12,7 +12,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.rows import Phase
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tfwatch.doctor.facts import Facts
     from tfwatch.runs.control.requests import Control
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.screens.doctor import RunCheckup
-    from tfwatch.screens.leave import Leave
     from tfwatch.training.request import Plan
     from tfwatch.training.trainer import Outcome
 

@@ -18,9 +18,9 @@ from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group, signs_of
 from tfwatch.runs.library.finding import find_run
-from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.reader import RunReader, follow_folder
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.reader import RunReader, follow_folder
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.terminal.output import write
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfwatch.live.script_runs import ScriptRuns
     from tfwatch.runs.control.requests import Requests
-    from tfwatch.screens.group import GroupApp
+    from tfwatch.screens.group.screen import GroupApp
     from tfwatch.terminal.notification import NotifyOptions
 
 
@@ -63,8 +63,8 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
 def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
     """Show the group and, one after the other, the ranks that the user opens."""
     from tfwatch.live.groups.history import GroupHistory
-    from tfwatch.screens.group import SLOW_S, GroupApp, GroupReader
-    from tfwatch.screens.group_history import HistoryReader
+    from tfwatch.screens.group.history import HistoryReader
+    from tfwatch.screens.group.screen import SLOW_S, GroupApp, GroupReader
 
     def read() -> JudgedGroup:
         return JudgedGroup(open_group(folder, clock))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.commands.factories import Screen
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.dialogs.leave import Leave
 
 
 class ScreenHost:
@@ -90,7 +90,7 @@ class ScreenHost:
 
 def show_app(make: Callable[..., Screen]) -> int:
     """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the signal that ended it."""
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.dialogs.leave import Leave
 
     received: list[int] = []
 

@@ -23,10 +23,10 @@ from tfwatch.core.rows import Phase
 from tfwatch.live.view import Follower, RunView
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_single_runs, run_name
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

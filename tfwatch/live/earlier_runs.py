@@ -14,7 +14,7 @@ from tfwatch.core.events import PipelineSwitched
 from tfwatch.live.whole_run import Chart, EpochTable, LearningCurves
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_earlier, list_folders
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reading.reader import FolderSource, RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.opened import Run
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.reading.reader import Snapshot
 
 
 def earlier_of(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Earlier | None:

@@ -35,8 +35,8 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.rows import Phase
-from tfwatch.runs.liveness import Life, find_open_phase
-from tfwatch.runs.reader import RECENT
+from tfwatch.runs.reading.liveness import Life, find_open_phase
+from tfwatch.runs.reading.reader import RECENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.stalls import Stretch
     from tfwatch.core.rows import Rows
     from tfwatch.runs.in_memory.buffers import Events
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: A slope over minutes does not change faster.
 _GROWTH_EVERY_S = 10.0

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.opened import Run
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: By knob and value.
 Forecasts: TypeAlias = dict[tuple[str, str], Forecast]

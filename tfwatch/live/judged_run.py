@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.forecasting.evidence import EvidenceTables
     from tfwatch.analysis.tuning.restarts import Restart
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 
 class JudgedRun:

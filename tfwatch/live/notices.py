@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tfwatch.analysis.findings.situation import Situation
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.terminal.notification import NotifyOptions
 
 #: A cause is quiet for this long after its notice; twice as long after each further one.

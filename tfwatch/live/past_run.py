@@ -12,14 +12,14 @@ from tfwatch.core.rows import plausible
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group, newest_round, rank_folders
 from tfwatch.runs.library.labels import Labels, read_labels
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: Of a longer run the last steps count: reading all of them delays a list.
 _MOST_STEPS = 200_000

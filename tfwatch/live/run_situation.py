@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.forecasting.forecast import Forecast
     from tfwatch.core.events import StagesFound
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: Characters of a metric's name: its figure stands behind it.
 _LONGEST_METRIC = 24

@@ -11,10 +11,10 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs.control.client import ControlClient
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.patient_source import DiskSilentError, PatientSource
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.patient_source import DiskSilentError, PatientSource
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

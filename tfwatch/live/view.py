@@ -49,7 +49,7 @@ from tfwatch.live.earlier_runs import RestartFollower
 from tfwatch.live.followed_run import StepSearch, pauses_of
 from tfwatch.live.forecasts import ForecastFollower
 from tfwatch.live.run_situation import MeasuredSetting, at_this_moment, build_situation, judge_now, steps_in_all
-from tfwatch.runs.liveness import Life, find_open_phase
+from tfwatch.runs.reading.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.live.earlier_runs import PreviousRun
     from tfwatch.runs.in_memory.buffers import Events
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: Epochs whose ends are searched for a callback that held them up.
 _ENDS = 8

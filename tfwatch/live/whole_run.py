@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.core.rows import Rows
     from tfwatch.runs.in_memory.buffers import Events
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 Floats = NDArray[np.float64]
 

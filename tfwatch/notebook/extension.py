@@ -89,7 +89,7 @@ def _summary(runs: list[Path]) -> dict[str, str]:
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.notebook.picture import as_html
     from tfwatch.report.text import as_text
-    from tfwatch.runs.opened import open_run
+    from tfwatch.runs.reading.opened import open_run
 
     last, *earlier = [open_run(run) for run in runs[: _MOST_LINES + 1]]
     lines = [as_text(run, Path.home()).partition("\n")[0] for run in reversed(earlier)]

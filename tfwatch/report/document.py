@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown, Judgement
     from tfwatch.core.events import Event
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 _FIGURES = ("busy_ms", "parallelism", "buffered", "buffer_size", "buffered_bytes")
 

@@ -20,7 +20,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.live.run_situation import judge_now
 
 if TYPE_CHECKING:
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: A longer wait is shown.
 _LONG_WAIT_S = 1.0

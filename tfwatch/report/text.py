@@ -31,7 +31,7 @@ from tfwatch.report.outcome import feed_words, lost_words, next_words, restart_w
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: The most lines of one kind; of more, the rest is a number.
 _MOST_LINES = 4

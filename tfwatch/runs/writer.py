@@ -26,7 +26,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, own_writers, read_file, write_at_start
+from tfwatch.runs.reading.streams import Stream, own_writers, read_file, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

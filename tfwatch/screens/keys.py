@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.widgets.live.knob_rows import KNOB_KEYS
+from tfwatch.widgets.live.settings.knob_rows import KNOB_KEYS
 from tfwatch.widgets.live.timeline.style import KEYS, LOOK
 
 if TYPE_CHECKING:

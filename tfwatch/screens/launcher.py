@@ -17,9 +17,9 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from tfwatch.core.errors import fails_open
+from tfwatch.screens.dialogs.leave import Leave
+from tfwatch.screens.dialogs.restart import AskScreen, ask_value
 from tfwatch.screens.keys import SMALLEST
-from tfwatch.screens.leave import Leave
-from tfwatch.screens.restart import AskScreen, ask_value
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine

@@ -18,8 +18,8 @@ from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
 from tfwatch.runs.format import write_atomically
-from tfwatch.screens.leave import Leave
-from tfwatch.screens.overlays import KeysScreen
+from tfwatch.screens.dialogs.leave import Leave
+from tfwatch.screens.dialogs.overlays import KeysScreen
 from tfwatch.widgets.basics.keyline import KeyLine, Pressed
 from tfwatch.widgets.basics.text import plain
 

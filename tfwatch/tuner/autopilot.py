@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Autopilot
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.tuner.driver import Driver
 
 _Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)

@@ -12,7 +12,7 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import KNOBS, KnobValue, show
 from tfwatch.live.forecasts import evidence_now
 from tfwatch.runs.control.requests import Request
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Control
-    from tfwatch.runs.reader import Snapshot
-    from tfwatch.runs.streams import Source
+    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.reading.streams import Source
 
 #: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02

@@ -20,7 +20,7 @@ from tfwatch.analysis.groups.straggler import (
 from tfwatch.core import units
 from tfwatch.live.groups.rank_lines import state_lines, stopped_word
 from tfwatch.report.text import fate
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, STALL_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane, Pane
 from tfwatch.widgets.basics.row_list import ChoiceList

@@ -12,7 +12,7 @@ import pytest
 from tests.pseudo import Pseudo
 from tests.runs.processes import wait_until
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

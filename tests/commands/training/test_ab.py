@@ -14,7 +14,7 @@ from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, describe, show
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:

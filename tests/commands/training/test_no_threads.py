@@ -12,7 +12,7 @@ from tfwatch.commands.training import train as module
 from tfwatch.commands.training.train import train
 from tfwatch.core.events import RunEnded
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

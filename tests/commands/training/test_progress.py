@@ -10,14 +10,14 @@ import pytest
 from tfwatch.commands.training.progress import Progress
 from tfwatch.core.clock import Clock
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 
 class Terminal(io.StringIO):

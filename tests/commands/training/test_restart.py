@@ -22,7 +22,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control, Request
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads.workload import Settings

@@ -22,7 +22,7 @@ from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.runs.control.requests import Scheduled
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.request import Plan
 from tfwatch.workloads.workload import BadInputError, Settings

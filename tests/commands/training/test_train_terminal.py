@@ -15,8 +15,8 @@ from tests.screens.canned import usual
 from tfwatch.core.events import PipelineSwitched, TrainingFailed
 from tfwatch.core.rows import STEP
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.terminal.guard import LEAVE_SCREEN
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups import reading
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group, signs_of
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,8 +20,8 @@ from tfwatch.core.rows import step_ms
 from tfwatch.report.exports import recording as recording_module
 from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.recording import Recording
-from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,8 @@ from tfwatch.report.exports import recording as recording_module
 from tfwatch.report.exports.recording import Recording
 from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from tfwatch.report.html.templates import redaction_of
 from tfwatch.runs.library.labels import Labels
 
 if TYPE_CHECKING:
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"

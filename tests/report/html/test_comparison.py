@@ -14,7 +14,7 @@ from tests.report.html.pages import HTML, parsed, paths, text_of
 from tfwatch.live.evidence.compared_runs import compare_runs
 from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.report.html.comparison import comparison_html
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
 from tfwatch.report.outcome import setting_words
 from tfwatch.runs.library.labels import Labels
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from tfwatch.runs.groups.group_file import newest_round, rank_folders, read_grou
 from tfwatch.runs.groups.joining import CLOCKS_S, WINDOW_S, Joined, Sign, is_same_launch, join
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs, list_single_runs, run_name, runs_since
 from tfwatch.runs.library.removal import Limits, beyond, candidates, remove, why_kept
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

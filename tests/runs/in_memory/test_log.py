@@ -10,8 +10,8 @@ from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, opened, read, write_run
 from tfwatch.runs import format as layout
 from tfwatch.runs.in_memory.buffers import HEAD_LINES, LOG_LINES
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

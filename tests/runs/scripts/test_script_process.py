@@ -14,7 +14,7 @@ from tfwatch.core.clock import SYSTEM
 from tfwatch.runs import format as layout
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.scripts.script_process import ProcessRuns, record_signal
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from tfwatch.core.events import FeedFound, Noted
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tfdata.feed.figures import FigureReader, responding
 from tfwatch.tfdata.feed.remote import RemoteFeed

@@ -29,7 +29,7 @@ def _in_parallel() -> Iterator[None]:
 
 
 def script_of(data: Any) -> Any:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script = ScriptPipeline()
     script.read(iter(data))
@@ -38,7 +38,7 @@ def script_of(data: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["shuffle", "map before shuffle", "take"])
 def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_order(name: str) -> None:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
     bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)

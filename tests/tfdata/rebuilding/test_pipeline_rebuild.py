@@ -33,7 +33,7 @@ def _in_parallel() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", [*pipelines.AT_ONCE, *pipelines.WITH_EPOCH])
 def test_random_switches_change_no_element_and_no_order(name: str) -> None:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
     bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
@@ -134,7 +134,7 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
 def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
     import tensorflow as tf
 
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     for name, (make, reason) in _refused().items():
         script = ScriptPipeline()
@@ -179,7 +179,7 @@ def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
     from tfwatch.tfdata.stages.stage_names import nodes_of
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script, data = ScriptPipeline(), pipelines.AT_ONCE["two parallel maps"]()
     script.read(iter(data))
@@ -193,7 +193,7 @@ def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
 
 
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script = ScriptPipeline()
     script.read(iter(pipelines.generated().repeat().map(abs)))
@@ -202,7 +202,7 @@ def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it
 
 def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     from tfwatch.tfdata.rebuilding import pipeline_tree
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     monkeypatch.setattr(pipeline_tree, "_FUNCTIONS", ())
     script = ScriptPipeline()

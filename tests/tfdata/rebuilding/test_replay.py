@@ -77,7 +77,7 @@ def test_the_order_of_a_large_shuffle_is_noted_before_its_buffer_fills() -> None
     import tensorflow as tf
 
     from tfwatch.tfdata.rebuilding.shuffle_order import noted_seeds, read_seeds
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     iterators = [iter(tf.data.Dataset.range(9_000).shuffle(size, seed=1).batch(2)) for size in (6_000, 50)]
     for iterator in iterators:

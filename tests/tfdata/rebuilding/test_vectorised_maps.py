@@ -32,7 +32,7 @@ def _in_parallel() -> Iterator[None]:
 
 
 def script_of(data: Any) -> Any:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script = ScriptPipeline()
     script.read(iter(data))
@@ -45,7 +45,7 @@ def never() -> bool:
 
 @pytest.mark.parametrize("name", ["several maps", "shuffle and repeat"])
 def test_random_switches_change_no_element_and_no_order(name: str) -> None:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     make = vectorisable.EQUAL[name]
     bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)

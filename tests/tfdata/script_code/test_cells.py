@@ -35,7 +35,7 @@ def run_cells(shell: Any) -> Iterator[Callable[..., str]]:
     """Return a function that runs cells, and returns the lines of code for parallel calls of the maps of `data`."""
     import tensorflow
 
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
     from tfwatch.watch.script.tensorflow_hook import patch_stages
 
     def run(*cells: str) -> str:

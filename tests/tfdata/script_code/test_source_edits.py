@@ -41,7 +41,7 @@ def run(path: Path, source: str) -> Any:
 
 
 def edits_of(data: Any) -> tuple[CodeEdit, ...]:
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script = ScriptPipeline()
     script.read(iter(data))

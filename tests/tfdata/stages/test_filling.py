@@ -10,7 +10,7 @@ import pytest
 from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.session import Session
 

@@ -17,7 +17,7 @@ from tfwatch.analysis.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import STEP, Phase
-from tfwatch.runs.opened import Run, read_run
+from tfwatch.runs.reading.opened import Run, read_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.stages.stage_names import find_code_stages
 from tfwatch.tfdata.stages.stage_reader import STALL_NS, StageReader

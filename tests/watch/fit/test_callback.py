@@ -19,7 +19,7 @@ from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,7 +208,8 @@ def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, mak
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit import fetch, script_pipeline
+    from tfwatch.watch.fit import fetch
+    from tfwatch.watch.fit.switching import script_pipeline
 
     batches = iter(known(arrays))
     assert script_pipeline.why_not_switchable(batches) is None

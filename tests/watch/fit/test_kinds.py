@@ -11,7 +11,7 @@ import pytest
 from tests.keras_fixtures import compile_built, determinism, fingerprint
 from tests.watch.kinds import KINDS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Control, Request, Scheduled
 from tfwatch.runs.create import begin_run
 from tfwatch.tfdata import cache as stores
-from tfwatch.watch.fit.deferred_switches import DeferredSwitches
-from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+from tfwatch.watch.fit.switching.deferred_switches import DeferredSwitches
+from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 from tfwatch.watch.session import Session
 from tfwatch.workloads.models import generator
 from tfwatch.workloads.workload import Settings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 

@@ -14,12 +14,12 @@ from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.core.refusals import NotTimed
 from tfwatch.report.text import as_text
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 pytestmark = pytest.mark.tensorflow
 NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"

@@ -12,7 +12,7 @@ import pytest
 from tests.watch.watched import Make, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -316,7 +316,7 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     make_data: Any, switchable: list[str], fixed: dict[str, str], from_epoch: list[str], arrays: Any
 ) -> None:
     from tfwatch.runs.create import make_writer
-    from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline
 
     writer = make_writer("test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"])
     KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())

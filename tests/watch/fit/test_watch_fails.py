@@ -14,13 +14,13 @@ from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs import create
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 pytestmark = pytest.mark.tensorflow
 

@@ -21,8 +21,8 @@ from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import read_run
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.tracked_loop import LoopStepLog
 

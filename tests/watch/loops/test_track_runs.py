@@ -15,8 +15,8 @@ from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs import create
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:

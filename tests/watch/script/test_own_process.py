@@ -19,8 +19,8 @@ from tfwatch.core.refusals import PER_REPLICA, NotTimed
 from tfwatch.core.rows import PROGRESS
 from tfwatch.runs.format import PROGRESSES
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from textual.selection import SELECT_ALL
 
 from tfwatch.widgets.basics.pane import FramedPane, Pane
 from tfwatch.widgets.live.header import HeaderView, RunHeader
-from tfwatch.widgets.live.knob_rows import KnobRow
-from tfwatch.widgets.live.knobs import KnobsPane
 from tfwatch.widgets.live.machine import MachinePane, Reading
 from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow
+from tfwatch.widgets.live.settings.knob_rows import KnobRow
+from tfwatch.widgets.live.settings.knobs import KnobsPane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,7 +12,7 @@ from tfwatch.analysis.tuning.comparison import Comparison, compare
 from tfwatch.analysis.tuning.tuner_text import autopilot_runs
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, ExperimentEnded, MoveJudged, PipelineSwitched
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
-from tfwatch.widgets.live.card import CardPane
+from tfwatch.widgets.live.settings.card import CardPane
 
 if TYPE_CHECKING:
     from textual.content import Content

@@ -19,9 +19,9 @@ from tfwatch.core import events as facts
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.report.document import as_json
-from tfwatch.runs.opened import read_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.live.header import header_view
 from tfwatch.widgets.live.machine import MachinePane, Reading, readings

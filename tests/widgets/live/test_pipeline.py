@@ -14,7 +14,7 @@ from tests.screens.states import MARKUP, importing, stalled, starving
 from tfwatch.core import events as facts
 from tfwatch.core.events import ExperimentBegan
 from tfwatch.core.rows import Phase
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
 

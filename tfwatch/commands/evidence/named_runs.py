@@ -16,8 +16,8 @@ from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
 from tfwatch.runs.library.labels import read_labels
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.analysis.comparing.comparability import Subject
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 
 def find(wanted: str | None, runs_dir: Path) -> Path:

@@ -36,7 +36,7 @@ from tfwatch.report.markdown import as_markdown
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group
 from tfwatch.runs.library.labels import read_labels
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.terminal.output import write
 from tfwatch.workloads.registry import WORKLOADS
 from tfwatch.workloads.workload import BadInputError

@@ -188,7 +188,7 @@ def _nothing_recorded(runs_dir: Path, code: int) -> str:
 def _summary(runs: Sequence[Path]) -> str:
     """Return a line for each fit where there were several, and the whole summary of the last run."""
     from tfwatch.report.text import as_text
-    from tfwatch.runs.opened import open_run
+    from tfwatch.runs.reading.opened import open_run
 
     lines = _fit_lines(runs) if len(runs) > 1 else []
     return "".join(f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n")))
@@ -197,7 +197,7 @@ def _summary(runs: Sequence[Path]) -> str:
 def _fit_lines(runs: Sequence[Path]) -> list[str]:
     """Return a line for each of the newest fits of runs, which are sorted from the newest to the oldest."""
     from tfwatch.live.script_runs import fits_of
-    from tfwatch.runs.opened import open_run
+    from tfwatch.runs.reading.opened import open_run
 
     fits: list[FitFigures] = []
     for run in reversed(runs):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.reader import follow_folder
+from tfwatch.runs.reading.reader import follow_folder
 from tfwatch.runs.scripts.announcements import Announcements
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.reader import RunReader
+    from tfwatch.runs.reading.reader import RunReader
     from tfwatch.terminal.notification import NotifyOptions
 
 _LOOK_S = 1.0

@@ -18,10 +18,10 @@ from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.format import LOG
 from tfwatch.runs.in_memory.buffers import LogLines
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import read_file
 from tfwatch.runs.scripts.announcements import Announcements
 from tfwatch.runs.scripts.script_process import AwaitedRun, record_signal
-from tfwatch.runs.streams import read_file
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.notification import NO_NOTICES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tfwatch.commands.factories import Factories, Screen
     from tfwatch.core.clock import Clock
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.terminal.notification import NotifyOptions
 
 _IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
@@ -188,7 +188,7 @@ class ScriptSession:
     # -- the screen -------------------------------------------------------------------------------
 
     def _show_screen(self) -> None:
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.dialogs.leave import Leave
 
         self._host = ScreenHost(self._terminal, self._make_app, lambda: None)
         self._terminal.on_hangup = self._hang_up
@@ -204,7 +204,7 @@ class ScriptSession:
 
     def _hang_up(self) -> None:
         """Leave the screen of a terminal that is gone."""
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.dialogs.leave import Leave
 
         self._has_hung_up = True
         self._leave_screen(Leave.DETACH)
@@ -234,7 +234,7 @@ class ScriptSession:
 
     def _pass_on(self, signum: int) -> None:
         """Pass a signal on to the script. It runs in a signal handler."""
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.dialogs.leave import Leave
 
         self._script.send(signum)
         self._leave_screen(Leave.STOP)

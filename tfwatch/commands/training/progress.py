@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.reader import RunReader, Snapshot
+    from tfwatch.runs.reading.reader import RunReader, Snapshot
 
 _LIVE_S = 0.5
 _LOGGED_S = 2.0

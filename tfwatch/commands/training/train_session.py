@@ -20,9 +20,9 @@ from tfwatch.live.notices import Notifier
 from tfwatch.report.outcome import beginning
 from tfwatch.runs.control.requests import Autopilot, Control
 from tfwatch.runs.control.server import ControlServer
-from tfwatch.runs.opened import read_run
-from tfwatch.runs.patient_source import PatientSource
-from tfwatch.runs.reader import RunReader
+from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.patient_source import PatientSource
+from tfwatch.runs.reading.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped
 from tfwatch.tuner.thread import TunerThread
 
@@ -116,7 +116,7 @@ class TrainSession:
     # -- the screen -------------------------------------------------------------------------------
 
     def _show_screen(self) -> None:
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.dialogs.leave import Leave
 
         self._screen_host = ScreenHost(self._terminal, self._make_app, self._begin_training)
         self._terminal.on_hangup = lambda: self._leave_screen("DETACH")
@@ -150,7 +150,7 @@ class TrainSession:
         )
 
     def _leave_screen(self, leave: str) -> None:
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.dialogs.leave import Leave
 
         if self._screen_host:
             self._screen_host.leave(Leave[leave])

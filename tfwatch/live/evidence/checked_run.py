@@ -13,7 +13,7 @@ from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, TrainingFailed
 from tfwatch.live.evidence.compared_runs import compare_runs, log_of, others_share, part_spread, past_groups
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: Recorded settings that change no step, or that the knobs and the batch size show already.
 _NOT_SETTINGS = frozenset({"storage_latency_ms", "memory_limit_bytes", "fast_pipeline", "batch_size", "begin_with"})

@@ -12,8 +12,8 @@ from tfwatch.live.past_run import state_of
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group, rank_folders
 from tfwatch.runs.library.finding import list_folders, run_name
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.goodput import Goodput
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: A run that begins so long after the end of one that broke off is a restart of it; a later one is another training.
 LONGEST_DOWN_S = 86_400.0

@@ -19,7 +19,7 @@ from tfwatch.analysis.steps.verdict import steady
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.live.groups.sampled_steps import sample_steps
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.live.groups.judged_group import JudgedGroup
     from tfwatch.live.groups.sampled_steps import SampledSteps
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 
 class RankToCompare(RunToCompare):

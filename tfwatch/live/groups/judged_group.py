@@ -25,13 +25,13 @@ from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
 from tfwatch.core import units
 from tfwatch.live.past_run import state_of, worst_state
 from tfwatch.runs.groups.reading import NEWEST_ROWS
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.core.rows import Rows
     from tfwatch.runs.groups.reading import Group
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.
 _SILENT_MS = 300.0

@@ -9,11 +9,11 @@ from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.live.past_run import state_of
 from tfwatch.runs.groups.reading import HELD_S
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: The states of a rank that trains, or has trained to the end.
 _WELL = frozenset({"finished", "stopped", "running"})

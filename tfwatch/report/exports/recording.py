@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.opened import Run
-    from tfwatch.runs.streams import Source
+    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.reading.streams import Source
 
 
 def filled(template: str, *columns: NDArray[np.generic]) -> str:

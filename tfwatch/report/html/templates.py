@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.groups.reading import Group
     from tfwatch.runs.library.labels import Labels
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: Characters of one text on the page: a name may have any length.
 LONGEST = 400

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.report.html.plot import Floats, Tick
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: Columns of the chart, about two pixels each; a run with fewer steps shows each of them.
 COLUMNS = 480

@@ -29,10 +29,10 @@ from tfwatch.runs.control.private_sockets import is_own_user
 from tfwatch.runs.control.requests import Autopilot, Experiment, Refused
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument
-from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.liveness import is_process_alive
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

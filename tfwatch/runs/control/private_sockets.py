@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tfwatch.runs.liveness import is_alive
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.streams import read_file
+from tfwatch.runs.reading.liveness import is_alive
+from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -39,7 +39,7 @@ from tfwatch.runs.control.private_sockets import (
     remove_folder,
     remove_stale_folders,
 )
-from tfwatch.runs.streams import OpenFile
+from tfwatch.runs.reading.streams import OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import printable
 from tfwatch.core.validation import Count, StartTime, WallTime, known_fields
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, write_atomically
-from tfwatch.runs.streams import read_file
+from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

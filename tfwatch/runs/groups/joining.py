@@ -26,9 +26,9 @@ from tfwatch.runs.groups.group_file import (
     read_group_file,
     write_group_file,
 )
-from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.streams import FolderSource, read_file
+from tfwatch.runs.reading.liveness import is_process_alive
+from tfwatch.runs.reading.streams import FolderSource, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

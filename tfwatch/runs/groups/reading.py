@@ -13,9 +13,9 @@ from tfwatch.core.rows import clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
-from tfwatch.runs.liveness import Life, find_open_phase, life_of
-from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

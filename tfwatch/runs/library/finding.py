@@ -29,14 +29,14 @@ from tfwatch.runs.format import (
 from tfwatch.runs.groups.group_file import is_group, rank_folders, read_group_file
 from tfwatch.runs.groups.joining import WINDOW_S
 from tfwatch.runs.library.labels import read_labels
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.streams import FolderSource, read_file
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.streams import FolderSource, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
 
 #: A user's word for the newest run.
 LATEST = "latest"

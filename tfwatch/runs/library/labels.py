@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.runs.format import write_atomically
-from tfwatch.runs.streams import read_file
+from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

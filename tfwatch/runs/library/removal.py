@@ -19,8 +19,8 @@ from tfwatch.core.errors import fails_open
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
 from tfwatch.runs.library.finding import default_runs_dir, runs_of
 from tfwatch.runs.library.labels import may_be_tagged
-from tfwatch.runs.liveness import Life
-from tfwatch.runs.opened import open_run
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     import os

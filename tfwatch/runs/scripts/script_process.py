@@ -16,10 +16,10 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.library.finding import runs_since
-from tfwatch.runs.liveness import Life
 from tfwatch.runs.machine_info import boot_id, describe_machine
-from tfwatch.runs.opened import open_run
-from tfwatch.runs.streams import FolderSource, read_file
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.streams import FolderSource, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path

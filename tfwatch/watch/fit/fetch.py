@@ -24,11 +24,11 @@ from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.batch_bytes import count_bytes
 from tfwatch.watch.fit.data_errors import without_gate
-from tfwatch.watch.fit.deferred_switches import DeferredSwitches, LateSwitch, waiting_note
-from tfwatch.watch.fit.proved_switch import ProvedSwitch
-from tfwatch.watch.fit.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
+from tfwatch.watch.fit.switching.deferred_switches import DeferredSwitches, LateSwitch, waiting_note
+from tfwatch.watch.fit.switching.proved_switch import ProvedSwitch
+from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline, why_not_switchable
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 
 _KEYS_HINT = "enter jumps  [ ] previous, next  / filters"

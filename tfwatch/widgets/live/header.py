@@ -10,7 +10,7 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.pane import Pane
 from tfwatch.widgets.basics.text import fit, row, shorten, spread
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 _RECORDING = "recording"
 #: Cells of a workload's name in the terminal's title: terminals cut titles in tabs.

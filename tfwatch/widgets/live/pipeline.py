@@ -15,7 +15,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, STALL_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, plain, row, wrap_text

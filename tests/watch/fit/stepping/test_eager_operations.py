@@ -12,7 +12,7 @@ import pytest
 from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.clock import Clock
 from tfwatch.core.events import Noted
-from tfwatch.runs.opened import read_run
+from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.fit.stepping.eager_operations import Calls, Operations, _tensorflow_calls, time_operations
 

@@ -13,7 +13,7 @@ from tests.keras_fixtures import BATCH, STEPS, compile_built, fingerprint
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:

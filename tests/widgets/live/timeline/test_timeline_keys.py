@@ -10,7 +10,7 @@ import pytest
 
 from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.live.timeline.rows import GUTTER, WIDE
 from tfwatch.widgets.live.timeline.style import KEYS
 from tfwatch.widgets.live.timeline.widget import Timeline

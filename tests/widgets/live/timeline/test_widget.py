@@ -12,7 +12,7 @@ from tests.widgets.runs import CannedRun
 from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, title
 from tfwatch.core.events import PipelineSwitched, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.live.timeline.labels import Kind, Label
 from tfwatch.widgets.live.timeline.rows import GUTTER, lay_out, mark_line

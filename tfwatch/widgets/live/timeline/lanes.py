@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.hardware.gpus import GpuLane
     from tfwatch.analysis.findings.hardware.machine import GpuFigures
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.widgets.basics.glyphs import Glyphs
     from tfwatch.widgets.live.timeline.rows import Figures, Line, Piece
     from tfwatch.widgets.live.timeline.step_bars import Bars, Floats

@@ -10,14 +10,14 @@ from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.events import ExperimentBegan, ExperimentEnded
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.live.timeline import step_bars
 from tfwatch.widgets.live.timeline.labels import Kind, Mark, bar_marks, event_marks
 from tfwatch.widgets.live.timeline.step_bars import Part
 from tfwatch.widgets.live.timeline.window import Zoom, open_step
 
 if TYPE_CHECKING:
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.widgets.live.timeline.rows import Figures
     from tfwatch.widgets.live.timeline.step_bars import Floats
     from tfwatch.widgets.live.timeline.window import OpenStep, Scene

@@ -12,7 +12,7 @@ from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, GpusFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.text import shorten, single_width
 from tfwatch.widgets.live.timeline import lanes, rows, step_bars
 from tfwatch.widgets.live.timeline.labels import ago, place
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.hardware.machine import GpuFigures
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.widgets.live.timeline.rows import Figures, Layout, Line
     from tfwatch.widgets.live.timeline.step_bars import Bars, Bools, Floats
     from tfwatch.widgets.live.timeline.window import Scene

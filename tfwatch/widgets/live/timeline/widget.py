@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from tfwatch.analysis.steps.verdict import Breakdown
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.widgets.live.timeline.rows import Layout, Line
     from tfwatch.widgets.live.timeline.step_bars import Bars
 

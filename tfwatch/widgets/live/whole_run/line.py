@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.widgets.live.timeline.rows import Line, Piece
     from tfwatch.widgets.live.timeline.step_bars import Bars
 

@@ -14,8 +14,8 @@ from textual.widgets import Input, Static
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.runs.library.finding import save_copy
-from tfwatch.runs.patient_source import DiskSilentError
-from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
+from tfwatch.runs.reading.patient_source import DiskSilentError
+from tfwatch.screens.dialogs.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.screens.keys import (
     ALL_FROM,
     ATTACHED_BINDINGS,
@@ -30,20 +30,20 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
-from tfwatch.screens.overlays import HelpScreen, MissingScreen, StallsScreen
-from tfwatch.screens.silent_disk import beside, silent_disk
+from tfwatch.screens.live.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
+from tfwatch.screens.live.silent_disk import beside, silent_disk
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.basics.text import shorten
 from tfwatch.widgets.live.banner import BannerPane
-from tfwatch.widgets.live.card import CardPane
 from tfwatch.widgets.live.events import EventsPane
 from tfwatch.widgets.live.header import RunHeader
-from tfwatch.widgets.live.knob_rows import find_open_switch, knob_of
-from tfwatch.widgets.live.knobs import KnobsPane, StageChosen
 from tfwatch.widgets.live.log import LogPane
 from tfwatch.widgets.live.machine import MachinePane, missing
 from tfwatch.widgets.live.pipeline import PipelinePane
+from tfwatch.widgets.live.settings.card import CardPane
+from tfwatch.widgets.live.settings.knob_rows import find_open_switch, knob_of
+from tfwatch.widgets.live.settings.knobs import KnobsPane, StageChosen
 from tfwatch.widgets.live.timeline.widget import Timeline
 from tfwatch.widgets.live.whole_run.curves import CurvesPane
 from tfwatch.widgets.live.whole_run.epochs import EpochsPane
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import Follower, RunView
-    from tfwatch.runs.reader import RunReader
-    from tfwatch.screens.footer import OwnCost
-    from tfwatch.screens.switch_requests import SwitchRequests
+    from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.screens.live.footer import OwnCost
+    from tfwatch.screens.live.switch_requests import SwitchRequests
     from tfwatch.widgets.basics.glyphs import Glyphs
 
 #: Cells of a copied line in the note about it.

@@ -16,7 +16,7 @@ from tfwatch.core.events import AUTOPILOT, ExperimentEnded
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, row
-from tfwatch.widgets.live.knob_rows import experiment_offer
+from tfwatch.widgets.live.settings.knob_rows import experiment_offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

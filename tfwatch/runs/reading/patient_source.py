@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.streams import Source
+    from tfwatch.runs.reading.streams import Source
 
 #: Seconds that the calls of a frame may wait for the disk.
 PATIENCE_S = 0.1

@@ -10,7 +10,7 @@ from tfwatch.core import units
 from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
-    from tfwatch.runs.patient_source import PatientSource
+    from tfwatch.runs.reading.patient_source import PatientSource
 
 #: A disk that is silent for longer is reported.
 SLOW_S = 3.0

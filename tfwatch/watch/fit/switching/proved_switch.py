@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.control.requests import Control, Request
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
 _FAST = "fast_pipeline"
 #: Seconds that the end of a training, and that of the process, wait for the thread to leave TensorFlow: it looks for a

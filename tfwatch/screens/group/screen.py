@@ -14,8 +14,8 @@ from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.report.group_report import group_text
-from tfwatch.screens.leave import Leave
-from tfwatch.screens.overlays import GoodputScreen
+from tfwatch.screens.dialogs.leave import Leave
+from tfwatch.screens.dialogs.overlays import GoodputScreen
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfwatch.live.groups.judged_group import JudgedGroup
-    from tfwatch.screens.group_history import HistoryReader
+    from tfwatch.screens.group.history import HistoryReader
 
 #: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
 #: last read: 5 % of a core.

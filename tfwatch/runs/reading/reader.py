@@ -28,10 +28,10 @@ from tfwatch.runs.in_memory.buffers import (
     ThinnedRows,
 )
 from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
-from tfwatch.runs.liveness import Life, life_of, now_s
-from tfwatch.runs.opened import Run, read_run
-from tfwatch.runs.patient_source import PATIENCE_S, DiskSilentError, PatientSource
-from tfwatch.runs.streams import FolderSource, Source
+from tfwatch.runs.reading.liveness import Life, life_of, now_s
+from tfwatch.runs.reading.opened import Run, read_run
+from tfwatch.runs.reading.patient_source import PATIENCE_S, DiskSilentError, PatientSource
+from tfwatch.runs.reading.streams import FolderSource, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -18,8 +18,8 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.in_memory.buffers import LogLines
 from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
-from tfwatch.runs.liveness import Life, find_open_phase, life_of, now_s
-from tfwatch.runs.streams import FolderSource, write_own_run
+from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of, now_s
+from tfwatch.runs.reading.streams import FolderSource, write_own_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.liveness import OpenPhase
-    from tfwatch.runs.streams import Source
+    from tfwatch.runs.reading.liveness import OpenPhase
+    from tfwatch.runs.reading.streams import Source
 
 _CHUNK = 4 * 2**20
 _BLOCK = 2**18

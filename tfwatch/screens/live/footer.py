@@ -12,14 +12,14 @@ from tfwatch.core.knobs import knob_name
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
 from tfwatch.widgets.live.header import header_view
-from tfwatch.widgets.live.knob_rows import KNOB_KEYS, PREFETCH
+from tfwatch.widgets.live.settings.knob_rows import KNOB_KEYS, PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: Columns from which the cost note has room for its words, and for the count of skipped frames.
 _USUAL, _WIDE = 120, 160

@@ -17,7 +17,7 @@ from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import KEYS, VECTORISED, stage_value
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
-from tfwatch.runs.liveness import Life
+from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.live.timeline.picture import clock
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.knob_state import KnobState
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reader import Snapshot
+    from tfwatch.runs.reading.reader import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

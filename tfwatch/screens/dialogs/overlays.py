@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.core.events import SensorMissing
     from tfwatch.live.view import RunView
-    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reading.opened import Run
     from tfwatch.widgets.basics.keyline import Key
 
 

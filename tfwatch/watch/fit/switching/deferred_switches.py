@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.control.requests import Request
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.replay import Replay
-    from tfwatch.watch.fit.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
 
 

@@ -14,7 +14,7 @@ from tfwatch.analysis.tuning.switch_text import last_forecast_text
 from tfwatch.widgets.basics.keyline import Pressed
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, row, shorten, shorten_clauses
-from tfwatch.widgets.live.knob_rows import knob_rows, title
+from tfwatch.widgets.live.settings.knob_rows import knob_rows, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.geometry import Size
 
     from tfwatch.live.view import RunView
-    from tfwatch.widgets.live.knob_rows import KnobRow
+    from tfwatch.widgets.live.settings.knob_rows import KnobRow
 
 
 #: The widest value, cells: the forecast behind it needs the room.

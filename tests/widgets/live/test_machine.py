@@ -13,8 +13,8 @@ import pytest
 from tests.live.test_view import look
 from tests.screens import hardware
 from tests.screens.canned import COMPUTE_BOUND, Canned, Split, usual
+from tests.screens.live.test_live import SIZES
 from tests.screens.showing import shown
-from tests.screens.test_live import SIZES
 from tfwatch.core import events as facts
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import SAMPLE, Phase

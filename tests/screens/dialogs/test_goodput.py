@@ -8,8 +8,8 @@ import pytest
 
 from tests.restarts import write_restart
 from tests.screens.canned import usual
+from tests.screens.live.test_whole_run import replayed
 from tests.screens.showing import rows_of, shown
-from tests.screens.test_whole_run import replayed
 from tfwatch.screens.dialogs.overlays import GoodputScreen
 
 if TYPE_CHECKING:

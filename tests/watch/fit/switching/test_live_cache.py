@@ -102,6 +102,9 @@ def test_both_forms_of_a_pipeline_are_cached_separately(settings: Settings, tmp_
     still, _ = train("generator", settings, tmp_path, *forms)
     cached, _ = train("generator", settings, tmp_path, *forms, knobs=Knobs(cache=True))
     assert result(cached) == result(still)
+    for run in (still, cached):
+        made = [(old, new, step) for knob, old, new, step in switched(run) if knob == "fast_pipeline"]
+        assert made == [("off", "on", 31), ("on", "off", 51), ("off", "on", 71)]
 
 
 def test_a_cache_and_a_shuffle_take_effect_with_an_epoch(

@@ -291,6 +291,33 @@ def test_a_key_pressed_again_before_the_proof_cancels_the_switch(
     assert not [*events_of(run, PipelineSwitched), *events_of(run, SwitchFailed), *events_of(run, SwitchMissed)]
 
 
+def test_a_cache_that_is_requested_before_the_proof_refuses_the_switch(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
+
+    begin = threading.Event()
+    prove = ProvableMaps.prove
+    monkeypatch.setattr(ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments))
+    watch, settings = watch_in(tmp_path), [{"fast_pipeline": True}, {"cache": True}]
+
+    def switch(*_: Any, **__: Any) -> None:
+        if settings:
+            watch.set(**settings.pop(0))
+        else:
+            begin.set()
+            _wait_for_proof()
+
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=switch)
+    make_model().fit(at_once(arrays), epochs=3, verbose=0, callbacks=[watch, callback])
+    run = open_run(watch.run_path)
+    assert [event.knob for event in events_of(run, SwitchFailed)] == ["fast_pipeline"]
+    assert [event.knob for event in events_of(run, PipelineSwitched)] == ["cache"]
+    assert not events_of(run, SwitchMissed)
+
+
 _NO_MAP = "the pipeline has no map"
 _NO_BATCH = "no map stands directly before a batch"
 _OTHER_ORDER = "shuffle(50) gives filter(is_positive) other elements in each epoch"

@@ -47,6 +47,7 @@ class ProvedSwitch:
             self._describe_refused(why)
             return why
         if knobs.cache:
+            self._waiting = None
             return Refusal.VECTORISED_CACHE.words
         is_asked = self._script.is_proved or request.by != "autopilot"
         return "" if is_asked else Refusal.NOT_PROVED.words
@@ -67,15 +68,16 @@ class ProvedSwitch:
         return asked
 
     def defer(self, asked: SwitchAsked, request: Request) -> bool:
-        """Have a switch wait for its proof, and return whether that is needed."""
-        if asked.knob != _FAST or asked.new != "on":
+        """Have a switch wait for its proof, and return whether that is needed: not for a workload's fast pipeline."""
+        maps = self._script.maps
+        if asked.knob != _FAST or asked.new != "on" or maps is None:
             return False
-        if self._script.is_proved:
-            self._describe()
+        if maps.proof is not None:
+            self._writer.describe(proof=maps.proof.words)
             return False
         is_new, self._waiting = self._waiting is None, (asked, request)
-        if is_new and self._script.maps is not None:
-            self._start(self._script.maps)
+        if is_new:
+            self._start(maps)
         return True
 
     def _start(self, maps: ProvableMaps) -> None:
@@ -93,12 +95,6 @@ class ProvedSwitch:
         with self._lock:
             if self._waiting is not None:
                 self._control.ask_again(self._waiting[1])
-
-    def _describe(self) -> None:
-        """Record what the proof covers."""
-        proof = self._script.maps.proof if self._script.maps else None
-        if proof is not None:
-            self._writer.describe(proof=proof.words)
 
     def _describe_refused(self, why: str) -> None:
         """Record the reason that a proof found."""

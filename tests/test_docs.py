@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: Folders that the paths of a page for contributors begin in: rooms within a room are named by themselves.
 _HOME = [ROOT, ROOT / "tfwatch", *(folder.parent for folder in (ROOT / "tfwatch").rglob("__init__.py"))]
+_DAY = re.compile(r"\b\d{1,2} [A-Z][a-z]{2} 20\d\d\b")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -39,6 +40,18 @@ def test_every_path_of_a_page_for_contributors_exists(name: str) -> None:
     assert len(paths) > 30
     assert max(len(line) for line in text.splitlines()) <= 120
     assert [path for path in paths if not any((folder / path).exists() for folder in _HOME)] == []
+
+
+def test_every_measured_result_has_its_day() -> None:
+    sections = re.split(r"^### ", (ROOT / "docs/results.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert len(sections) > 20
+    assert [section.partition("\n")[0] for section in sections if not _DAY.search(_first_result(section))] == []
+
+
+def _first_result(section: str) -> str:
+    """The text of a section up to the end of its first table."""
+    first, bar, rest = section.partition("\n| ")
+    return first + bar + rest.partition("\n\n")[0]
 
 
 def _leads_somewhere(page: Path, link: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import re
 import shutil
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 #: Stand-ins of the pages for what a reader puts there, by values that parse.
 _PLACEHOLDERS = {"NAME": "cnn", "FORMAT": "csv", "FIRST:LAST": "1:2", "HOST:PORT": "box:1", "DIR": ".", "FILE": "f"}
+
+
+@functools.cache
+def _parser() -> Any:
+    """A parser to look names up in: one that parses is made anew, because it keeps what it hides."""
+    return make_parser()
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +116,7 @@ def _check_values(words: Sequence[str], args: argparse.Namespace) -> None:
             if "=" in word:
                 options.change(word)
     if words[0] == "run":
-        own = _options(make_parser(), ["run"])
+        own = _options(_parser(), ["run"])
         late = [word for word in args.words if word in own]
         if late:
             raise ValueError(f"{late[0]} follows the script, so it is the script's")
@@ -129,7 +136,7 @@ def _mistake_within_a_sentence(code: str) -> str | None:
     words = code.replace("[", "").replace("]", "").split()
     if code.startswith("python -m tests."):
         return _mistake_of_program(" ".join(words[:3]), words[3:])
-    parser = make_parser()
+    parser = _parser()
     if words[:1] == ["tfwatch"]:
         return _unknown(parser, words[1:])
     if not re.match(r"--?[a-z]", code):

@@ -27,7 +27,7 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     label_of,
     reshuffles,
 )
-from tfwatch.tfdata.stages.stage_names import HIDDEN, inputs_of
+from tfwatch.tfdata.stages.stage_names import HIDDEN, TAKES_BATCHES, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,8 +102,9 @@ class RebuiltPipeline:
         first = int(bool(stages) and kind_of(stages[0]) in BATCHES)
         for _ in [node for node in upper if kind_of(node) in BATCHES][first:]:
             data = _hide_over(data.unbatch(), data)
-        for node in stages[first:]:
+        for n, node in enumerate(stages[first:]):
             data = _with_own_calls(node, data, calls)
+            setattr(data, TAKES_BATCHES, bool(first) and n == 0)
         size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:

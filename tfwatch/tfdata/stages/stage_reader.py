@@ -28,7 +28,14 @@ from tfwatch.tfdata.stages.stage_model import (
     without_gate,
     work_since,
 )
-from tfwatch.tfdata.stages.stage_names import CodeStage, align, find_code_stages, label_of_all, label_of_kind
+from tfwatch.tfdata.stages.stage_names import (
+    CodeStage,
+    align,
+    find_code_stages,
+    label_of_all,
+    label_of_kind,
+    with_own_batch,
+)
 from tfwatch.tfdata.stages.stall_location import WaitCpu, find_running_line
 
 if TYPE_CHECKING:
@@ -183,6 +190,8 @@ class StageReader:
             return changes_since(seen, nodes, batches), batches
         gate, nodes = without_gate(nodes)
         below = self._source = follow(self._source, source)
+        if any(stage.takes_batches for stage in seen.stages):
+            below = replace(below, stages=with_own_batch(below.stages))
         return [*self._below(below, source, gate, batches), *changes_since(seen, nodes, batches)], batches
 
     def _lines_of_source(self, source: Any, above: Sequence[CodeStage]) -> tuple[list[StageChange], int]:
@@ -335,15 +344,16 @@ def changes_since(
 ) -> list[StageChange]:
     """Return the work of each stage since the last reading; 0 at an iterator's first, which includes its start-up."""
     names = align([node.kind for node in nodes], followed.stages) if names is None else names
-    shown = [(node, stages) for node, stages in zip(nodes, names, strict=True) if not any(s.hidden for s in stages)]
     first = not followed.before and batches < _STARTUP_BATCHES
     lines = []
-    for n, (node, stages) in enumerate(shown):
+    for n, (node, stages) in enumerate(zip(nodes, names, strict=True)):
         before = followed.before.get(n)
         time_ns, elements = (0.0, 0) if first else work_since(before, node)
         if elements or before is None or before.number != node.number:
             followed.before[n] = node  # work counts with the elements that it made, however late they are output
-        lines.append(_line(node, stages, time_ns, elements))
+        shown = tuple(stage for stage in stages if not stage.hidden)
+        if shown or not stages:
+            lines.append(_line(node, shown, time_ns, elements))
     return lines
 
 

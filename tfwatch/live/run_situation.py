@@ -89,6 +89,7 @@ def build_situation(
         device="the GPU" if manifest.accelerated else "the CPU's compute",
         accelerated=manifest.accelerated,
         op_by_op=manifest.op_by_op,
+        fetches_in_calls=manifest.fetches_in_calls,
         has_own_loop=not manifest.knobs,
         cpu_asked=manifest.settings.get("device") == "cpu",
         switchable=tuple(manifest.switchable),

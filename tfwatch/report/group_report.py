@@ -36,7 +36,7 @@ def finding_lines(judged: JudgedGroup) -> list[str]:
     if found := judged.straggler:
         lines = [straggler_sentence(found), without_sentence(found), f"its own screen: {_replay(judged, found.rank)}"]
     else:
-        lines = [no_straggler_sentence(judged.waiting_share, judged.is_compute_known)]
+        lines = [no_straggler_sentence(judged.waiting_share, judged.aligned)]
     return [*lines, *long_step_lines(judged.long_steps)]
 
 
@@ -113,6 +113,7 @@ def _straggler(found: Straggler) -> dict[str, Any]:
         "share": found.share,
         "group_step_ms": found.group_ms,
         "gain_ms": found.gain_ms,
+        "gain_is_least": found.is_least,
         "own": found.own,
         "others": found.others,
         "sentence": straggler_sentence(found),
@@ -134,6 +135,7 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
         "last_step": state.step,
         "behind_steps": state.behind,
         "late_ms": state.late_ms,
+        "data_wait_seen": not run.manifest.fetches_in_calls,
         "process_cores": state.machine.cores,
         "gpu_clock_mhz": state.machine.clock_mhz,
         "gpu_power_w": state.machine.power_w,

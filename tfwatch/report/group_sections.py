@@ -101,7 +101,7 @@ def make_group_verdict(judged: JudgedGroup) -> GroupVerdict:
     if judged.why_not:
         return GroupVerdict(Tone.CALM.value, "STRAGGLER n/a", [judged.why_not], "")
     if found is None:
-        no_straggler = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
+        no_straggler = no_straggler_sentence(judged.waiting_share, judged.aligned)
         return GroupVerdict(Tone.GOOD.value, banner_word(None), [no_straggler], "")
     sentences = [straggler_sentence(found), without_sentence(found)]
     return GroupVerdict(_TONES[found.level].value, banner_word(found), sentences, ADVICE[found.cause])

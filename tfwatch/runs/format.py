@@ -136,6 +136,8 @@ class Manifest:
     data: the kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
+    fetches_in_calls: calls of a loop of the script's own fetch batches inside their graph, so that their data wait is
+        part of compute.
     control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
         `no_control`.
     replicas: the devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty
@@ -180,6 +182,7 @@ class Manifest:
     split: str = ""
     not_split: str = ""
     op_by_op: bool = False
+    fetches_in_calls: bool = False
     control_socket: str = ""
     no_control: str = ""
     replicas: list[str] = field(default_factory=list)

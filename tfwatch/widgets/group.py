@@ -9,7 +9,6 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.groups.straggler import (
     LEAST_NAMED_MS,
-    Cause,
     Level,
     banner_word,
     long_step_lines,
@@ -114,7 +113,7 @@ def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
         return "STRAGGLER n/a", QUIET_COLOUR, [judged.why_not]
     found = judged.straggler
     if found is None:
-        sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
+        sentence = no_straggler_sentence(judged.waiting_share, judged.aligned)
         return banner_word(None), "$text-success bold", [sentence]
     return banner_word(found), _LEVEL_STYLES[found.level], [straggler_sentence(found), without_sentence(found)]
 
@@ -268,6 +267,6 @@ def _state_style(state: RankState) -> str:
 def legend(judged: JudgedGroup) -> Content:
     """Return the title of the group's steps: its parts in their colours."""
     found = judged.straggler if not judged.why_not else None
-    last = f"rank {found.rank}" if found and found.cause is not Cause.COMPUTE else "the last rank"
+    last = f"rank {found.rank}" if found and not found.is_least else "the last rank"
     parts = (("the call", COMPUTE_COLOUR), ", ", ("host", HOST_COLOUR), " and ", ("data wait", WAIT_COLOUR))
     return row("the group's ms/step: ", *parts, f" of {last}")

@@ -93,6 +93,13 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="launch-bound",
         ),
         pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2), "fetches_in_calls": True},
+            "DATA WAIT n/a",
+            "13.0 of 14.0 ms/step is compute or data wait: "
+            "the loop fetches batches inside its tf.function, where a wait is not seen",
+            id="fetches in calls",
+        ),
+        pytest.param(
             {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH), "op_by_op": True},
             "LAUNCH-BOUND 48 %",
             "Python between operations takes 1.0 of 2.1 ms/step",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from tfwatch.analysis.groups.straggler import (
     Level,
     LongStep,
     Straggler,
+    banner_word,
     find_long_steps,
     find_straggler,
     is_compute_known,
@@ -87,11 +90,57 @@ def test_a_longer_call_shows_in_the_processor_time_alone() -> None:
     assert find_straggler(align(with_machines(ranks, Machine(cores=0.3), Machine(cores=0.1), idle))) is None
     assert is_compute_known(align(with_machines(ranks, idle, busy, idle)))
     assert not is_compute_known(align(with_machines(ranks, Machine(), busy, idle)))
-    assert (
-        no_straggler_sentence(0.02, True) == "no rank holds the others up: they wait 2 % of their time for one another"
-    )
+    assert straggler_sentence(named).startswith("the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: it comp")
+    assert banner_word(named) == "STRAGGLER rank 1, at least 70 %"
     assert without_sentence(named) == "without it a step takes at most about 3.0 of 10.0 ms: at least 70 % less"
     assert find_straggler(align(with_machines(ranks, Machine(), busy, idle))) is None
+
+
+def test_more_processor_time_of_a_rank_whose_calls_fetch_its_batches_may_be_data() -> None:
+    rows = group([1, 1, 1], [1, 1, 1])
+    busy, idle = Machine(cores=0.9), Machine(cores=0.2)
+    ranks = with_machines([rows[0], replace(rows[1], fetches_in_calls=True), rows[2]], idle, busy, idle)
+    late = group([1, 1, 20], [1, 1, 1])
+
+    named = found([replace(one, fetches_in_calls=rank == 1) for rank, one in enumerate(ranks)])
+
+    assert (named.rank, named.cause, named.is_least) == (1, Cause.CALL, True)
+    assert straggler_sentence(named) == (
+        "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: its data wait is not seen, so its compute may "
+        "be data: 9.0 ms of CPU time a step; the others use 2.0 ms"
+    )
+    assert found([late[0], replace(late[1], fetches_in_calls=True), late[2]]).cause is Cause.DATA_WAIT
+
+
+_UNSEEN = "no rank is seen to be late: they wait 2 % of their time for one another; the data wait of"
+_NOT_KNOWN = "whether one computes longer is n/a, as processor time and clocks are not known"
+
+
+@pytest.mark.parametrize(
+    ("cores", "fetching", "sentence"),
+    [
+        (0.5, [], "no rank holds the others up: they wait 2 % of their time for one another"),
+        (
+            0.5,
+            [1],
+            f"{_UNSEEN} rank 1 is not seen, because its tf.function fetches the batches",
+        ),
+        (
+            None,
+            [0, 1],
+            f"{_UNSEEN} 2 ranks is not seen, because their tf.function fetches the batches; {_NOT_KNOWN}",
+        ),
+    ],
+)
+def test_what_would_not_show_is_named_beside_no_straggler(
+    cores: float | None, fetching: list[int], sentence: str
+) -> None:
+    ranks = with_machines(group([1, 1], [1, 1]), *[Machine(cores=cores)] * 2)
+
+    aligned = align([replace(one, fetches_in_calls=one.rank in fetching) for one in ranks])
+
+    assert find_straggler(aligned) is None
+    assert no_straggler_sentence(0.02, aligned) == sentence
 
 
 def test_more_cores_do_not_make_the_gain_longer_than_the_step() -> None:

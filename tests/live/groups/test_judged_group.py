@@ -59,6 +59,14 @@ def test_the_json_object_follows_its_schema(waits: list[float], tmp_path: Path) 
     assert (found["straggler"] is None) == (len(waits) < 3)
 
 
+def test_a_rank_that_fetches_inside_its_calls_is_no_proof_of_compute(tmp_path: Path) -> None:
+    group = judged(write_group(tmp_path / "one", [1, 1.2, 1], fetches_in_calls=True))
+
+    assert "no rank is seen to be late" in group_text(group)
+    assert "the data wait of 3 ranks is not seen, because their tf.function fetches the batches" in group_text(group)
+    assert [one["data_wait_seen"] for one in group_json(group)["ranks"]] == [False] * 3
+
+
 def test_what_is_not_known_has_its_reason(tmp_path: Path) -> None:
     alone, not_split = write_group(tmp_path / "alone", [1]), write_group(tmp_path / "two", [1, 9], not_split="by Keras")
 

@@ -158,6 +158,60 @@ def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypat
     assert Function.__call__ is own_call
 
 
+@pytest.mark.parametrize("form", ["batch", "iterator", "captured", "inner loop", "data set"])
+def test_a_call_that_fetches_its_batches_is_recorded_as_such(form: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    data = tf.data.Dataset.range(20)
+    iterator = iter(data)
+    double = tf.function(lambda x: x * 2)
+
+    @tf.function
+    def fetch(source: Any) -> Any:
+        return double(next(source))
+
+    @tf.function
+    def sum_up(source: Any) -> Any:
+        total = tf.constant(0, tf.int64)
+        for x in source:
+            total += x
+        return total
+
+    steps: dict[str, Callable[[Any], Any]] = {
+        "batch": double,
+        "iterator": lambda _: fetch(iterator),
+        "captured": tf.function(lambda _: fetch(iterator)),
+        "inner loop": tf.function(
+            lambda _: tf.while_loop(lambda n: n < 2, lambda n: n + fetch(iterator), [tf.zeros((), tf.int64)])
+        ),
+        "data set": lambda _: sum_up(data),
+    }
+    with tfwatch.track([tf.zeros(2)] * 3, tmp_path) as tracked:
+        for x in tracked:
+            steps[form](x)
+
+    assert opened(tracked).manifest.fetches_in_calls == (form != "batch")
+
+
+def test_a_function_whose_trace_fails_is_not_traced_again(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    traces = []
+
+    @tf.function(input_signature=[tf.TensorSpec([2])])
+    def fail(x: Any) -> Any:
+        traces.append(x)
+        raise ValueError("a fault of the script")
+
+    with tfwatch.track([tf.zeros(2)], tmp_path) as tracked:
+        for x in tracked:
+            with pytest.raises(ValueError, match="a fault of the script"):
+                fail(x)
+
+    assert len(traces) == 1
+    assert not opened(tracked).manifest.fetches_in_calls
+
+
 def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
     import tensorflow as tf
 

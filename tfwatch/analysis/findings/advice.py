@@ -71,6 +71,8 @@ _MOST = 0.5
 _TIMES = 3
 #: A callback's part of an epoch's end is this near to Watch's own.
 _NEAR_NS = 100_000_000
+#: The advice where calls of a loop fetch their batches.
+FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
 
 

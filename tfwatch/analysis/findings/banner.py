@@ -55,11 +55,20 @@ def describe_bound(now: Situation) -> Banner | None:
 
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
+    if now.fetches_in_calls:
+        return _compute_or_data_wait(part)
     spent = advice.of_step(part.wait, part.step)
     found = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
     return Banner(word, sentence, found.sentence, Tone.GOOD, edit=found.edit, brief=f"compute-bound: waits {spent}")
+
+
+def _compute_or_data_wait(part: Breakdown) -> Banner:
+    """Describe steps whose calls fetch their batches: their compute may be data wait."""
+    brief = f"{advice.of_step(part.compute, part.step)}/step is compute or data wait"
+    why = "the loop fetches batches inside its tf.function, where a wait is not seen"
+    return Banner("DATA WAIT n/a", f"{brief}: {why}", advice.FETCH_OUTSIDE, Tone.CALM, brief=brief)
 
 
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:

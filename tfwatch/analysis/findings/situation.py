@@ -142,7 +142,7 @@ class Situation:
     step: the step in progress, counted from 1, or the last one of a finished run.
     phase_s: seconds in the current phase. asked: settings that were requested and are not yet in effect.
     device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
-    a graph.
+    a graph. fetches_in_calls: see `Manifest`.
     has_own_loop: the training is a loop of the script's own, and no `fit`. fits_end_epochs: see `fits.fits_end_epochs`.
     knobs: the settings in effect, in words. live: keys take effect. fast_pipeline: the name of the fast pipeline.
     located: the place of the current data wait; None where it is short, or the place unknown.
@@ -188,6 +188,7 @@ class Situation:
     device: str = "the device"
     accelerated: bool = False
     op_by_op: bool = False
+    fetches_in_calls: bool = False
     has_own_loop: bool = False
     fits_end_epochs: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)

@@ -49,13 +49,15 @@ class RankSteps:
     """The record of a rank. rows: of `core.rows.STEP`.
 
     silences: begin and end of each time in which its sensors did not run though they were due, nanoseconds on the
-    clock of the rows: the process was stopped, or got no CPU.
+    clock of the rows: the process was stopped, or got no CPU. fetches_in_calls: its calls fetch batches themselves, so
+    that its data wait is a part of the call.
     """
 
     rank: int
     rows: Rows
     machine: Machine = NOT_KNOWN
     silences: Sequence[tuple[int, int]] = ()
+    fetches_in_calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

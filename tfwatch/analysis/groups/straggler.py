@@ -39,11 +39,15 @@ _SLOW_CLOCK = 0.9
 
 
 class Cause(Enum):
-    """The part of a late rank's time that is longer than that of the others."""
+    """The part of a late rank's time that is longer than that of the others.
+
+    CALL: the rank fetches batches inside its call, so nothing separates its data wait from its compute.
+    """
 
     DATA_WAIT = "data wait"
     HOST = "host time"
     COMPUTE = "compute"
+    CALL = "compute or data wait"
     SLOW_GPU = "a slower GPU"
     NOT_RUNNING = "its process did not run"
 
@@ -62,7 +66,7 @@ class Straggler:
 
     own, others: what shows the cause, its own and the median of the others': milliseconds a step; for a slower GPU the
     clock, MHz. group_ms: mean step of the group; gain_ms: by how much it would be shorter without this rank, from the
-    recorded steps.
+    recorded steps; at least so much where `is_least`.
     """
 
     rank: int
@@ -76,6 +80,11 @@ class Straggler:
     def share(self) -> float:
         """The gain over the group's step, 0 to 1."""
         return self.gain_ms / self.group_ms if self.group_ms > 0 else 0.0
+
+    @property
+    def is_least(self) -> bool:
+        """True where the gain is a lower bound: ranks that wait in the call use processor time too."""
+        return self.cause in (Cause.COMPUTE, Cause.CALL)
 
     @property
     def level(self) -> Level:
@@ -128,7 +137,7 @@ def share_in_parts(aligned: Aligned, found: Straggler, count: int) -> tuple[floa
 
     A rank that computes longer shows in no step of its own: its share is the same in all parts.
     """
-    if found.cause in (Cause.COMPUTE, Cause.SLOW_GPU):
+    if found.is_least or found.cause is Cause.SLOW_GPU:
         return (found.share,) * count
     group = _Usual.of(aligned)
     place = [rank.rank for rank in aligned.ranks].index(found.rank)
@@ -239,7 +248,8 @@ def _slow(group: _Usual, place: int) -> Straggler | None:
         return None
     # The processor time that it has more than the others, on the cores that it uses.
     gain_ms = min((own - others) / max(own / group_ms, 1.0), shared_ms)
-    return Straggler(rank, Cause.COMPUTE, own, others, group_ms, gain_ms)
+    cause = Cause.CALL if group.aligned.ranks[place].fetches_in_calls else Cause.COMPUTE
+    return Straggler(rank, cause, own, others, group_ms, gain_ms)
 
 
 def _known(values: list[float | None]) -> list[float]:
@@ -290,6 +300,7 @@ ADVICE = {
     Cause.DATA_WAIT: "give it what the others have: the same share of the data, as fast a disk, as many free cores",
     Cause.HOST: "take work out of its callbacks, or share it between the ranks: only one of them may write and log",
     Cause.COMPUTE: "look for work that only this rank has: metrics, summaries, another program on its cores",
+    Cause.CALL: "fetch its batches outside the tf.function, for batch in tfwatch.track(data), to separate the two",
     Cause.SLOW_GPU: "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE",
     Cause.NOT_RUNNING: "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP",
 }
@@ -298,16 +309,19 @@ ADVICE = {
 def straggler_sentence(found: Straggler) -> str:
     """Return who is late, by how much, and why."""
     waited, step = units.in_one_unit(found.gain_ms, found.group_ms)
-    return f"the other ranks wait {waited} of {step}/step for rank {found.rank}: {cause_text(found)}"
+    least = "at least " if found.is_least else ""
+    return f"the other ranks wait {least}{waited} of {step}/step for rank {found.rank}: {cause_text(found)}"
 
 
 def cause_text(found: Straggler) -> str:
     """Return the part of the late rank's time that is longer, beside that of the others."""
     own, others = units.in_one_unit(found.own, found.others)
+    cpu_time = f"{own} ms of CPU time a step; the others use {others}"
     return {
         Cause.DATA_WAIT: f"it waits {own} ms for data, the others {others}",
         Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
-        Cause.COMPUTE: f"it computes longer, with {own} ms of CPU time a step; the others use {others}",
+        Cause.COMPUTE: f"it computes longer, with {cpu_time}",
+        Cause.CALL: f"its data wait is not seen, so its compute may be data: {cpu_time}",
         Cause.SLOW_GPU: f"its GPU runs at {found.own:.0f} MHz, those of the others at {found.others:.0f} MHz",
         Cause.NOT_RUNNING: f"its process does not run for {own} ms/step, those of the others for {others}",
     }[found.cause]
@@ -316,7 +330,7 @@ def cause_text(found: Straggler) -> str:
 def without_sentence(found: Straggler) -> str:
     """Return what the group would take without the late rank."""
     without, step = units.in_one_unit(found.group_ms - found.gain_ms, found.group_ms)
-    if found.cause is Cause.COMPUTE:  # ranks that wait use processor time too, so the gain is the least one
+    if found.is_least:
         return f"without it a step takes at most about {without} of {step}: at least {units.percent(found.share)} less"
     return f"without it a step takes about {without} of {step}: {units.percent(found.share)} less"
 
@@ -326,17 +340,25 @@ def banner_word(found: Straggler | None) -> str:
     if found is None:
         return "NO STRAGGLER"
     weight = "" if found.level is Level.CRITICAL else " (warning)"
-    return f"STRAGGLER rank {found.rank}, {units.percent(found.share)}{weight}"
+    least = "at least " if found.is_least else ""
+    return f"STRAGGLER rank {found.rank}, {least}{units.percent(found.share)}{weight}"
 
 
-def no_straggler_sentence(waiting_share: float | None, is_compute_known: bool) -> str:
-    """Return that no rank holds the group up; is_compute_known: a rank that computes longer would show."""
+def no_straggler_sentence(waiting_share: float | None, aligned: Aligned) -> str:
+    """Return that no rank holds the group up, and what would not show."""
     waited = f"they wait {units.percent(waiting_share)} of their time for one another"
-    if is_compute_known:
-        return f"no rank holds the others up: {waited}"
-    return (
-        f"no rank comes late: {waited}; whether one computes longer is n/a, as processor time and clocks are not known"
-    )
+    unseen = [rank.rank for rank in aligned.ranks if rank.fetches_in_calls]
+    is_known = is_compute_known(aligned)
+    of_compute = "whether one computes longer is n/a, as processor time and clocks are not known"
+    if unseen:
+        found = [f"no rank is seen to be late: {waited}", _unseen_text(unseen), *([] if is_known else [of_compute])]
+        return "; ".join(found)
+    return f"no rank holds the others up: {waited}" if is_known else f"no rank comes late: {waited}; {of_compute}"
+
+
+def _unseen_text(ranks: Sequence[int]) -> str:
+    which, function = (f"rank {ranks[0]}", "its") if len(ranks) == 1 else (f"{len(ranks)} ranks", "their")
+    return f"the data wait of {which} is not seen, because {function} tf.function fetches the batches"
 
 
 def long_step_lines(found: Sequence[LongStep]) -> list[str]:

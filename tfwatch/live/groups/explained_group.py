@@ -35,6 +35,7 @@ _SHOWN_BY = {
     Cause.DATA_WAIT: ("data_wait", "ms"),
     Cause.HOST: ("host", "ms"),
     Cause.COMPUTE: ("cpu_time", "ms"),
+    Cause.CALL: ("cpu_time", "ms"),
     Cause.SLOW_GPU: ("gpu_clock", "MHz"),
     Cause.NOT_RUNNING: ("not_running", "ms"),
 }
@@ -72,7 +73,7 @@ def _straggler(one: GroupToCompare) -> Iterator[Finding]:
     quarters = share_in_parts(judged.aligned, worst, QUARTERS) if worst else ()
     confidence, reason = _confidence(quarters, steps, "" if judged.is_whole else "the newest ")
     if found is None:
-        sentence = no_straggler_sentence(judged.waiting_share, judged.is_compute_known)
+        sentence = no_straggler_sentence(judged.waiting_share, judged.aligned)
         yield Finding("no-straggler", banner_word(None), sentence, facts, confidence, reason)
         return
     evidence = (*facts, *_group_facts(found), *_cause_facts(found))

@@ -169,7 +169,8 @@ def _state(rank: int, run: Run, step: int, first: int, late_ms: float | None) ->
 
 
 def _rank_steps(rank: int, run: Run) -> RankSteps:
-    return RankSteps(rank, run.steps, _machine(run, run.steps), silences(run.samples))
+    machine, fetches = _machine(run, run.steps), run.manifest.fetches_in_calls
+    return RankSteps(rank, run.steps, machine, silences(run.samples), fetches)
 
 
 def _machine(run: Run, steps: Rows) -> Machine:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.groups.aligned import Aligned, RankSteps, align, join
+from tfwatch.analysis.groups.aligned import Aligned, align, join
 from tfwatch.core.rows import plausible_rows
 from tfwatch.runs.groups.reading import StoredSteps
 
@@ -37,8 +37,8 @@ def sample_steps(judged: JudgedGroup, after: int) -> SampledSteps:
         return SampledSteps(
             judged.aligned.after(after), {rank: run.steps[:0] for rank, run in judged.group.ranks.items()}
         )
-    machines = {rank.rank: rank.machine for rank in judged.aligned.ranks}
-    parts = [align([RankSteps(rank, rows, machines[rank]) for rank, rows in block.items()]) for block in blocks]
+    known = {rank.rank: replace(rank, silences=()) for rank in judged.aligned.ranks}
+    parts = [align([replace(known[rank], rows=rows) for rank, rows in block.items()]) for block in blocks]
     # Two million rows: the blocks of a rank go as it is joined.
     rows = {rank: _joined([block.pop(rank) for block in blocks], after) for rank in whole}
     return SampledSteps(join(parts), rows)

@@ -1,25 +1,33 @@
-"""The time that a loop of the user's own spends in calls of `tf.function`: the rest of a step's body is Python.
+"""The time that a loop of the user's own spends in calls of `tf.function`, and whether they fetch batches themselves.
 
-While a run needs it, `tf.function`'s own call is wrapped in two clock readings. On a CPU such a call ends with its
-work; a GPU works on after it, so there the calls say nothing.
+While a run needs it, `tf.function`'s own call is wrapped in two clock readings: the rest of a step's body is Python. On
+a CPU such a call ends with its work; a GPU works on after it, so there the time of the calls says nothing. The data
+wait of a call that fetches a batch inside its graph is a part of the call.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
 from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import fails_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+#: Operations of a graph that take an element of a data set.
+_FETCHES = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional", "ReduceDataset"})
+
+
 class _OfThread(threading.local):
-    """The calls of one thread: `spent_ns` so far, in `is_inside` one."""
+    """The calls of one thread: `spent_ns` so far, in `is_inside` one; `fetching` of them have fetched batches."""
 
     def __init__(self) -> None:
-        self.spent_ns = 0
+        self.spent_ns = self.fetching = 0
         self.is_inside = False
 
 
@@ -30,6 +38,7 @@ class FunctionCalls:
         self._own = _OfThread()
         self._lock = threading.Lock()
         self._runs = 0
+        self._do_fetch: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._original: Callable[..., Any] | None = None
         self._wrapped: Callable[..., Any] | None = None
 
@@ -52,6 +61,10 @@ class FunctionCalls:
         """Return the time that this thread has spent in calls so far."""
         return self._own.spent_ns
 
+    def fetching(self) -> int:
+        """Return the number of this thread's calls so far whose graph fetched batches."""
+        return self._own.fetching
+
     def _wrap(self, note: Callable[[str], None]) -> bool:
         try:
             function = _function_class()
@@ -73,17 +86,45 @@ class FunctionCalls:
         own, now_ns = self._own, time.perf_counter_ns
 
         @wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
             if own.is_inside:
-                return original(self, *args, **kwargs)
+                return original(function, *args, **kwargs)
             own.is_inside, start_ns = True, now_ns()
             try:
-                return original(self, *args, **kwargs)
+                result = original(function, *args, **kwargs)
             finally:
                 own.is_inside = False
                 own.spent_ns += now_ns() - start_ns
+            own.fetching += self._does_fetch(function)
+            return result
 
         return call
+
+    def _does_fetch(self, function: Any) -> bool:
+        """Return whether a function that was called fetches batches, as its first graphs do."""
+        found = self._do_fetch.get(function)
+        if found is None:
+            found = False
+            with fails_open(
+                lambda _why: None
+            ):  # private names, which may change: it counts as one that fetches nothing
+                found = _fetches(function)
+            self._do_fetch[function] = found
+        return found
+
+
+def _fetches(function: Any) -> bool:
+    """Return whether a graph of a function, or one that it calls, takes elements of a data set."""
+    graphs = [concrete.graph for concrete in function._function_cache.values()]  # traces nothing
+    seen: set[str] = set()
+    while graphs:
+        graph = graphs.pop()
+        if any(operation.type in _FETCHES for operation in graph.get_operations()):
+            return True
+        inner = {name: called for name, called in graph._functions.items() if name not in seen}
+        seen.update(inner)
+        graphs += [called.graph for called in inner.values() if getattr(called, "graph", None) is not None]
+    return False
 
 
 def _function_class() -> Any:

@@ -59,11 +59,16 @@ class LoopStepLog(StepLog):
 
     gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing functions so far;
     None if unknown. in_calls_ns: returns the time spent in calls of `tf.function`, which is the compute of a body; the
-    rest is host. Where it is None, and in a body without a call, all is compute.
+    rest is host. Where it is None, and in a body without a call, all is compute. fetching_calls: returns the number of
+    calls so far that fetched batches inside their graph; None if unknown.
     """
 
     def __init__(
-        self, writer: RunWriter, traced: Callable[[], int] | None, in_calls_ns: Callable[[], int] | None = None
+        self,
+        writer: RunWriter,
+        traced: Callable[[], int] | None,
+        in_calls_ns: Callable[[], int] | None = None,
+        fetching_calls: Callable[[], int] | None = None,
     ) -> None:
         super().__init__(writer, metric="", by_keras=False)
         self.gpu_probe: GpuProbe | None = None
@@ -71,6 +76,8 @@ class LoopStepLog(StepLog):
         self._traced_before = 0
         self._in_calls_ns = in_calls_ns
         self._in_calls_before_ns = 0
+        self._fetching_calls = fetching_calls
+        self._fetching_before = 0
         self._ever_traced = False
         self._open_step: tuple[int, int] | None = None
 
@@ -124,6 +131,7 @@ class LoopStepLog(StepLog):
         self._open_step = start_ns, got_ns
         self._traced_before = traced
         self._in_calls_before_ns = self._in_calls_ns() if self._in_calls_ns else 0
+        self._fetching_before = self._fetching_calls() if self._fetching_calls else 0
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_step is None:
@@ -132,6 +140,7 @@ class LoopStepLog(StepLog):
         self._open_step = None
         flags |= self.flags | self._trace_flag()
         self.flags = 0
+        self._note_fetching_calls()
         if self.gpu_probe:
             self._write(
                 self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
@@ -140,6 +149,12 @@ class LoopStepLog(StepLog):
         host_ms = self._host_ns(end_ns - got_ns) / 1e6
         wait_ms, compute_ms = (got_ns - start_ns) / 1e6, (end_ns - got_ns) / 1e6 - host_ms
         self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms)
+
+    def _note_fetching_calls(self) -> None:
+        """Record once that calls fetch batches themselves: the data wait inside them is not seen."""
+        if self._fetching_calls and self._fetching_calls() != self._fetching_before:
+            self._fetching_calls = None
+            self._writer.describe(fetches_in_calls=True)
 
     def _host_ns(self, body_ns: int) -> int:
         """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another thread has them."""
@@ -185,8 +200,10 @@ class TrackedRun:
             self._writer.wait_until_begun()
         self._now_ns = self._writer.now_ns
         traced = find_trace_count(self._writer.note) if in_tensorflow else None
-        self._times_calls = in_tensorflow and not device.accelerated and function_calls.begin(self._writer.note)
-        self._step_log = LoopStepLog(self._writer, traced, function_calls.spent_ns if self._times_calls else None)
+        self._times_calls = in_tensorflow and function_calls.begin(self._writer.note)
+        in_calls_ns = function_calls.spent_ns if self._times_calls and not device.accelerated else None
+        fetching_calls = function_calls.fetching if self._times_calls else None
+        self._step_log = LoopStepLog(self._writer, traced, in_calls_ns, fetching_calls)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
         self._epochs = epochs
         self._epochs_begun = 0

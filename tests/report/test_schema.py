@@ -22,6 +22,7 @@ from tfwatch.core.events import (
     MoveMade,
     PipelineSwitched,
     SwitchAsked,
+    SwitchFailed,
     SwitchMissed,
 )
 from tfwatch.core.knobs import KNOBS, KnobChange, option_name
@@ -98,6 +99,7 @@ WRITTEN = [
     pytest.param(plain(0), (), "time_breakdown", id="no step"),
     pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
     pytest.param(plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"),
+    pytest.param(plain(30), (SwitchFailed(3, "prefetch", "no", "2", "4", 9, "2"), FINISHED), "switches", id="failed"),
     pytest.param(plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100), FINISHED), "switches", id="too short"),
     pytest.param(
         plain(52), (PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key"),), "switches", id="few steps"

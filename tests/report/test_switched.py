@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.step_rows import plain
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import ExperimentEnded, Noted, PipelineSwitched, SwitchAsked, SwitchMissed
+from tfwatch.core.events import ExperimentEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.report import document
 from tfwatch.training.request import parse_switch
 
@@ -34,6 +34,27 @@ def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
     assert switch["after"]["data_wait_share"] == 0
 
 
+def test_a_switch_that_failed_is_listed_with_the_setting_since(tmp_path: Path) -> None:
+    failed = SwitchFailed(3, "prefetch", "RuntimeError: no room", "2", "4", 100, "default")
+    refused_earlier = SwitchFailed(4, "workers", "no map")
+    run = open_written(tmp_path / "run", plain(30), failed, refused_earlier, FINISHED)
+
+    (switch,) = document.as_json(run)["switches"]
+
+    known = {name: value for name, value in switch.items() if value is not None}
+    assert known == {
+        "step_asked": 100,
+        "knob": "prefetch",
+        "from": "2",
+        "to": "4",
+        "failed": "RuntimeError: no room",
+        "setting_since": "default",
+    }
+    told = text_of(run)
+    assert "prefetch 2 → 4 at step 100 failed: RuntimeError: no room; prefetch default continues" in told
+    assert "workers switch failed: no map" in told
+
+
 def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> None:
     missed = (SwitchMissed(3, "prefetch", "off", "4", 100), SwitchMissed(3, "latency_ms", "off", "20 ms", 200))
     run = open_written(tmp_path / "run", plain(30), *missed, FINISHED)
@@ -53,6 +74,8 @@ def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> Non
         "speedup_low": None,
         "speedup_high": None,
         "compute_drift_share": None,
+        "failed": None,
+        "setting_since": None,
     }
     assert (second["step_asked"], second["knob"], second["to"]) == (200, "storage-latency", "20 ms")
     assert "prefetch off → 4 at step 100: the run ended before it was in effect" in text_of(run)

@@ -24,6 +24,7 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control, Request, Scheduled
 from tfwatch.runs.writer import RunWriter
+from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.training import setup
 from tfwatch.watch.tensorflow_info import host_device
 from tfwatch.workloads.data import numbered_examples
@@ -186,6 +187,39 @@ def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
     run, outcome = train("matmul", short, tmp_path, Scheduled(3, "prefetch", 3))
     assert outcome.cause == "finished"
     assert only(run, SwitchFailed).reason == "ValueError: no such shape"
+    assert result(run) == result(still)
+
+
+def test_a_pipeline_that_cannot_be_built_with_an_epoch_is_refused_and_training_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, control = numbered_examples.pipeline, Control(Knobs())
+
+    def broken_at_three(source: Any, knobs: Knobs, **options: Any) -> Any:
+        if knobs.prefetch == 3:
+            raise ValueError("no such shape")
+        return build(source, knobs, **options)
+
+    short = replace(MATMUL, epochs=1)
+    still, _ = train("matmul", short, tmp_path)
+    monkeypatch.setattr(numbered_examples, "pipeline", broken_at_three)
+    control.ask(Request("prefetch", 3, "key"))
+    run, outcome = train("matmul", short, tmp_path, control=control)
+    assert outcome.cause == "finished"
+    assert only(run, SwitchFailed).now == "off"
+    assert result(run) == result(still)
+
+
+def test_a_switch_that_does_not_take_over_leaves_the_setting_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(MATMUL, epochs=1)
+    still, _ = train("matmul", short, tmp_path)
+    monkeypatch.setattr(SwitchablePipeline, "take_over", lambda _: 1 / 0)
+    run, outcome = train("matmul", short, tmp_path, Scheduled(3, "prefetch", 3))
+    assert outcome.cause == "finished"
+    assert (only(run, SwitchFailed).new, only(run, SwitchFailed).now) == ("3", "off")
+    assert not events_of(run, PipelineSwitched)
     assert result(run) == result(still)
 
 

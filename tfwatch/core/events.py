@@ -311,12 +311,19 @@ class PipelineSwitched(ChangesKnob):
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchFailed:
-    """A switch failed; the old pipeline continues."""
+class SwitchFailed(ChangesKnob):
+    """A switch was refused or failed, requested after `step` steps. now: the setting in effect since.
+
+    old, new, now: empty in runs of earlier versions.
+    """
 
     at_ns: Moment
     knob: str
     reason: str
+    old: str = ""
+    new: str = ""
+    step: Count = 0
+    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,11 +558,17 @@ def decode(line: str | bytes) -> Event | None:
         kind, values = _KINDS[name], translate_event(name, values)
         event: Event = kind(**known_fields(kind, values))
         if isinstance(event, ChangesKnob):
-            for text in (event.old, event.new):
+            for text in _settings_of(event):
                 as_value(event.knob, text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event
+
+
+def _settings_of(event: ChangesKnob) -> tuple[str, ...]:
+    if isinstance(event, SwitchFailed):
+        return (event.old, event.new, event.now) if event.new else ()
+    return event.old, event.new
 
 
 def without_experiments(events: Iterable[_E]) -> list[_E]:

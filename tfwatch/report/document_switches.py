@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.tuning.switch_text import changes_text
 from tfwatch.analysis.tuning.tuner_text import AutopilotRun, answer_of, autopilot_runs, estimate_of
-from tfwatch.core.events import ExperimentEnded, SwitchMissed
+from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import option_name
 
 if TYPE_CHECKING:
@@ -52,9 +52,12 @@ def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
 
 
 def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return every switch with the steps before and after it, and those that the run ended before."""
-    missed = (event for event in events if isinstance(event, SwitchMissed))
-    return [*map(_switch, switches), *map(_missed, missed)]
+    """Return every switch with the steps before and after it, those that failed, and those that the run ended before.
+
+    Failed ones in runs of earlier versions, without their setting, are left out.
+    """
+    without_effect = [event for event in events if isinstance(event, SwitchFailed | SwitchMissed) and event.new]
+    return [*map(_switch, switches), *map(_without_effect, without_effect)]
 
 
 def forecasts_json(found: Record) -> dict[str, Any]:
@@ -87,6 +90,8 @@ def _switch(switch: Comparison) -> dict[str, Any]:
         "after": _side(switch.after),
         **effect_json(switch),
         "compute_drift_share": switch.compute_drift,
+        "failed": None,
+        "setting_since": None,
     }
 
 
@@ -104,7 +109,8 @@ def _speedup_json(known: Estimate | None, answer: Answer | None) -> dict[str, An
     }
 
 
-def _missed(switch: SwitchMissed) -> dict[str, Any]:
+def _without_effect(switch: SwitchFailed | SwitchMissed) -> dict[str, Any]:
+    failed = switch if isinstance(switch, SwitchFailed) else None
     return {
         "step_asked": switch.step,
         "step_in_effect": None,
@@ -115,6 +121,8 @@ def _missed(switch: SwitchMissed) -> dict[str, Any]:
         "after": None,
         **effect_json(None),
         "compute_drift_share": None,
+        "failed": failed.reason if failed else None,
+        "setting_since": failed.now if failed else None,
     }
 
 

@@ -13,7 +13,7 @@ from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.switch_text import claim_text, missed_switch_text, outcome_text
+from tfwatch.analysis.tuning.switch_text import claim_text, failed_switch_text, missed_switch_text, outcome_text
 from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -22,6 +22,7 @@ from tfwatch.core.events import (
     Noted,
     RecordingLost,
     RecordingResumed,
+    SwitchFailed,
     SwitchMissed,
     TrainingFailed,
 )
@@ -76,7 +77,7 @@ def as_text(run: Run, home: Path) -> str:
         *_memory(machine),
         *filter(None, [restart_words(judged.restart)]),
         *_switches(summary, run.manifest.fast_pipeline),
-        *_missed(run),
+        *_without_effect(run),
         *filter(None, [switch_text.record_text(judged.record)]),
         *_stall(summary, run),
         *_pattern(summary),
@@ -294,12 +295,12 @@ def _rank(switch: Comparison) -> int:
     return 0 if switch.answer in ("faster", "slower") else 1
 
 
-def _missed(run: Run) -> list[str]:
-    """Return the switches that the run ended before."""
-    events = [event for event in run.events if isinstance(event, SwitchMissed)]
-    return _first_few(
-        [missed_switch_text(event, run.manifest.fast_pipeline) for event in events], "switches that did not take effect"
-    )
+def _without_effect(run: Run) -> list[str]:
+    """Return the switches that failed, and those that the run ended before."""
+    fast_name = run.manifest.fast_pipeline
+    failed = [failed_switch_text(event, fast_name) for event in run.events if isinstance(event, SwitchFailed)]
+    missed = [missed_switch_text(event, fast_name) for event in run.events if isinstance(event, SwitchMissed)]
+    return _first_few([*failed, *missed], "switches that did not take effect")
 
 
 def _first_few(lines: list[str], what: str) -> list[str]:

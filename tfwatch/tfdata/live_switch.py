@@ -30,6 +30,7 @@ class SwitchablePipeline:
     """The batches of one epoch after another.
 
     batches: the current pipeline's, None between two epochs. Fetch from them, and `take_over` at their end.
+    knobs: of the current pipeline.
     state: what a build depends on beside the knobs (see `PipelinesOfEpoch`).
     """
 
@@ -40,7 +41,7 @@ class SwitchablePipeline:
         self._source: Any = None
         self.batches: Any = None
         self._next: Any = None
-        self._knobs = Knobs()
+        self.knobs = Knobs()
         self._is_restarted = False
         self._pipelines: PipelinesOfEpoch | None = None
 
@@ -73,12 +74,13 @@ class SwitchablePipeline:
     def switch(self, knobs: Knobs) -> None:
         """Switch to another pipeline as soon as the current one has delivered what it holds.
 
-        Building the new one takes 20 to 450 ms, or no time if this epoch used these knobs before. If the build raises,
+        Building the new one takes 20 to 450 ms, or no time if this epoch used these knobs before. If that raises,
         nothing changes.
         """
         assert self._pipelines
-        self._next = *self._pipelines.get(knobs), knobs
+        following = *self._pipelines.get(knobs), knobs
         self._open.assign(False)
+        self._next = following
 
     @property
     def is_switching(self) -> bool:
@@ -107,14 +109,23 @@ class SwitchablePipeline:
         A restarted pipeline that ends is replaced by a new one, whose end is the data's end: TensorFlow may leave a
         restarted pipeline ended, which would cut the data off silently.
         """
-        assert self._pipelines
         following, self._next = self._next, None
-        self._use(*(following or (self._pipelines.make(self._knobs), False, self._knobs)))
+        if following is None:
+            self.resume()
+        else:
+            self._open.assign(True)
+            self._use(*following)
+
+    def resume(self) -> None:
+        """Continue with a new pipeline of the current setting: the current one has delivered all it held."""
+        assert self._pipelines
+        self._next, batches = None, self._pipelines.make(self.knobs)
         self._open.assign(True)
+        self._use(batches, False, self.knobs)
 
     def _use(self, batches: BatchIterator, is_restarted: bool, knobs: Knobs) -> None:
         old = [self.batches]
-        self.batches, self._is_restarted, self._knobs = batches, is_restarted, knobs
+        self.batches, self._is_restarted, self.knobs = batches, is_restarted, knobs
         if self._pipelines and not self._pipelines.holds(old[0]):
             dispose(old, [], [])
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.analysis.tuning.forecasting.forecast import Forecast, Record
-    from tfwatch.core.events import SwitchMissed
+    from tfwatch.core.events import SwitchFailed, SwitchMissed
     from tfwatch.core.knobs import KnobChange
 
 #: Steps that differ by less than this share show no difference.
@@ -107,6 +107,15 @@ def setting_text(knob: str, value: str, fast_name: str = "") -> str:
 def missed_switch_text(switch: SwitchMissed, fast_name: str = "") -> str:
     """Return the sentence of a switch that the run ended before. fast_name: the name of the fast pipeline."""
     return f"{switch.change.words(fast_name)} at step {units.count(switch.step)}: the run ended before it was in effect"
+
+
+def failed_switch_text(switch: SwitchFailed, fast_name: str = "") -> str:
+    """Return the sentence of a switch that failed, with the setting in effect since where the run has it."""
+    if not switch.new:
+        return f"{knob_name(switch.knob, fast_name)} switch failed: {switch.reason}"
+    where = f"at step {units.count(switch.step)}"
+    stands = f"; {setting_text(switch.knob, switch.now, fast_name)} continues"
+    return f"{switch.change.words(fast_name)} {where} failed: {switch.reason}{stands}"
 
 
 def side_label(switch: Comparison, value: str) -> str:

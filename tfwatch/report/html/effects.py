@@ -16,7 +16,7 @@ from tfwatch.analysis.tuning.tuner_text import (
     subject_text,
 )
 from tfwatch.core import units
-from tfwatch.core.events import ExperimentEnded, SwitchMissed
+from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 from tfwatch.report.outcome import restart_words
 
 if TYPE_CHECKING:
@@ -64,7 +64,13 @@ class Effect:
 
 def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
     """Return the rows, and the ratio at the right edge of their axis."""
-    rows = [*_restarts(judged), *_switches(judged), *_missed(judged), *_experiments(judged), *_autopilot(judged)]
+    rows = [
+        *_restarts(judged),
+        *_switches(judged),
+        *_without_effect(judged),
+        *_experiments(judged),
+        *_autopilot(judged),
+    ]
     known = [row.estimate for row in rows if row.estimate]
     widest = max((abs(math.log(ratio)) for one in known for ratio in (one.low, one.high) if ratio > 0), default=0.0)
     edge = min(max(math.exp(_MARGIN * widest), _LEAST), _MOST)
@@ -126,12 +132,17 @@ def _restarts(judged: JudgedRun) -> Iterator[Effect]:
         yield Effect("restart", change, "start", result, answer=answer, estimate=judged.restart.estimate)
 
 
-def _missed(judged: JudgedRun) -> Iterator[Effect]:
+def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
     for event in judged.run.events:
-        if isinstance(event, SwitchMissed):
+        if isinstance(event, SwitchFailed | SwitchMissed) and event.new:
             change = event.change.words(judged.run.manifest.fast_pipeline)
-            where = f"step {units.count(event.step)}"
-            yield Effect("switch", change, where, "the run ended before it was in effect")
+            yield Effect("switch", change, f"step {units.count(event.step)}", _why_without_effect(event))
+
+
+def _why_without_effect(event: SwitchFailed | SwitchMissed) -> str:
+    if isinstance(event, SwitchMissed):
+        return "the run ended before it was in effect"
+    return f"failed: {event.reason}; {event.now} continues"
 
 
 def _experiments(judged: JudgedRun) -> Iterator[Effect]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name
+from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name, show
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Request
@@ -83,9 +83,17 @@ class Fetch:
         if self._session.source is not None:
             knobs, begun = self._deferred.begin_epoch(self._accept(steps))
             self._requested += begun
-            self._control.knobs = knobs
+            before, self._control.knobs = replace(self._control.knobs, shuffle=knobs.shuffle), knobs
             start_ns = self._writer.now_ns()
-            self._pipeline.start(iter(self._session.source), knobs)
+            source = iter(self._session.source)
+            try:
+                self._pipeline.start(source, knobs)
+            except Exception as error:
+                if knobs == before:
+                    raise
+                self._control.knobs = before
+                self._refuse(reason(error))
+                self._pipeline.start(source, before)
             self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def begin_script_epoch(self, steps: int) -> None:
@@ -195,8 +203,9 @@ class Fetch:
             self._filling = ShuffleFill(source)
 
     def _use_pipeline(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
-        self._pipeline.close()
-        self._pipeline, self._script.is_rebuilt = pipeline, is_rebuilt
+        old, self._pipeline, self._script.is_rebuilt = self._pipeline, pipeline, is_rebuilt
+        with fails_open(self._note_failure):
+            old.close()
 
     def last_iterator(self, iterator: Any) -> Any:
         """Return the exhausted iterator of the batches, for Keras' function; `iterator` is Keras' own."""
@@ -248,18 +257,37 @@ class Fetch:
         self.mark_first_batch(step)
 
     def _take_over(self, steps: int) -> None:
-        """Continue after `steps` steps with the pipeline's successor; with Keras' iterator if that fails.
+        """Continue after `steps` steps with the pipeline's successor.
 
-        The pipeline that has ended holds nothing, so no batch is lost.
+        If that fails, with the setting before it, and if that fails too, with Keras' iterator. The pipeline that has
+        ended holds nothing, so no batch is lost.
         """
         try:
             self._pipeline.take_over()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  the training's boundary
+            why = reason(error)
+        else:
+            return
+        self._control.knobs = self._pipeline.knobs
+        try:
+            self._pipeline.resume()
+        except Exception:
             if self._is_ours:
                 raise
-            self._note_failure(f"a switch ends, and the script's own pipeline continues: {reason(error)}")
             self.hand_back(steps)
-            self._is_switchable = False
+            self._note_failure(f"the script's own pipeline continues: {why}")
+        if self._requested:
+            with fails_open(self._note_failure):
+                self._refuse(why)
+
+    def _leave_all(self, steps: int) -> None:
+        """Record that Keras' iterator gives the batches after `steps` steps: all its stages are as in the script."""
+        own = PY_DATASET_KNOBS if self._py_dataset is not None else ()
+        kept = replace(AS_WRITTEN, **{knob: getattr(self._control.knobs, knob) for knob in own})
+        for name, old, new in self._control.knobs.differences(kept):
+            now_ns = self._writer.now_ns()
+            self._writer.event(PipelineSwitched(now_ns, name, old, new, steps, steps + 1, 0.0, "data"))
+        self._control.knobs = kept
 
     def ready_ns(self) -> int | None:
         """Return when the last batch was ready in host memory, to be copied ahead; None where that is unknown."""
@@ -409,7 +437,8 @@ class Fetch:
             refusal = self._refusal(request)
             now = self._writer.now_ns()
             if refusal:
-                self._writer.event(SwitchFailed(now, request.knob, refusal))
+                setting, new = show(getattr(knobs, request.knob)), show(request.value)
+                self._writer.event(SwitchFailed(now, request.knob, refusal, setting, new, steps, setting))
                 continue
             turned = knobs.with_value(request.knob, request.value)
             cancelled = self._deferred.cancelled_by(request) or self._proved.cancelled_by(request)
@@ -456,22 +485,33 @@ class Fetch:
         return "" if is_known else Refusal.NOT_OURS.words
 
     def hand_back(self, steps: int) -> None:
-        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave."""
+        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave.
+
+        A pipeline over that iterator must hold no batch.
+        """
         if self._late is not None:
             self._leave_late()
             self._refuse(Refusal.NOT_SPLIT.words)
+        if self._is_switchable and not self._is_ours:
+            self._is_switchable = False
+            with fails_open(self._note_failure):
+                self._leave_all(steps)
         if self._script.is_rebuilt:
-            self._script.is_rebuilt = self._is_switchable = False
-            self._pipeline.close()
+            self._script.is_rebuilt = False
+            with fails_open(self._note_failure):
+                self._pipeline.close()
             with suppress(StopIteration):
                 for _ in range(steps - (self._first_step or 0) - self._rebuilt_after):
                     self._direct.next()
 
-    def refuse(self) -> None:
-        """Refuse all requests: the batches come straight from Keras' iterator."""
+    def refuse(self, steps: int) -> None:
+        """Refuse all requests after `steps` steps: the batches come straight from Keras' iterator."""
         if self._control.has_requests:
+            now_ns = self._writer.now_ns()
             for request in self._control.take():
-                self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, Refusal.NOT_SPLIT.words))
+                now, new = show(getattr(self._control.knobs, request.knob)), show(request.value)
+                failed = SwitchFailed(now_ns, request.knob, Refusal.NOT_SPLIT.words, now, new, steps, now)
+                self._writer.event(failed)
 
     def _switch(self, knobs: Knobs, steps: int) -> None:
         if knobs == self._control.knobs:
@@ -499,11 +539,16 @@ class Fetch:
             self._start_rebuilt(self._iterator, knobs, batches)
 
     def _refuse(self, reason: str) -> None:
+        """Record that the requested switches that are not in effect failed."""
         if not self._requested:
             self._writer.note(f"a request is not carried out: {reason}", is_refusal=True)
-        for asked in [*self._requested, *self._deferred.cancel_cache(self._control.knobs)]:
-            self._writer.event(SwitchFailed(self._writer.now_ns(), asked.knob, reason))
-        self._requested.clear()
+        requested, self._requested = self._requested, []
+        for asked in [*requested, *self._deferred.cancel_cache(self._control.knobs)]:
+            now_ns, now = self._writer.now_ns(), show(getattr(self._control.knobs, asked.knob))
+            if now == asked.new:  # what failed came after it
+                self._requested.append(asked)
+            else:
+                self._writer.event(SwitchFailed(now_ns, asked.knob, reason, asked.old, asked.new, asked.step, now))
 
     def _report_switched(self, step: int) -> None:
         now = self._writer.now_ns()

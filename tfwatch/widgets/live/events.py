@@ -343,11 +343,7 @@ def describe_event(event: facts.Event) -> RowText | None:
         case AutopilotEnded():
             return _AUTOPILOT, tuner_text.autopilot_end_text(event), "$text-accent"
         case facts.SwitchFailed():
-            return (
-                KEYS.get(event.knob, "."),
-                f"{knob_name(event.knob)} switch failed: {event.reason}",
-                "$text-warning",
-            )
+            return KEYS.get(event.knob, "."), switch_text.failed_switch_text(event), "$text-warning"
         case facts.SensorMissing():
             return ".", f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", ""
         case facts.GpuFound():

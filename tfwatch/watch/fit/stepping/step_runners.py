@@ -303,7 +303,7 @@ class UntimedRunner:
 
     @bookkeeping(None)
     def _begin_call(self) -> None:
-        self._fetch.refuse()
+        self._fetch.refuse(self._step_log.steps)
         self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
 
 

@@ -1,0 +1,112 @@
+"""A switch that fails half-way is never recorded as made, and changes no training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+import pytest
+
+from tests.keras_fixtures import compile_built
+from tests.watch.fit.switching.test_script_pipeline import at_once
+from tests.watch.watched import Make, watch_in
+from tests.whole import events_of, only
+from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.tfdata.live_switch import SwitchablePipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.reading.opened import Run
+
+pytestmark = pytest.mark.tensorflow
+
+
+def _raises(*_: Any) -> None:
+    raise RuntimeError("no room")
+
+
+class Fits:
+    """A `fit` with switches of prefetch at given batches, against one without tfwatch."""
+
+    def __init__(self, make_model: Make, arrays: Any, folder: Path) -> None:
+        self._make_model, self._arrays, self._folder = make_model, arrays, folder
+
+    def fit(self, steps_per_execution: int, *callbacks: Any) -> Any:
+        model = self._make_model()
+        compile_built(model, steps_per_execution=steps_per_execution)
+        history = model.fit(at_once(self._arrays), epochs=2, verbose=0, callbacks=list(callbacks))
+        return [weight.tolist() for weight in model.get_weights()], history.history["loss"]
+
+    def switched(self, steps_per_execution: int, **settings: list[Any]) -> Run:
+        """Return the run of a `fit` with a switch after each call of the first epoch; its result is the stock one's."""
+        watch = watch_in(self._folder)
+        ((knob, values),) = settings.items()
+        switch = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: values and watch.set(**{knob: values.pop(0)})
+        )
+        assert self.fit(steps_per_execution, watch, switch) == self.fit(steps_per_execution)
+        assert watch.run_path
+        return open_run(watch.run_path)
+
+
+@pytest.fixture
+def fits(make_model: Make, arrays: Any, tmp_path: Path) -> Fits:
+    return Fits(make_model, arrays, tmp_path)
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_the_pipeline_before_a_switch_continues_where_the_new_one_does_not_take_over(
+    steps_per_execution: int, fits: Fits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SwitchablePipeline, "take_over", _raises)
+    run = fits.switched(steps_per_execution, prefetch=[2, 4])
+    assert [event.new for event in events_of(run, PipelineSwitched)] == ["2"]
+    failed = only(run, SwitchFailed)
+    assert (failed.knob, failed.old, failed.new, failed.now) == ("prefetch", "2", "4", "2")
+    assert failed.reason == "RuntimeError: no room"
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_the_scripts_own_pipeline_continues_where_none_of_them_does(
+    steps_per_execution: int, fits: Fits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SwitchablePipeline, "take_over", _raises)
+    monkeypatch.setattr(SwitchablePipeline, "resume", _raises)
+    run = fits.switched(steps_per_execution, prefetch=[2, 4])
+    made = [(event.old, event.new, event.by) for event in events_of(run, PipelineSwitched)]
+    assert made == [("default", "2", "code"), ("2", "default", "data")]
+    failed = only(run, SwitchFailed)
+    assert (failed.old, failed.new, failed.now) == ("2", "4", "default")
+
+
+def test_a_switch_whose_gate_does_not_close_leaves_nothing_that_waits(
+    fits: Fits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = SwitchablePipeline.start
+
+    def start_stuck(self: Any, *arguments: Any) -> None:
+        start(self, *arguments)
+        self._open = _StuckGate(self._open)
+
+    monkeypatch.setattr(SwitchablePipeline, "start", start_stuck)
+    run = fits.switched(1, prefetch=[2, 4, 3])
+    assert [event.new for event in events_of(run, PipelineSwitched)] == ["2", "3"]
+    assert (only(run, SwitchFailed).new, only(run, SwitchFailed).now) == ("4", "2")
+
+
+class _StuckGate:
+    """A gate that does not close at the first try."""
+
+    def __init__(self, gate: Any) -> None:
+        self._gate, self._tries = gate, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gate, name)
+
+    def assign(self, is_open: bool) -> None:
+        self._tries += not is_open
+        if not is_open and self._tries == 1:
+            _raises()
+        self._gate.assign(is_open)

@@ -85,26 +85,46 @@ def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
     assert not [line for line in lines if line.startswith("next: ")]
 
 
-@pytest.mark.parametrize(
-    ("flag", "says"),
-    [(0, "longer epochs (.repeat() with steps_per_epoch)"), (Flag.SHUFFLE_FILL, "smaller shuffle buffer")],
-)
-def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path, flag: int, says: str) -> None:
+def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
+    """Two epochs that each wait 3 s for their first batch: rows and events."""
     rows = np.concatenate([plain(100), plain(100)])
     rows["step"], rows["epoch"] = np.arange(1, 201), np.repeat([0, 1], 100)
     rows["wait_ms"][[0, 100]] = 3000
     rows["flags"][[0, 100]] = Flag.EPOCH_START | flag
     rows = restart(rows)
     ended = RunEnded(int(rows["start_ns"][-1]) + 10**8, "finished", 200)
-    epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
+    return rows, [*(EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))), ended]
 
+
+def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path) -> None:
+    rows, events = with_first_waits(0)
     fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100}
-    lines = text_of(open_written(tmp_path / "fit", rows, *epochs, ended, **fit))
-    of_loop = text_of(open_written(tmp_path / "loop", rows, *epochs, ended))
+    lines = text_of(open_written(tmp_path / "fit", rows, *events, **fit))
+    of_loop = text_of(open_written(tmp_path / "loop", rows, *events))
 
     assert any("between steps; next: one iterator for all epochs" in line for line in of_loop)
-    assert any("of the epoch time is between steps; next: longer epochs" in line and says in line for line in lines)
+    assert any("next: longer epochs (.repeat() with steps_per_epoch)" in line for line in lines)
     assert "code: model.fit(dataset.repeat(), steps_per_epoch=100)  # one iterator for all epochs" in lines
+
+
+def test_a_shuffle_that_each_epoch_fills_has_its_own_next_step(tmp_path: Path) -> None:
+    rows, events = with_first_waits(Flag.SHUFFLE_FILL)
+    names = {"filled_shuffle": "shuffle(1000)", "map_below_shuffle": "map(decode)"}
+    fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100, **names}
+
+    for name, manifest in (("fit", fit), ("loop", names)):
+        lines = text_of(open_written(tmp_path / name, rows, *events, **manifest))
+        assert any("between steps; next: put .shuffle(1000) before .map(decode), or" in line for line in lines)
+        assert any(line.endswith("# in place of .map(decode).shuffle(1000)") for line in lines)
+        assert not any("dataset.repeat()" in line for line in lines)
+
+
+def test_a_shuffle_that_only_the_first_epoch_fills_is_not_the_cause(tmp_path: Path) -> None:
+    rows, events = with_first_waits(Flag.SHUFFLE_FILL)
+    rows["flags"][100] = Flag.EPOCH_START
+    lines = text_of(open_written(tmp_path / "fit", rows, *events, knobs={"prefetch": "default"}))
+
+    assert any("next: longer epochs" in line for line in lines)
 
 
 def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(tmp_path: Path) -> None:

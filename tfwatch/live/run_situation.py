@@ -99,6 +99,8 @@ def build_situation(
         origin=_batch_source(setting.knobs, found, manifest.data),
         code=manifest.code,
         cache_after=manifest.cache_after,
+        filled_shuffle=manifest.filled_shuffle,
+        map_below_shuffle=manifest.map_below_shuffle,
         cache_bytes=manifest.cache_bytes,
         why_no_cache=manifest.fixed.get("cache", ""),
         batch_size=manifest.batch_size,

@@ -132,6 +132,8 @@ class Manifest:
         order of the pipeline; empty where there are fewer than two.
     cache_bytes: the size of a cache of all examples; None where the pipeline has none. cache_after: the stage of a
         script's pipeline whose results a cache keeps; empty where it is not known.
+    filled_shuffle: the shuffle whose buffer is filled before the first batch of an epoch; map_below_shuffle: the lowest
+        map below it, where the shuffle can come before that. Each is empty where it is not known.
     proof: the batches on which a script's fast pipeline was equal to its own; empty before it was compared.
     data: the kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
     split: the method that splits a step into its parts; empty before the first step.
@@ -177,6 +179,8 @@ class Manifest:
     metric: str = ""
     cache_bytes: Bytes | None = None
     cache_after: str = ""
+    filled_shuffle: str = ""
+    map_below_shuffle: str = ""
     proof: str = ""
     data: str = ""
     split: str = ""

@@ -143,11 +143,33 @@ def test_short_times_between_epochs_keep_their_digits() -> None:
     )
 
 
-def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> None:
+def test_a_shuffle_that_is_filled_before_each_epoch_is_named_with_what_it_waits_for() -> None:
     spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": TimeSpent(0, 250, compute_s=3.0, first_batch_s=2.0)}
+    filled = {**spent, "has_shuffle_fill": True, "filled_shuffle": "shuffle(1000)"}
 
-    assert "smaller shuffle buffer" in finding(**spent, has_shuffle_fill=True)[2]
+    _, sentence, advice = finding(**filled, map_below_shuffle="map(decode)")
+    assert sentence.endswith("filling shuffle(1000) 2.0 s")
+    assert advice == "put .shuffle(1000) before .map(decode), or .repeat() right after .shuffle()"
+    assert finding(**filled)[2] == ".repeat() right after .shuffle(1000) with steps_per_epoch, or a smaller buffer"
+    assert finding(**spent)[1].endswith("first batch 2.0 s")
     assert "shuffle" not in finding(**spent)[2]
+
+
+def test_the_lines_for_a_shuffle_repeat_it_and_not_its_batches() -> None:
+    spent = TimeSpent(0, 250, compute_s=3.0, first_batch_s=2.0)
+    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.2), epoch_spent=spent, has_shuffle_fill=True)
+
+    found = describe_between_epochs(replace(now, filled_shuffle="shuffle(9)", map_below_shuffle="map", knobs={}))
+    assert found
+    assert found.edit.splitlines()[0] == "dataset = dataset.shuffle(9).map(...)  # in place of .map(...).shuffle(9)"
+    assert "# or: dataset = dataset.shuffle(9).repeat()" in found.edit
+    fit = describe_between_epochs(replace(now, steps_per_epoch=250))
+    assert fit
+    assert fit.edit.startswith("dataset = dataset.shuffle(...).repeat()")
+    assert fit.edit.endswith("model.fit(dataset, steps_per_epoch=250)")
+    loop = describe_between_epochs(replace(now, has_own_loop=True))
+    assert loop
+    assert loop.edit.endswith("batches = iter(dataset) before the loop, next(batches) in each step")
 
 
 def test_a_callback_that_is_known_to_take_most_is_named() -> None:

@@ -47,7 +47,7 @@ def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, 
     ],
 )
 def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool) -> None:
-    from tfwatch.tfdata.stages.stage_model import is_shuffle_fill
+    from tfwatch.tfdata.stages.shuffle_fill import is_shuffle_fill
 
     nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
 
@@ -63,15 +63,64 @@ def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after
     ],
 )
 def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
-    from tfwatch.tfdata.stages.stage_model import is_shuffle_fill
+    from tfwatch.tfdata.stages.shuffle_fill import is_shuffle_fill
 
     assert is_shuffle_fill(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "others_ms", "known", "filled"),
+    [
+        pytest.param(105, 1, False, True, id="all of it"),
+        pytest.param(105, 60, False, False, id="most went to what follows"),
+        pytest.param(105, 1, True, False, id="filled before the last reading"),
+        pytest.param(40, 1, False, False, id="short"),
+    ],
+)
+def test_a_buffer_that_took_all_leaves_no_work_in_the_model(
+    wait_ms: float, others_ms: float, known: bool, filled: bool
+) -> None:
+    from tfwatch.tfdata.stages.shuffle_fill import is_fill_with_all, is_shuffle_fill
+
+    nodes = model(read_ms=0, out=2, held=50, after_ms=others_ms)
+    del nodes[4]
+    nodes[3].inputs = []
+
+    assert is_fill_with_all(nodes, wait_ms * MS, {3: 1.0} if known else {}) is filled
+    assert not is_shuffle_fill(nodes, wait_ms * MS, begun=False)
+
+
+def slow(x: Any) -> Any:
+    return x
+
+
+def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.stages.shuffle_fill import find_filled_shuffle
+
+    def shuffled(data: Any, size: int) -> Any:
+        return data.shuffle(size, seed=1)
+
+    def positive(x: Any) -> Any:
+        return x > 0
+
+    numbers = tf.data.Dataset.range(10)
+    unnamed = numbers.filter(positive).map(lambda x: x)
+    twice = shuffled(shuffled(numbers.map(slow), 10).map(slow).batch(2), 5)
+
+    assert find_filled_shuffle(shuffled(numbers.map(slow).map(slow).prefetch(2), 10)) == ("shuffle(10)", "map(slow)")
+    assert find_filled_shuffle(shuffled(numbers.map(slow).cache(), 10)) == ("shuffle(10)", "")
+    assert find_filled_shuffle(shuffled(unnamed, 10)) == ("shuffle(10)", "map")
+    assert find_filled_shuffle(twice) == ("shuffle(5)", "map(slow)")
+    assert find_filled_shuffle(shuffled(numbers, 10).map(slow)) == ("shuffle(10)", "")
+    assert find_filled_shuffle(numbers.map(slow)) == ("", "")
 
 
 def test_without_an_iterator_or_a_model_no_wait_is_explained() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.stages.stage_model import ShuffleFill
+    from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
     from tfwatch.tfdata.work_ahead import without_autotune
 
     batches = tf.data.Dataset.range(10).shuffle(5, seed=1)
@@ -116,6 +165,14 @@ class Played:
         """Read slowly, then shuffle."""
         return pairs.map(self.slow).shuffle(20, seed=1).batch(2)
 
+    def all_before(self, pairs: Any) -> Any:
+        """Read all slowly, then shuffle: tf.data's model has no reader any more."""
+        return pairs.map(self.slow).shuffle(40, seed=1).batch(2)
+
+    def all_repeated(self, pairs: Any) -> Any:
+        """Repeat behind the batch, which refills in mid-run."""
+        return self.all_before(pairs).repeat(2)
+
     def repeated(self, pairs: Any) -> Any:
         """Refilled in mid-run."""
         return self.before(pairs).repeat(2)
@@ -126,7 +183,14 @@ class Played:
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "epochs", "filled"), [("before", 2, [1, 21]), ("repeated", 1, [1, 21]), ("behind", 2, [])]
+    ("pipeline", "epochs", "filled"),
+    [
+        ("before", 2, [1, 21]),
+        ("all_before", 2, [1, 21]),
+        ("repeated", 1, [1, 21]),
+        ("all_repeated", 1, [1, 21]),
+        ("behind", 2, []),
+    ],
 )
 @pytest.mark.parametrize("steps_per_execution", [1, 5])
 def test_in_a_fit(
@@ -152,3 +216,6 @@ def test_in_a_fit(
     flagged = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
 
     assert flagged == filled
+    named = ("shuffle(20)", "map(slow)") if pipeline in ("before", "repeated") else ("shuffle(40)", "map(slow)")
+    manifest = played.writer.manifest()
+    assert (manifest.filled_shuffle, manifest.map_below_shuffle) == (named if filled else ("", ""))

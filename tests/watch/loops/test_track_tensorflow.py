@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -264,3 +265,21 @@ def test_a_tracked_data_set_given_to_fit_shows_the_way_to_watch_a_fit(
 ) -> None:
     with pytest.raises(ValueError, match=r"callbacks=\[tfwatch.Watch\(\)\]"):
         make_model().fit(tfwatch.track(dataset(arrays), tmp_path), verbose=0)
+
+
+def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def slow(number: Any) -> Any:
+        with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(0.004), [], [])]):
+            return tf.identity(number)
+
+    data = tf.data.Dataset.range(40).map(slow).shuffle(40, seed=1).batch(10)
+    tracked = tfwatch.track(data, tmp_path, epochs=2)
+    for _ in range(2):
+        assert len(list(tracked)) == 4
+
+    run = opened(tracked)
+    flagged = run.steps["step"][(run.steps["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
+    assert flagged == [1, 5]
+    assert (run.manifest.filled_shuffle, run.manifest.map_below_shuffle) == ("shuffle(40)", "map(slow)")

@@ -121,9 +121,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
-    pytest.param(
-        {**epoch(first_batch_s=2.0), "has_shuffle_fill": True}, "a smaller shuffle buffer", id="shuffle buffer"
-    ),
+    pytest.param({**epoch(first_batch_s=2.0), "has_shuffle_fill": True}, "a smaller buffer", id="shuffle buffer"),
     pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
     pytest.param(last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"),
     pytest.param({"judgement": judged(NOT, 0.2)}, "A GPU or a smaller model would shorten it.", id="compute"),

@@ -64,7 +64,7 @@ _VALIDATION = Advice(
     "validate less often or on less data: validation_freq=2, validation_steps; or longer epochs",
     code_suggestions.VALIDATE_LESS,
 )
-_SHUFFLE = "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills faster"
+_FIRST_BATCH = "first batch"
 #: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
 #: of an epoch's end is named too.
 _MOST = 0.5
@@ -391,12 +391,12 @@ def shuffle_fill_text(now: Situation) -> str:
 # -- between epochs and callbacks ----------------------------------------------------------------
 
 
-def between_epochs_parts(spent: TimeSpent, end: str = "epoch's end") -> dict[str, float]:
+def between_epochs_parts(spent: TimeSpent, end: str = "epoch's end", first: str = _FIRST_BATCH) -> dict[str, float]:
     """Return the seconds between epochs by part, the longest first; parts below a tenth are left out.
 
-    end: the name of the last part.
+    end: the name of the last part. first: that of the first batch.
     """
-    parts = {"validation": spent.validation_s, "first batch": spent.first_batch_s, end: spent.epoch_end_s}
+    parts = {"validation": spent.validation_s, first: spent.first_batch_s, end: spent.epoch_end_s}
     longest = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
     return {part: parts[part] for part in longest}
 
@@ -404,17 +404,31 @@ def between_epochs_parts(spent: TimeSpent, end: str = "epoch's end") -> dict[str
 def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
     """Advise on epochs that lose most time between them."""
     part = next(iter(between_epochs_parts(spent)))
+    if part == _FIRST_BATCH and now.has_shuffle_fill and not now.fits_end_epochs:
+        return _advise_shuffle(now)
     if now.has_own_loop:
-        return _LOOP_BEGINS if part == "first batch" else _LOOP_ENDS
+        return _LOOP_BEGINS if part == _FIRST_BATCH else _LOOP_ENDS
     if part == "epoch's end":
         return _advise_epoch_end(now, spent)
     if part == "validation":
         return _VALIDATION
     if now.fits_end_epochs:
         return _FIT_BEGINS
-    if now.has_shuffle_fill:
-        return Advice(_SHUFFLE, code_suggestions.one_iterator(now.steps_per_epoch))
     return input_advice.advise_longer_epochs(now)
+
+
+def _advise_shuffle(now: Situation) -> Advice:
+    """Advise on a buffer that is filled before each epoch: a shuffle of what costs nothing fills at once.
+
+    A `repeat` at the end of the pipeline keeps its iterator, and still has each epoch wait for the buffer.
+    """
+    shuffle, below = code_suggestions.call(now.filled_shuffle or "shuffle"), now.map_below_shuffle
+    edit = code_suggestions.shuffle_lines(shuffle, below, now.steps_per_epoch, of_loop=now.has_own_loop)
+    if below:
+        first = f"put .{shuffle} before .{code_suggestions.call(below)}"
+        return Advice(f"{first}, or .repeat() right after .shuffle()", edit)
+    one = "one iterator" if now.has_own_loop else "steps_per_epoch"
+    return Advice(f".repeat() right after .{shuffle} with {one}, or a smaller buffer", edit)
 
 
 def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
@@ -453,9 +467,9 @@ def _is_near(pause: Paused, ends: list[int]) -> bool:
 
 
 def has_shuffle_fill(rows: Rows) -> bool:
-    """Return True if a shuffle buffer was filled before an epoch's first batch."""
-    both = np.uint16(Flag.SHUFFLE_FILL | Flag.EPOCH_START)
-    return bool(((rows["flags"] & both) == both).any())
+    """Return True if a shuffle buffer was filled before the newest epoch's first batch: a cache fills later ones."""
+    starts = np.flatnonzero(rows["flags"] & np.uint16(Flag.EPOCH_START))
+    return len(starts) > 0 and bool(rows["flags"][starts[-1]] & np.uint16(Flag.SHUFFLE_FILL))
 
 
 def find_slow_callback(pauses: Iterable[Paused], host_ms: float) -> str:

@@ -34,7 +34,9 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
     end = "between fits" if now.fits_end_epochs else "epoch's end"
-    parts = (f"{part} {units.duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent, end).items())
+    first = f"filling {now.filled_shuffle or 'a shuffle buffer'}" if now.has_shuffle_fill else "first batch"
+    spans = advice.between_epochs_parts(spent, end, first)
+    parts = (f"{part} {units.duration(seconds)}" for part, seconds in spans.items())
     brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
     less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"

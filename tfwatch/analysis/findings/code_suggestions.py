@@ -120,6 +120,22 @@ def one_iterator(steps_per_epoch: int | None, *, of_arrays: bool = False) -> str
     return f"{_FROM_ARRAYS}\n{fit}" if of_arrays else fit
 
 
+def shuffle_lines(shuffle: str, below: str, steps_per_epoch: int | None, *, of_loop: bool) -> str:
+    """Return the lines after which no epoch waits for a shuffle buffer. shuffle: its call; below: the map below it."""
+    steps = f"model.fit(dataset, steps_per_epoch={steps_per_epoch or '...'})"
+    then = "batches = iter(dataset) before the loop, next(batches) in each step" if of_loop else steps
+    repeat = f"dataset = dataset.{shuffle}.repeat()  # the buffer stays full; then {then}"
+    if not below:
+        return repeat
+    before = f"dataset = dataset.{shuffle}.{call(below)}  # in place of .{call(below)}.{shuffle}"
+    return f"{before}\n# or: {repeat}"
+
+
+def call(stage: str) -> str:
+    """Return a stage as a call: `map(...)` for `map`, whose function has no name."""
+    return stage if stage.endswith(")") else f"{stage}(...)"
+
+
 def parallel_map(stage: str) -> str:
     """Return the line that makes the calls of the map of this stage parallel."""
     return _parallel_map(_function(stage), "tf.data.AUTOTUNE")

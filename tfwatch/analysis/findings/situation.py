@@ -153,7 +153,7 @@ class Situation:
     is read; None once all are searched.
     machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
-    known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. slow_epoch_end: see
+    known. has_shuffle_fill: a shuffle buffer was filled before the newest epoch's first batch. slow_epoch_end: see
     `advice.find_slow_epoch_end`.
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
@@ -166,6 +166,7 @@ class Situation:
     code: the changes of the script's lines that set its knobs.
     cache_after: the stage whose results a cache keeps, empty where it is not known; cache_bytes: its size, None where
     unknown; why_no_cache: why there can be none, or empty.
+    filled_shuffle, map_below_shuffle: see `Manifest`.
     diverged: the start of a loss that is NaN or infinite; None where it is finite, or unknown.
     better: the faster value of each setting that the run measured as slower, by knob and value.
     last_finding: the finding on the last setting of a finished run; None before its end, and with too few steps.
@@ -240,6 +241,8 @@ class Situation:
     copied_bytes: Mapping[str, int] = field(default_factory=dict)
     copy_ahead_ms: float | None = None
     lost: DataWaitCost | None = None
+    filled_shuffle: str = ""
+    map_below_shuffle: str = ""
     diverged: LossDiverged | None = None
     last_finding: Banner | None = None
     better: Mapping[tuple[str, str], str] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class Summary:
         steady, flagged ones and single spikes.
     setting: the last one, with the run's verdict.
     callback: the class of the one that takes most of the host time of a step of that setting, where it is known.
-    has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch.
+    has_shuffle_fill: a shuffle buffer was filled before the newest epoch's first batch.
     """
 
     steps: int

@@ -1,15 +1,14 @@
-"""tf.data's own model of a pipeline (`ModelProto`): its stages, and the waits that filled a shuffle buffer."""
+"""tf.data's own model of a pipeline (`ModelProto`): its stages."""
 
 from __future__ import annotations
 
 import math
 import sys
-import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.stage_kinds import code_kinds
-from tfwatch.tfdata.stages.stage_names import READERS, inputs_of
+from tfwatch.tfdata.stages.stage_names import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -234,81 +233,3 @@ def find_stuck_stage(nodes: Sequence[Node]) -> int | None:
         if node.waiting >= node.takes:
             return n
     return None
-
-
-#: Shorter waits are no spikes, and the model is not read for them.
-LATE_NS = 15_000_000
-#: Filling is the cause of a wait if it is at least this share of it, and of the pipeline's work.
-_FILL_SHARE = 0.5
-#: A refill in mid-run takes at most so many times the wait; else the model's figures include work from before it.
-_REFILL_FACTOR = 2.0
-#: A wait may be a refill in mid-run if it is so many times as long as the average of the last late waits: if every
-#: batch is late, the model is not read for every batch.
-_LATE_FACTOR = 2.0
-_AVERAGED = 8
-
-
-class ShuffleFill:
-    """The shuffle buffers of one iterator.
-
-    tf.data fills a buffer before it outputs the first element: at the start of each epoch, and before a `repeat` each
-    time that the data restarts. Reading the model costs 0.2 ms, 5 ms the first time in a process.
-    """
-
-    def __init__(self, iterator: Any) -> None:
-        # Deleting an iterator blocks the thread that drops its last reference (see `disposal`).
-        self._iterator = (lambda: None) if iterator is None else weakref.ref(iterator)
-        self._begun = False
-        self._refills = _refills(getattr(iterator, "_dataset", None))
-        self._usual_ns = 0.0
-
-    def is_cause_of(self, wait_ns: float) -> bool:
-        """Return whether the wait that has just ended mostly filled a buffer; always False without a model."""
-        iterator, begun, self._begun = self._iterator(), self._begun, True
-        is_fill = iterator is not None and (not begun or self._may_refill(wait_ns)) and self._read(wait_ns, begun)
-        if not is_fill:
-            self._usual_ns += (wait_ns - self._usual_ns) / _AVERAGED if begun else 0.0
-        return is_fill
-
-    def _may_refill(self, wait_ns: float) -> bool:
-        return self._refills and wait_ns > _LATE_FACTOR * self._usual_ns
-
-    def _read(self, wait_ns: float, begun: bool) -> bool:
-        try:
-            return is_shuffle_fill(read_model(self._iterator()).nodes, wait_ns, begun=begun)
-        except NoModelError:
-            self._iterator = lambda: None
-            return False
-
-
-def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
-    """Return whether filling took most of a wait, by the model's processing times, outputs and buffered elements.
-
-    begun: the iterator gave batches before the wait.
-    """
-    filling_ns = sum(_filling_ns(nodes, node) for node in nodes.values() if node.name.startswith("Shuffle"))
-    if filling_ns < _FILL_SHARE * wait_ns:
-        return False
-    if begun:
-        return filling_ns <= _REFILL_FACTOR * wait_ns
-    return filling_ns >= _FILL_SHARE * sum(float(node.processing_time) for node in nodes.values())
-
-
-def _filling_ns(nodes: Mapping[int, Any], shuffle: Any) -> float:
-    """Return the nanoseconds of work for the elements that a shuffle holds and has not output."""
-    made = shuffle.buffered_elements + shuffle.num_elements
-    work_ns = sum(float(node.processing_time) for node in subtree(nodes, shuffle))
-    return work_ns * shuffle.buffered_elements / made if made else 0.0
-
-
-def _refills(dataset: Any) -> bool:
-    """Return whether a pipeline repeats a shuffle, so that its buffer is refilled in mid-run."""
-    if dataset is None:
-        return False
-    if type(dataset).__name__ == "_RepeatDataset" and _has_shuffle(dataset):
-        return True
-    return any(_refills(source) for source in inputs_of(dataset))
-
-
-def _has_shuffle(dataset: Any) -> bool:
-    return type(dataset).__name__ == "_ShuffleDataset" or any(_has_shuffle(source) for source in inputs_of(dataset))

@@ -19,7 +19,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Request
 from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
-from tfwatch.tfdata.stages.stage_model import ShuffleFill
+from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
 from tfwatch.watch.fit.batch_bytes import count_bytes
@@ -311,6 +311,7 @@ class Fetch:
         with fails_open(self._stop_explaining):
             if self._filling.is_cause_of(wait_ns):
                 self.flags |= _SHUFFLE_FILL
+                self._filling.describe_in(self._writer)
 
     def _stop_explaining(self, why: str) -> None:
         self._filling = ShuffleFill(None)

@@ -233,11 +233,11 @@ class FoundLoop:
             remember(self._site, run)
         self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns, endless=is_endless(self._dataset))
         self._run, self._dataset = run, None
-        run.record_earlier(self._kept, now_ns)
-        self._kept.clear()
         iterator = self._iterator()
         if iterator is not None:
             run.use_iterator(iterator)
+        run.record_earlier(self._kept, now_ns)
+        self._kept.clear()
 
     # -- its end ------------------------------------------------------------------------------------
 

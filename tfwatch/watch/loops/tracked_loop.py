@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.server import OWN_LOOP
+from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.loops.function_calls import function_calls
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-_COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
+_COMPILE, _RETRACE, _SHUFFLE_FILL = int(Flag.COMPILE), int(Flag.RETRACE), int(Flag.SHUFFLE_FILL)
 #: The number of fetches after which a GPU that cannot be probed yet is given up.
 _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
@@ -213,6 +214,7 @@ class TrackedRun:
         self._is_endless = False
         self._writer.describe(split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
         self._iterator: Callable[[], Any] = lambda: None
+        self._filling = ShuffleFill(None)
         self._stages = StageReader(self._writer, self.iterators)
         self._stages.start()
         self._forget = call_at_exit(self.end)
@@ -240,6 +242,7 @@ class TrackedRun:
         """Record the steps of the epoch so far; the last one ended `until_ns`, by the system's clock."""
         for fetch in fetches:
             self._step_log.record_earlier(self._on_run_clock(fetch.start_ns), self._on_run_clock(fetch.got_ns), fetch)
+            self._explain_wait(fetch.got_ns - fetch.start_ns)
         self._step_log.end_step(self._on_run_clock(until_ns))
 
     def _on_run_clock(self, at_ns: int) -> int:
@@ -252,9 +255,9 @@ class TrackedRun:
     def use_iterator(self, iterator: Any) -> None:
         """Set the iterator of the epoch's batches, which is referenced weakly."""
         try:
-            self._iterator = weakref.ref(iterator)
+            self._iterator, self._filling = weakref.ref(iterator), ShuffleFill(iterator)
         except TypeError:  # a list's iterator, which has no stages
-            self._iterator = object
+            self._iterator, self._filling = object, ShuffleFill(None)
         self._note_replicas(iterator)
 
     def _note_replicas(self, iterator: Any) -> None:
@@ -277,8 +280,16 @@ class TrackedRun:
 
     def record_fetch(self, start_ns: int, batch: Any) -> None:
         """Record that the batch is there."""
-        self._step_log.record_fetch(start_ns, self._now_ns(), batch)
+        got_ns = self._now_ns()
+        self._step_log.record_fetch(start_ns, got_ns, batch)
+        self._explain_wait(got_ns - start_ns)
         self._raised = None
+
+    def _explain_wait(self, wait_ns: int) -> None:
+        """Flag the step of a long wait that filled a shuffle buffer."""
+        if wait_ns > LATE_NS and self._filling.is_cause_of(wait_ns):
+            self._step_log.flags |= _SHUFFLE_FILL
+            self._filling.describe_in(self._writer)
 
     def extend_fetch(self) -> None:
         """Count the time until now as data wait: a second data set gave its part of the batch."""

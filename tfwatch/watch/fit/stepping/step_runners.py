@@ -16,7 +16,7 @@ from keras.src.utils.python_utils import pythonify_logs
 from tfwatch.core.errors import fails_open
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
-from tfwatch.tfdata.stages.stage_model import LATE_NS
+from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
 from tfwatch.watch.fit.stepping.single_step import SingleStep

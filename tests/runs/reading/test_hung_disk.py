@@ -101,6 +101,7 @@ def test_a_late_error_of_a_disk_is_reported(tmp_path: Path, monkeypatch: pytest.
 def test_a_disk_that_hangs_at_the_first_file_does_not_block(tmp_path: Path, manifests: Hanging) -> None:
     made, why = begin_run(tmp_path, "cnn")
     assert f"nothing is recorded: {why}" == HUNG.format(tmp_path)
+    assert manifests.asked.wait(30)  # the folder itself may take longer than a begin waits for it
     manifests.answers.set()
     add_steps(made, plain(10))
     assert made.close()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.analysis.plants import Plant
-from tests.runs.folders import make_manifest
 from tests.tuner.trainings import PlantTraining
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import BUDGET, Move, Stop
 from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
@@ -287,8 +286,23 @@ def test_what_is_undone_is_called_slower_only_where_it_was() -> None:
     assert {one.reason for one in undone} <= {"slower", "no gain beyond noise"}
 
 
-@pytest.mark.parametrize(("proof", "has"), [("", False), ("equal in 9 batches (265 examples)", True)])
-def test_it_uses_vectorised_maps_of_a_script_once_they_are_proved(proof: str, has: bool) -> None:
-    settings, switchable = {"fast_pipeline": "vectorised"}, ["prefetch", "fast_pipeline"]
-    manifest = make_manifest(switchable=switchable, settings=settings, proof=proof)
-    assert ("fast_pipeline" in autopilot._switchable(manifest)) == has
+OF_SCRIPT: dict[str, Any] = {"settings": {"fast_pipeline": "vectorised"}, "switchable": ["prefetch", "fast_pipeline"]}
+
+
+def test_it_has_vectorised_maps_of_a_script_proved_in_steps_that_are_not_of_its_budget() -> None:
+    training = PlantTraining(GENERATOR, Knobs(), **OF_SCRIPT)
+    training.proof_steps = 2 * BUDGET
+    autopilot.run(training.driver(), ROOMY)
+    training.train(100)
+    (ended,) = training.events(AutopilotEnded)
+    assert ended.knobs["fast_pipeline"] == "on"
+    assert ended.cause != "budget"
+    assert len(training.settings) > 2 * BUDGET > BUDGET > ended.steps
+
+
+def test_maps_that_are_not_equal_are_left_as_written() -> None:
+    training = PlantTraining(GENERATOR, Knobs(), **OF_SCRIPT)
+    training.refuses = frozenset({"fast_pipeline"})
+    autopilot.run(training.driver(), ROOMY)
+    (refused,) = [one for one in training.events(MoveJudged) if one.knob == "fast_pipeline"]
+    assert (refused.kept, refused.reason) == (False, "no memory")

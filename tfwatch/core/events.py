@@ -120,7 +120,7 @@ class MoveJudged(ChangesKnob):
 
 @dataclass(frozen=True, slots=True)
 class AutopilotEnded:
-    """The autopilot ended after `steps` steps of the run.
+    """The autopilot ended after `steps` steps of the run, without those during a proof.
 
     cause: `not_starving`, `compute_floor` (a step takes as long as the device needs), `nothing_left` (no candidate is
     left to try), `user`, `over` (the run), `budget` or `failed`; reason: the same in a sentence.

@@ -30,7 +30,6 @@ class Refusal(Enum):
     NO_PY_DATASET = "its data is not a PyDataset"
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
-    NOT_PROVED = "not proved equal yet: t compares real batches first"
     CACHE_OF_VECTORISED = (
         "the maps take whole batches, and a cache keeps single examples: turn the fast pipeline off first"
     )

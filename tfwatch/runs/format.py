@@ -17,7 +17,7 @@ import numpy as np
 
 from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, as_value, epochs_until
+from tfwatch.core.knobs import KNOBS, VECTORISED, as_value, epochs_until
 from tfwatch.core.older_formats import translate_manifest
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
@@ -208,6 +208,11 @@ class Manifest:
     def fast_pipeline(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
         return self.settings.get("fast_pipeline") or ""
+
+    @property
+    def needs_proof(self) -> bool:
+        """True while the vectorised maps of a script are not proved equal: a switch to them begins with their proof."""
+        return self.fast_pipeline == VECTORISED and not self.proof
 
     def has_knob(self, knob: str) -> bool:
         """Return whether the run has a knob; simulated latency only where the run started with it."""

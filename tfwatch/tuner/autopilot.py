@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.analysis.tuning.before_after import Effect
+    from tfwatch.core.knobs import KnobValue
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Autopilot
     from tfwatch.runs.format import Manifest
@@ -73,7 +74,7 @@ class _AutopilotJob:
         self._open_move: Move | None = None
         self._first_rows: Rows | None = None
         self._kept_rows: Rows | None = None
-        self._seen = self._unseen = 0
+        self._seen = self._unseen = self._uncounted = 0
 
     def run(self) -> None:
         self._begin()
@@ -156,12 +157,19 @@ class _AutopilotJob:
         }
         for knob in sorted(due):
             self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
+        if "fast_pipeline" in due:
+            self._wait_proved(as_value("fast_pipeline", turned["fast_pipeline"]))
         self._wait(lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)), move)
         for failed in self._since(known_events, SwitchFailed):
             raise RefusedError(failed.reason)
         # A knob whose last move is undone in the same switch as its next one is not switched.
         steps = [switched.step for switched in self._since(known_events, PipelineSwitched)]
         return max(steps, default=self._driver.snapshot.steps_total) + autopilot_moves.settling_steps(turned)
+
+    def _wait_proved(self, fast_pipeline: KnobValue) -> None:
+        """Wait for the proof of vectorised maps, outside the budget of steps."""
+        self._uncounted += self._driver.wait_proved("fast_pipeline", fast_pipeline, AUTOPILOT)
+        self._seen = self._driver.snapshot.steps_total
 
     def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
         """Return the events of a kind after the known ones."""
@@ -254,18 +262,17 @@ class _AutopilotJob:
     def _limits(self) -> Limits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
         latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
-        switches = [
-            made for made in snapshot.events.of(PipelineSwitched) if made.by == AUTOPILOT and made.knob != "cache"
-        ]
+        slow = {"cache", "fast_pipeline"} if manifest.fast_pipeline == VECTORISED else {"cache"}
+        made = [one for one in snapshot.events.of(PipelineSwitched) if one.by == AUTOPILOT and one.knob not in slow]
         return Limits(
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
             switchable=_switchable(manifest),
             accelerated=manifest.accelerated,
-            steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
+            steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began - self._uncounted),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
-            switch_steps=max((made.step - made.asked_step for made in switches), default=0),
+            switch_steps=max((one.step - one.asked_step for one in made), default=0),
         )
 
     def _sampled(self, column: str) -> float:
@@ -298,7 +305,7 @@ class _AutopilotJob:
                 step,
                 cause,
                 reason,
-                step - self._began,
+                step - self._began - self._uncounted,
                 search.first.step_ms if search else None,
                 search.now.step_ms if search else None,
                 search.first.wait_share if search else None,
@@ -340,10 +347,8 @@ def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
 
 
 def _switchable(manifest: Manifest) -> frozenset[str]:
-    """Return the knobs that it may switch: vectorised maps only once a user's key had them proved equal."""
-    late = frozenset(manifest.from_epoch) - {"cache"}
-    is_unproved = manifest.fast_pipeline == VECTORISED and not manifest.proof
-    return (_KNOBS & frozenset(manifest.switchable)) - late - ({"fast_pipeline"} if is_unproved else frozenset())
+    """Return the knobs that it may switch."""
+    return (_KNOBS & frozenset(manifest.switchable)) - (frozenset(manifest.from_epoch) - {"cache"})
 
 
 def publish_judged(

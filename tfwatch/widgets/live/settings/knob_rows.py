@@ -14,7 +14,7 @@ from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, th
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KEYS, VECTORISED, stage_value
+from tfwatch.core.knobs import KEYS, stage_value
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
@@ -264,8 +264,8 @@ def _purpose(view: RunView, state: KnobState) -> str:
     if state.knob != "fast_pipeline":
         return ""
     manifest = view.snapshot.manifest
-    is_unproved = manifest.fast_pipeline == VECTORISED and not manifest.proof
-    return "proved equal first, map after batch" if is_unproved else manifest.proof or f"fast: {manifest.fast_pipeline}"
+    unproved = "proved equal first, map after batch" if manifest.needs_proof else ""
+    return unproved or manifest.proof or f"fast: {manifest.fast_pipeline}"
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
@@ -328,7 +328,7 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
     if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
         return f"{requested}, applies at start"
     manifest, waits = view.snapshot.manifest, "waits for the current batch"
-    if state.knob == "fast_pipeline" and manifest.fast_pipeline == VECTORISED and not manifest.proof:
+    if state.knob == "fast_pipeline" and manifest.needs_proof:
         waits = "compares real batches first"
     return f"{requested} {clock(view.snapshot, state.asked_s)}, {waits}"
 

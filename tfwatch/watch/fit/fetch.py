@@ -502,7 +502,8 @@ class Fetch:
             with fails_open(self._note_failure):
                 self._pipeline.close()
             with suppress(StopIteration):
-                for _ in range(steps - (self._first_step or 0) - self._rebuilt_after):
+                first = steps if self._first_step is None else self._first_step
+                for _ in range(steps - first - self._rebuilt_after):
                     self._direct.next()
 
     def refuse(self, steps: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -14,6 +15,7 @@ from tests.whole import events_of, only
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.watch.fit.fetch import Fetch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,23 @@ def test_a_switch_whose_gate_does_not_close_leaves_nothing_that_waits(
     run = fits.switched(1, prefetch=[2, 4, 3])
     assert [event.new for event in events_of(run, PipelineSwitched)] == ["2", "3"]
     assert (only(run, SwitchFailed).new, only(run, SwitchFailed).now) == ("4", "2")
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_an_epoch_that_tfwatch_leaves_to_keras_after_a_rebuilt_one_is_trained(
+    steps_per_execution: int, fits: Fits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use_rebuilt(self: Fetch, iterator: Any) -> Any:
+        shape = use(self, iterator)
+        if next(epochs):
+            _raises()
+        return shape
+
+    epochs, use = itertools.count(), Fetch.use_iterator
+    monkeypatch.setattr(Fetch, "use_iterator", use_rebuilt)
+    run = fits.switched(steps_per_execution, workers=[2])
+    assert run.manifest.not_split == "no room"
+    assert events_of(run, PipelineSwitched)[-1].by == "data"
 
 
 class _StuckGate:

@@ -37,7 +37,7 @@ import tfwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
+    from types import CellType, FrameType
 
 ROOT = str(Path(tfwatch.__file__).parent)
 #: Seconds after which a training counts as hanging; a worker starts again after so many faults.
@@ -50,6 +50,7 @@ ENTRIES = frozenset(
         *(f"Watch.on_{name}" for name in ("train_begin", "train_end", "epoch_begin", "epoch_end")),
         *(f"Watch.on_test_{name}" for name in ("begin", "batch_end", "end")),
         "Watch._boundary",
+        "CollectionTimes.__call__",  # Python prints and drops what a collector's callback raises
         "failure_ends_recording.<locals>.guarded",
         "bookkeeping.<locals>.decorate.<locals>.guarded",
         *("TrainFunction.__call__", "Recorder._adopt", "on_host"),
@@ -194,6 +195,10 @@ def _replaced(fault: Fault, make: Callable[[], BaseException]) -> Iterator[None]
 
     undo: list[Callable[[], None]] = []
     for owner, name, value in list(_holders(fault)):
+        if cell := _guarded(value):
+            undo.append(functools.partial(setattr, cell, "cell_contents", cell.cell_contents))
+            cell.cell_contents = fail
+            continue
         kind = type(value)
         new: Any = kind(fail) if isinstance(value, (property, staticmethod, classmethod)) else fail
         if isinstance(value, functools.cached_property):
@@ -205,6 +210,13 @@ def _replaced(fault: Fault, make: Callable[[], BaseException]) -> Iterator[None]
     finally:
         for back in undo:
             back()
+
+
+def _guarded(value: Any) -> CellType | None:
+    """Return where a decorator of tfwatch's holds the function that it guards; None for one without."""
+    wrapped = getattr(value, "__wrapped__", None)
+    cells = getattr(value, "__closure__", None) or ()
+    return next((cell for cell in cells if wrapped is not None and cell.cell_contents is wrapped), None)
 
 
 def _holders(fault: Fault) -> Iterator[tuple[Any, str, Any]]:

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.errors import fails_open, warn_user, within
 from tfwatch.watch.script.feed import Feed
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
@@ -34,6 +34,10 @@ def find_refusal(keras: Any) -> str:
 
 
 _not_recorded = fails_open(lambda why: warn_user(f"this loop is not recorded: {why}"))
+
+
+def _warn(why: str) -> None:
+    warn_user(f"a part of this fit is not watched: {why}")
 
 
 def _version(keras: Any) -> tuple[int, ...]:
@@ -126,7 +130,7 @@ class _Fits:
             with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
                 args, kwargs = self._with_watch(signature, args, kwargs, added)
             try:
-                with self._signs.fit(), self._feed.interruptible():
+                with within(self._signs.fit, _warn), within(self._feed.interruptible, _warn):
                     return original(*args, **kwargs)
             finally:
                 added.remove()

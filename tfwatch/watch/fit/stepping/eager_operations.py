@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,9 +39,9 @@ class Calls:
     def timed_by(self, account: Operations) -> Iterator[None]:
         """Within, add the time of the calling thread's operations to this account, and to any outer one."""
         thread = threading.get_ident()
+        self._begin()
         outer = self._accounts.get(thread)
         self._accounts[thread] = account
-        self._begin()
         try:
             yield
         finally:
@@ -53,10 +54,10 @@ class Calls:
 
     def _begin(self) -> None:
         with self._lock:
-            self._timing += 1
-            if self._timing == 1:
+            if not self._timing:
                 self._bare = self._found()
                 vars(self._module).update({name: self._time(call) for name, call in self._bare.items()})
+            self._timing += 1
 
     def _end(self) -> None:
         with self._lock:
@@ -86,19 +87,23 @@ class Operations:
     """Times the operations of a function in the calling thread, at a cost of 0.2 us per operation.
 
     took_ns: of all operations of the last call, each from Python's call to its return, with the look-up of its kernel
-    and, on the CPU, its computation.
+    and, on the CPU, its computation. failure: the reason why they are not timed; empty where they are.
     """
 
     def __init__(self, calls: Calls, clock: Clock = SYSTEM) -> None:
         self.took_ns = 0
+        self.failure = ""
         self.now_ns = clock.now_ns
         self._calls = calls
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
         """Call a function with one argument, and time its operations."""
         self.took_ns = 0
-        with self._calls.timed_by(self):
+        with within(partial(self._calls.timed_by, self), self._fail):
             return function(argument)
+
+    def _fail(self, why: str) -> None:
+        self.failure = why
 
 
 @cache

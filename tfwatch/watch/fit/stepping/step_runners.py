@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, within
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
@@ -224,6 +224,8 @@ class StepByStepRunner:
     @bookkeeping(0)
     def _end_dispatch(self) -> int:
         dispatched_ns, operations = self._now_ns(), self._step.operations
+        if operations and operations.failure:
+            raise RuntimeError(operations.failure)
         # Op by op on a CPU, operations compute: only the rest is launching.
         return dispatched_ns - operations.took_ns if operations else dispatched_ns
 
@@ -404,7 +406,7 @@ class InGraphRunner:
         number of steps and of examples; and the outputs of the last step."""
         clocks = self._read_clocks()
         try:
-            with cancellable_call():
+            with within(cancellable_call, self._step_log.report_failure):
                 stamps_s, examples, outputs = self.steps(iterator, limit)
         except tf.errors.OutOfRangeError:  # the end of the data, as Keras' function raises it for single steps
             self._step_log.set_phase(Phase.EPOCH_END)

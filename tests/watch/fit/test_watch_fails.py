@@ -139,7 +139,7 @@ def test_an_error_in_tfwatch_never_reaches_the_training(
         "fit.fetch.Fetch._accept",
         "fit.fetch.Fetch._measure",
         "fit.fetch.Fetch._report_switched",
-        "fit.script_pipeline.ScriptPipeline.read",
+        "fit.switching.script_pipeline.ScriptPipeline.read",
     ],
 )
 def test_an_error_in_a_switch_never_reaches_the_training(

@@ -75,7 +75,7 @@ def switching(watch: Watch) -> Any:
         ("watch.session.Session.is_over", 1),
         ("watch.fit.stepping.step_runners.TrainFunction.uninstall", 1),
         ("watch.step_log.StepLog.begin_phase", 1),
-        ("watch.fit.fetch.Fetch._apply_requests", 1),
+        ("watch.fit.switching.requested_switches.RequestedSwitches.apply", 1),
         ("watch.fit.fetch.Fetch.mark_first_batch", 2),
         ("watch.fit.fetch.Fetch.explain_wait", 1),
         ("watch.fit.stepping.step_runners.clock_offset_ns", 2),
@@ -102,7 +102,9 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
     assert trained[steps].fit() == trained[steps].stock
 
 
-@pytest.mark.parametrize("part", ["fit.fetch.Fetch._apply_requests", "fit.recorder.Recorder.begin_epoch"])
+@pytest.mark.parametrize(
+    "part", ["fit.switching.requested_switches.RequestedSwitches.apply", "fit.recorder.Recorder.begin_epoch"]
+)
 def test_an_interrupt_in_a_part_of_tfwatch_ends_fit_and_its_run(
     part: str, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ class CustomLoop:
         return logs
 
     def _epoch(self, steps: int) -> dict[str, float]:
-        self._fetch.begin_epoch(self._step_log.steps)
+        self._fetch.switches.begin_epoch(self._step_log.steps)
         shape = self._fetch.use_iterator(None)
         if self._step is None:
             self._step = TracedBody(self._body, shape, self._session.writer, eager=self._eager)

@@ -208,15 +208,15 @@ def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, mak
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fit import fetch
-    from tfwatch.watch.fit.switching import script_pipeline
+    from tfwatch.watch.fit.switching import current_pipeline, requested_switches, script_pipeline
 
     batches = iter(known(arrays))
     assert script_pipeline.why_not_switchable(batches) is None
     batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
     assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
-    monkeypatch.setattr(fetch, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
+    for module in (current_pipeline, requested_switches):
+        monkeypatch.setattr(module, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
     watch = watch_in(tmp_path)
     watch.set(prefetch=4)
     watched = make_model()

@@ -135,10 +135,10 @@ def test_an_error_in_tfwatch_never_reaches_the_training(
 @pytest.mark.parametrize(
     "part",
     [
-        "fit.fetch.Fetch._refusal",
-        "fit.fetch.Fetch._accept",
+        "fit.switching.requested_switches.RequestedSwitches._refusal",
+        "fit.switching.requested_switches.RequestedSwitches._accept",
         "fit.fetch.Fetch._measure",
-        "fit.fetch.Fetch._report_switched",
+        "fit.switching.requested_switches.RequestedSwitches.report",
         "fit.switching.script_pipeline.ScriptPipeline.read",
     ],
 )

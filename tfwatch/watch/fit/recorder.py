@@ -76,12 +76,12 @@ class Recorder:
             self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self._give_up(error)
-            self._fetch.hand_back(self._step_log.steps)
+            self._fetch.switches.hand_back(self._step_log.steps)
             self._release()
         if self._session.source is not None:
-            self._fetch.begin_epoch(self._step_log.steps)
+            self._fetch.switches.begin_epoch(self._step_log.steps)
         elif not (self.is_passive or isinstance(self._runner, UntimedRunner)):
-            self._fetch.begin_script_epoch(self._step_log.steps)
+            self._fetch.switches.begin_script_epoch(self._step_log.steps)
 
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of an epoch and its validation."""
@@ -207,7 +207,7 @@ class Recorder:
             Exception: the training's own, or the trace of several steps fails.
         """
         # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
-        like = self._fetch.iterator_like(iterator)
+        like = self._fetch.current.iterator_like(iterator)
         if self._runner is None or like._type_spec != self._spec:
             try:
                 runner = self._trace_in_graph(original, like, steps)
@@ -217,7 +217,7 @@ class Recorder:
                 self._why_exact = _first_line(error)
                 return False
             is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
-            self._fetch.in_graph = not is_spread
+            self._fetch.switches.in_graph = not is_spread
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
             self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
             self._use(runner, like._type_spec)

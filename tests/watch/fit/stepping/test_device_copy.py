@@ -116,12 +116,12 @@ def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tfwatch.tfdata import work_ahead
-    from tfwatch.watch.fit import fetch
     from tfwatch.watch.fit.stepping import device_copy
+    from tfwatch.watch.fit.switching import requested_switches
 
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
-    monkeypatch.setattr(fetch, "why_no_device_prefetch", lambda: None)
+    monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
     with determinism(False):  # it forbids the clock of the stamps
         stock, _ = train(None, {})
         watched, run = train(tmp_path, {2: 2, 4: "off", 6: 1})
@@ -206,8 +206,8 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
     import tensorflow as tf
 
     from tfwatch.tfdata import live_switch
-    from tfwatch.watch.fit import fetch
     from tfwatch.watch.fit.stepping import device_copy
+    from tfwatch.watch.fit.switching import requested_switches
 
     def late(*batch: Any) -> Any:
         tf.numpy_function(lambda: time.sleep(0.02), [], [])
@@ -215,7 +215,7 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
 
     monkeypatch.setattr(live_switch, "on_device", lambda batches, _: batches.map(late) if slow == "copy" else batches)
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
-    monkeypatch.setattr(fetch, "why_no_device_prefetch", lambda: None)
+    monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
     with determinism(False):  # it forbids the clock of the stamps
         run = fit_slowly(tmp_path, late if slow == "pipeline" else None)
     waited, copied = (float(np.median(run.steps[name][3:])) for name in ("wait_ms", "copy_ms"))

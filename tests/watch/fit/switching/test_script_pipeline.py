@@ -343,7 +343,8 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     make_data: Any, switchable: list[str], fixed: dict[str, str], from_epoch: list[str], arrays: Any
 ) -> None:
     from tfwatch.runs.create import make_writer
-    from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline
+    from tfwatch.watch.fit.switching.described_knobs import KnobDescriber
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     writer = make_writer("test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"])
     KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())

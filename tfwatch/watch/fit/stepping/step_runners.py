@@ -176,7 +176,7 @@ class StepByStepRunner:
         except StopIteration:
             self._step_log.set_phase(Phase.EPOCH_END)
             if self._calls_at_end:
-                return original(self._fetch.last_iterator(iterator))
+                return original(self._fetch.current.last_iterator(iterator))
             raise
         return self._run(start_ns, batch)
 
@@ -297,7 +297,7 @@ class UntimedRunner:
         Raises:
             StopIteration: the data is exhausted.
         """
-        self._fetch.hand_back(self._step_log.steps)
+        self._fetch.switches.hand_back(self._step_log.steps)
         self._begin_call()
         outputs = original(iterator)
         self._step_log.count_untimed_steps(self._steps, outputs if isinstance(outputs, dict) else {})
@@ -305,7 +305,7 @@ class UntimedRunner:
 
     @bookkeeping(None)
     def _begin_call(self) -> None:
-        self._fetch.refuse(self._step_log.steps)
+        self._fetch.switches.refuse_all(self._step_log.steps)
         self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, reason
-from tfwatch.core.knobs import MOST_STAGES, VECTORISED
-from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA, Refusal
+from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
-from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
+from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
 from tfwatch.tfdata.rebuilding.pipeline_cache import find_place
 from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
@@ -31,14 +29,12 @@ if TYPE_CHECKING:
 
     from tfwatch.core.code_edits import CodeEdit
     from tfwatch.core.knobs import Knobs, KnobValue
-    from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
 
 _WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
 #: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.
 _LARGE_SHUFFLE = 5_000
-_NOT_LIVE = "not live below a strategy"
 _NO_DATASET = "its data set is not known"
 _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
 
@@ -262,11 +258,6 @@ class ScriptPipeline:
         return self._running.build(data, knobs, self._calls(knobs), proof.maps if proof else None)
 
 
-def _names_of(stages: Sequence[Any]) -> list[str]:
-    """Return the names of stages that can be set one by one; none where there is one, or too many."""
-    return [label_of(node) for node in stages] if 2 <= len(stages) <= MOST_STAGES else []
-
-
 def _why_unreadable(read: Callable[[], None]) -> str:
     """Return the reason why a pipeline cannot be read; empty if it is."""
     try:
@@ -298,62 +289,3 @@ def why_not_switchable(iterator: Any) -> Refusal | None:
     device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
     # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
     return None if "CPU" in device.upper() else Refusal.ON_DEVICE
-
-
-class KnobDescriber:
-    """Writes into run.json which knobs a script's pipeline has, and the reasons for those that it has not.
-
-    The thread that reads the stages calls it: a `fit` of less than a second is not described.
-    """
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._described: Callable[[], Any] = lambda: None
-
-    def describe(self, iterator: Any, used: ScriptPipeline) -> None:
-        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch was requested."""
-        is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
-        dataset = dataset_of(iterator)
-        if dataset is None or dataset is self._described():
-            return
-        self._described = weakref.ref(dataset)
-        with fails_open(lambda _: None):
-            if is_spread:
-                self._write_spread(iterator)
-            else:
-                self._write(iterator, used)
-
-    def _write_spread(self, iterator: Any) -> None:
-        """Describe the data set below a strategy: its settings are those of the script's lines, and none is live."""
-        script = ScriptPipeline()
-        script.read(iterator)
-        fixed = {
-            "prefetch": f"{PER_REPLICA} {buffer_size_per_replica(iterator)}",
-            _WORKERS: script.why_not or _NOT_LIVE,
-            _CACHE: script.why_no_cache or _NOT_LIVE,
-            _FAST: script.why_no_fast or _NOT_LIVE,
-            "device_prefetch": f"{FETCH_TO_DEVICE} {'on' if fetches_to_device(iterator) else 'off'}",
-        }
-        self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
-
-    def _write(self, iterator: Any, used: ScriptPipeline) -> None:
-        script, manifest = ScriptPipeline(), self._writer.manifest()
-        script.read(iterator)
-        script.is_rebuilt = used.is_rebuilt
-        refused = why_not_switchable(iterator)
-        why_no_fast = script.why_no_fast or used.why_not_proved(iterator)
-        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: why_no_fast}
-        fixed = {knob: refused.words if refused else why for knob, why in reasons.items() if refused or why}
-        others = [knob for knob in manifest.switchable if knob not in reasons]
-        switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
-        named = {_FAST: VECTORISED} if _FAST in switchable else {}
-        self._writer.describe(
-            settings={**manifest.settings, **named},
-            switchable=switchable,
-            fixed=fixed,
-            code=script.edits,
-            parallel_stages=_names_of(script.parallel_stages) if _WORKERS in switchable else [],
-            cache_bytes=script.store.bytes_needed if script.store else None,
-            cache_after=script.cache_after,
-            from_epoch=[knob for knob in script.from_epoch if knob in switchable],
-        )

@@ -1,0 +1,195 @@
+"""Where the batches of an epoch come from now: Keras' iterator, stages above it, or a pipeline rebuilt in its place."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import fails_open
+from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
+from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
+from tfwatch.tfdata.work_ahead import is_added
+from tfwatch.watch.fit.switching.script_pipeline import why_not_switchable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import tensorflow as tf
+
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.copy_stamps import CopyStamps
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+    from tfwatch.watch.session import Session
+
+
+class CurrentPipeline:
+    """The iterators of a `fit`: Keras' own, and a `SwitchablePipeline` above it or in its place.
+
+    keras: the iterator that Keras made; None with a source of tfwatch's own.
+    is_ours: the batches come from a source of tfwatch's own. is_switchable: they come through the switchable pipeline.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        script: ScriptPipeline,
+        state: Callable[[], object],
+        note_failure: Callable[[str], None],
+    ) -> None:
+        self.keras: Any = None
+        self.is_ours = self.is_switchable = session.source is not None
+        self._session, self._script, self._state = session, script, state
+        self._note_failure = note_failure
+        self._pipeline = SwitchablePipeline(session.build, state)
+        self._direct: Any = None
+        self._first_step: int | None = None
+        self._rebuilt_after = 0
+
+    def start_own(self, source: tf.data.Iterator, knobs: Knobs) -> None:
+        """Begin an epoch over the iterator of a source of tfwatch's own."""
+        self._pipeline.start(source, knobs)
+
+    def use(self, iterator: Any) -> bool:
+        """Take the iterator of Keras' that the next batches belong to; return whether it is a new one."""
+        is_new, self.keras = iterator is not self.keras, iterator
+        if is_new and not self.is_ours:
+            self._first_step = None
+        return is_new
+
+    def start_as_written(self, knobs: Knobs) -> None:
+        """Begin with Keras' iterator, with the stages that the knobs add."""
+        if self._script.is_rebuilt:
+            self._replace(SwitchablePipeline(self._session.build, self._state), is_rebuilt=False)
+        self.is_switchable = is_added(knobs) and not why_not_switchable(self.keras)
+        if self.is_switchable:
+            self._pipeline.start(self.keras, knobs)
+        else:
+            self._pipeline.close()
+
+    def open_direct(self) -> None:
+        """Prepare to fetch from Keras' iterator itself."""
+        old, self._direct = [self._direct], BatchIterator(self.keras)
+        dispose(old, [], [])
+
+    def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:
+        """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
+        pipeline = SwitchablePipeline(self._script.build, self._state)
+        pipeline.start(source, knobs)
+        # All or nothing: batches come from the rebuilt pipeline from here on.
+        self._replace(pipeline, is_rebuilt=True)
+        self.is_switchable, self._rebuilt_after = True, batches
+
+    def _replace(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
+        old, self._pipeline, self._script.is_rebuilt = self._pipeline, pipeline, is_rebuilt
+        with fails_open(self._note_failure):
+            old.close()
+
+    def switch(self, knobs: Knobs) -> None:
+        """Exchange the stages above the source for those of the knobs."""
+        if self.is_switchable:
+            self._pipeline.switch(knobs)
+        else:
+            self._pipeline.start(self.keras, knobs)
+            self.is_switchable = True
+
+    def note_step(self, steps: int) -> None:
+        """Note the steps before the first batch of Keras' iterator: a rebuilt pipeline skips what it has given."""
+        if self._first_step is None:
+            self._first_step = steps
+
+    def batches_given(self, steps: int) -> int:
+        """Return the number of batches that Keras' iterator has given after `steps` steps."""
+        return 0 if self._first_step is None else steps - self._first_step
+
+    def next(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the data is exhausted, or `has_successor` continues it.
+        """
+        return (self._pipeline.batches if self.is_switchable else self._direct).next()
+
+    @property
+    def has_successor(self) -> bool:
+        """True where another pipeline continues the data that has ended."""
+        return self.is_switchable and self._pipeline.has_successor
+
+    def take_over(self) -> None:
+        """Continue with the successor. The pipeline that has ended holds nothing, so no batch is lost."""
+        self._pipeline.take_over()
+
+    def resume(self) -> None:
+        """Continue with the stages that have ended: their successor did not take over."""
+        self._pipeline.resume()
+
+    @property
+    def knobs(self) -> Knobs:
+        """The knobs of the stages that give the batches now."""
+        return self._pipeline.knobs
+
+    def hand_back(self, steps: int) -> None:
+        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave.
+
+        A pipeline over that iterator must hold no batch.
+        """
+        self.is_switchable = self.is_ours
+        if self._script.is_rebuilt:
+            self._script.is_rebuilt = False
+            with fails_open(self._note_failure):
+                self._pipeline.close()
+            with suppress(StopIteration):
+                for _ in range(self.batches_given(steps) - self._rebuilt_after):
+                    self._direct.next()
+
+    @property
+    def spec(self) -> BatchSpec:
+        """The structure of the batches."""
+        return (self._pipeline.batches if self.is_ours else self._direct).shape  # type: ignore[no-any-return]
+
+    @property
+    def stamps(self) -> CopyStamps | None:
+        """The times at which batches were ready to be copied ahead; None where none are."""
+        return self._pipeline.batches.stamps if self.is_switchable else None
+
+    @property
+    def iterator(self) -> Any:
+        """The iterator of the next batch."""
+        return self._pipeline.iterator if self.is_switchable else self.keras
+
+    def last_iterator(self, iterator: Any) -> Any:
+        """Return the exhausted iterator of the batches, for Keras' function; `iterator` is Keras' own."""
+        return self._pipeline.iterator if self._script.is_rebuilt else iterator
+
+    def iterator_like(self, iterator: Any) -> Any:
+        """Return an iterator with the structure of the next batches, before an epoch begins."""
+        return self._pipeline.iterator if self.is_ours else iterator
+
+    def observed(self) -> tuple[Any, Any]:
+        """Return the source below the gate, None without a gate, and the iterator of the batches.
+
+        Any thread may call it. Both are None between two epochs.
+        """
+        if not self.is_switchable:
+            return None, self.keras
+        source, batches = self._pipeline.source, self._pipeline.iterator
+        return (source, batches) if source is not None else (None, None)
+
+    @property
+    def is_switching(self) -> bool:
+        """True while a switch waits for the buffered batches of the stages before it."""
+        return self._pipeline.is_switching
+
+    def leave_gate(self, knobs: Knobs) -> None:
+        """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the gate only costs."""
+        if not self.is_ours and not self._script.is_rebuilt and not is_added(knobs):
+            self.is_switchable = False
+
+    def drop(self) -> None:
+        """Let go of Keras' iterator."""
+        last = [self.keras]
+        self.keras = self._direct = None
+        dispose_unless_referenced(last)
+
+    def close(self) -> None:
+        """End with the training."""
+        self._pipeline.close()

@@ -1,4 +1,4 @@
-"""Where the batches of an epoch come from now: Keras' iterator, stages above it, or a pipeline rebuilt in its place."""
+"""The iterators that give the batches of an epoch: that of Keras, stages above it, or a pipeline rebuilt in its place."""
 
 from __future__ import annotations
 

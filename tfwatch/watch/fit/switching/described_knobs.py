@@ -1,4 +1,4 @@
-"""What run.json says of the knobs of a script's pipeline: which are live, and why the others are not."""
+"""Describe the knobs of a script's pipeline in run.json: which are live, and the reasons for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The iterators that give the batches of an epoch: that of Keras, stages above it, or a pipeline rebuilt in its place."""
+"""The iterators that give the batches of an epoch: that of Keras, stages above it, or a rebuilt pipeline."""
 
 from __future__ import annotations
 

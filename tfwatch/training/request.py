@@ -59,8 +59,12 @@ def parse_switch(text: str) -> Scheduled:
     name, equals, value = rest.partition("=")
     if not (colon and equals and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
+    name, of_stage, _ = name.partition(":")
     knob = _knob(name, TRAIN_KNOBS)
-    return Scheduled(int(step), knob, as_value(knob, value))
+    setting = as_value(knob, value)
+    if of_stage or isinstance(setting, tuple):
+        raise ValueError(f"{text!r}: the maps of a workload have one setting together, e.g. {step}:{name}=4")
+    return Scheduled(int(step), knob, setting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: As in `tfwatch.screens.themes`, which loads Textual.
 THEMES = ("dark", "light")
+#: Sources of a GPU's figures. auto is the first that works; none reads no GPU.
+GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
 #: Seconds that the device starves, or waits for one batch, until a notice; and the longest such time.
 NOTIFY_AFTER_S, LONGEST_NOTIFY_AFTER_S = 30, 86_400
 MOST_RUNS = 1_000_000
@@ -26,9 +28,10 @@ MOST_RUNS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key. default: in words. is_switch: true or false, an option without a value. is_knob: a start knob.
+    """A key. default: in words. is_switch: true or false, an option without a value.
 
-    read: reads the text of a value; a ValueError's message is for the user.
+    read: reads the text of a value; a ValueError's message is for the user. knob: the field of `core.knobs.Knobs` with
+    which a training starts; empty for another key.
     """
 
     name: str
@@ -36,7 +39,7 @@ class Key:
     default: str
     read: Callable[[str], Any] = str
     is_switch: bool = False
-    is_knob: bool = False
+    knob: str = ""
     is_text: bool = False
 
 
@@ -79,13 +82,26 @@ def _theme(text: str) -> str:
     return text
 
 
+def gpu_sensor(text: str) -> str:
+    """Read the name of a source of a GPU's figures.
+
+    Raises:
+        ValueError: there is no such source.
+    """
+    if text not in GPU_SENSORS:
+        raise ValueError(f"{text!r} is no GPU sensor: there are {', '.join(GPU_SENSORS)}")
+    return text
+
+
 def _knob(name: str, text: str) -> Key:
+    knob = name.replace("-", "_")
+
     def read(value: str) -> Any:
         from tfwatch.core.knobs import as_value
 
-        return as_value(name, value)
+        return as_value(knob, value)
 
-    return Key(name, text, "auto" if name == "shuffle" else "off", read, is_knob=True)
+    return Key(name, text, "auto" if name == "shuffle" else "off", read, knob=knob)
 
 
 _KEYS = (
@@ -106,6 +122,14 @@ _KEYS = (
     _knob("workers", "parallel map workers"),
     _knob("cache", "cache of the examples"),
     _knob("shuffle", "buffer_size of the shuffle"),
+    _knob("device-prefetch", "batches copied to the GPU ahead"),
+    _knob("fast-pipeline", "the fast pipeline in place of the slow one"),
+    Key("memory-limit", "gigabytes for the buffers of the autopilot", "a quarter", units.parse_gigabytes),
+    Key("gpu-sensor", "source of the GPU's figures", "auto", gpu_sensor, is_text=True),
+    Key("keep-awake", "the machine stays awake while it trains", "false", is_switch=True),
+    Key("python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True),
+    Key("quiet", "no progress, hints and summary on stderr", "false", is_switch=True),
+    Key("redact", "reports without paths, names and the host", "false", is_switch=True),
 )
 KEYS = {key.name: key for key in _KEYS}
 

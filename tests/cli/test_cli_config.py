@@ -7,7 +7,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,6 +50,44 @@ def test_the_config_file_sets_what_no_option_sets(config: Path, monkeypatch: pyt
     assert found.plan.knobs == Knobs(prefetch=4, cache=True)
     assert (found.theme, found.runs_dir, found.limits) == ("light", runs, Limits(count=5))
     assert found.notify == NotifyOptions(True, 9, ("/bin/sh", "-c", "x"))
+
+
+def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(
+        'device-prefetch = 2\nfast-pipeline = true\nkeep-awake = true\ngpu-sensor = "none"\nmemory-limit = 2\n'
+        "quiet = true\n"
+    )
+    orders = _taken(monkeypatch)
+    undo = ["--device-prefetch", "off", "--no-fast-pipeline", "--no-keep-awake", "--gpu-sensor", "auto", "--no-quiet"]
+    assert run("train", "dense") == run("train", "dense", *undo, "--memory-limit", "1") == 0
+    kept, undone = orders
+
+    assert (kept.plan.knobs, undone.plan.knobs) == (Knobs(device_prefetch=2, fast_pipeline=True), Knobs())
+    assert (kept.plan.prefetches_where_possible, undone.plan.prefetches_where_possible) == (True, False)
+    assert (kept.keep_awake, kept.gpu_sensor, kept.memory_bytes, kept.quiet) == (True, "none", 2 * 2**30, True)
+    assert (undone.keep_awake, undone.gpu_sensor, undone.memory_bytes, undone.quiet) == (False, "auto", 2**30, False)
+
+
+def test_the_config_file_sets_scripts_reports_and_comparisons(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config.write_text(f'python = "{tmp_path}"\nquiet = true\nredact = true\ntheme = "light"')
+    taken: list[Any] = []
+
+    def take(given: Any) -> int:
+        taken.append(given)
+        return 0
+
+    for place in ("script.run.run", "evidence.report.report", "evidence.compare.compare"):
+        monkeypatch.setattr(f"tfwatch.commands.{place}", take)
+    assert run("run", "train.py") == run("report") == run("report", "--no-redact") == run("compare", "A", "B") == 0
+    script, redacted, whole, compared = taken
+
+    assert (script.python, script.quiet) == (tmp_path, True)
+    assert (redacted.is_redacted, whole.is_redacted) == (True, False)
+    assert compared.theme == "light"
 
 
 def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("", {}, id="empty"),
         pytest.param("# nothing\n", {}, id="comment"),
         pytest.param('theme = "light"\nnotify = true', {"theme": "light", "notify": True}, id="words"),
+        pytest.param("device-prefetch = 2", {"device-prefetch": 2}, id="a knob of two words"),
+        pytest.param("fast-pipeline = true", {"fast-pipeline": True}, id="a knob that is on or off"),
         pytest.param("prefetch = 4\ncache = true", {"prefetch": 4, "cache": True}, id="knobs"),
         pytest.param('prefetch = "auto"', {"prefetch": "auto"}, id="knob in words"),
         pytest.param(
@@ -57,6 +59,8 @@ def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values:
             "prefetch = 4096", "prefetch: 4096 is not a setting: give off, default, auto or a", id="too large"
         ),
         pytest.param('theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"),
+        pytest.param('gpu-sensor = "gpu"', "gpu-sensor: 'gpu' is no GPU sensor: there are auto, po", id="sensor"),
+        pytest.param("fast-pipeline = 3", "fast-pipeline: ", id="fast pipeline"),
         pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
         pytest.param("runs-dir = 3", "runs-dir: 3 is not a text: write it in quotes", id="a path without quotes"),
         pytest.param("notify-command = true", "notify-command: True is not a text", id="no command"),
@@ -139,6 +143,9 @@ def test_a_workload_starts_with_the_knobs_that_it_has(config: Path) -> None:
 
     assert default_knobs("cnn") == Knobs(prefetch="auto", workers=4, cache=True)
     assert default_knobs("dense") == Knobs(prefetch="auto", workers=4)
+    config.write_text("device-prefetch = 2\nfast-pipeline = true")
+    assert default_knobs("cnn") == Knobs(device_prefetch=2)
+    assert default_knobs("dense") == Knobs(device_prefetch=2, fast_pipeline=True)
 
 
 def test_limits_hold_for_the_folder_of_the_config_file_alone(config: Path, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Scheduled
 from tfwatch.training import setup
 from tfwatch.training.request import Plan
-from tfwatch.training.setup import NoGpuError, check_device_prefetch, choose_device, placed_on_device
+from tfwatch.training.setup import NoGpuError, choose_device, placed_on_device, settle_device_prefetch
 from tfwatch.watch.tensorflow_info import Device, host_device
 from tfwatch.workloads.workload import BadInputError, Settings
 
@@ -55,14 +57,22 @@ WITH_MEMORY = Device("GPU:0 a chip", accelerated=True, has_own_memory=True)
 )
 def test_device_prefetch_is_refused_where_it_cannot_be(plan: Plan, device: Device, why: str) -> None:
     with pytest.raises(BadInputError, match=f"^device prefetch is not possible here: .*{why}"):
-        check_device_prefetch(plan, device)
+        settle_device_prefetch(plan, device)
 
 
 def test_device_prefetch_is_taken_by_a_gpu_with_memory_of_its_own() -> None:
-    check_device_prefetch(Plan("cnn", Settings(), ON), WITH_MEMORY)
-    check_device_prefetch(Plan("cnn", Settings(), Knobs(), tested_knob="device_prefetch"), WITH_MEMORY)
-    check_device_prefetch(Plan("cnn", Settings(), Knobs(), tested_knob="prefetch"), host_device())
-    check_device_prefetch(Plan("cnn", Settings(), Knobs()), host_device())
+    settle_device_prefetch(Plan("cnn", Settings(), ON), WITH_MEMORY)
+    settle_device_prefetch(Plan("cnn", Settings(), Knobs(), tested_knob="device_prefetch"), WITH_MEMORY)
+    settle_device_prefetch(Plan("cnn", Settings(), Knobs(), tested_knob="prefetch"), host_device())
+    settle_device_prefetch(Plan("cnn", Settings(), Knobs()), host_device())
+
+
+def test_a_wish_for_device_prefetch_yields_to_the_device() -> None:
+    plan = Plan("cnn", Settings(), ON, prefetches_where_possible=True)
+
+    assert settle_device_prefetch(plan, WITH_MEMORY) == plan
+    assert settle_device_prefetch(plan, host_device()).knobs == Knobs()
+    assert settle_device_prefetch(replace(plan, settings=Settings(steps_per_execution=4)), WITH_MEMORY).knobs == Knobs()
 
 
 def test_precision_and_device_are_set_within_and_restored_after() -> None:

@@ -134,7 +134,7 @@ def _optimizers(**_: object) -> Iterable[str]:
 
 
 def _gpu_sensors(**_: object) -> Iterable[str]:
-    from tfwatch.sensors.protocol import GPU_SENSORS
+    from tfwatch.config import GPU_SENSORS
 
     return GPU_SENSORS
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
 from tfwatch.cli import options
 from tfwatch.core import units
-
-if TYPE_CHECKING:
-    import argparse
 
 _REPORT_EPILOG = """\
 The page needs no network and no script, follows the reader's light or dark theme, and prints.
@@ -24,14 +22,16 @@ def add_report(commands: Any) -> None:
     text = "where to write it; - is standard output; default: tfwatch-RUN.html here, markdown to standard output"
     own.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
     own.add_argument("--markdown", action="store_true", help="a short summary in markdown instead of the page")
-    own.add_argument("--redact", action="store_true", help="leave out paths, names and the host")
+    text = "leave out paths, names and the host"
+    own.add_argument("--redact", action=argparse.BooleanOptionalAction, help=text)
     options.add_runs_dir(own)
 
 
 def _run_report(args: argparse.Namespace) -> int:
     from tfwatch.commands.evidence.report import ReportOptions, report
 
-    return report(ReportOptions(args.which, options.runs_dir(args), args.output, args.markdown, args.redact))
+    is_redacted = bool(options.of_config(args, "redact"))
+    return report(ReportOptions(args.which, options.runs_dir(args), args.output, args.markdown, is_redacted))
 
 
 def add_compare(commands: Any) -> None:
@@ -66,8 +66,8 @@ def _run_compare(args: argparse.Namespace) -> int:
     if args.output and not args.html:
         raise BadInputError("-o names the file of --html: add --html")
     form: Form = "json" if args.json else "html" if args.html else "screen" if args.screen else "text"
-    runs_dir, sides = options.runs_dir(args), tuple(args.sides)
-    return compare(CompareOptions(sides, runs_dir, args.by_image, form, args.theme, args.output or USUAL_PLACE))
+    runs_dir, sides, theme = options.runs_dir(args), tuple(args.sides), options.of_config(args, "theme")
+    return compare(CompareOptions(sides, runs_dir, args.by_image, form, theme, args.output or USUAL_PLACE))
 
 
 _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch import config
 from tfwatch.core import units
-from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -177,7 +176,7 @@ def use_feed(args: argparse.Namespace) -> None:
 def add_verbosity(group: Any, quiet: str) -> None:
     """Add `-q` and `-v`. quiet: the help of `-q`."""
     one = group.add_mutually_exclusive_group()
-    one.add_argument("-q", "--quiet", action="store_true", help=quiet)
+    one.add_argument("-q", "--quiet", action=argparse.BooleanOptionalAction, help=quiet)
     text = "print on stderr which settings are in force, each from an option, the config file or by default"
     one.add_argument("-v", "--verbose", action="store_true", help=text)
 
@@ -313,13 +312,6 @@ def optimizer(text: str) -> str:
     if text.lower() not in OPTIMIZERS:
         raise ValueError(f"{text!r} is not an optimizer: there are {', '.join(OPTIMIZERS)}")
     return text.lower()
-
-
-def gpu_sensor(text: str) -> str:
-    """Read a GPU sensor's name."""
-    if text not in GPU_SENSORS:
-        raise ValueError(f"{text!r} is no GPU sensor: there are {', '.join(GPU_SENSORS)}")
-    return text
 
 
 def words(text: str) -> list[str]:

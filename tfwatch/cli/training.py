@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
+from tfwatch.config import GPU_SENSORS, KEYS, gpu_sensor
 from tfwatch.core import units
-from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from tfwatch.core.knobs import Knobs
@@ -88,9 +88,9 @@ def _run_script(args: argparse.Namespace) -> int:
     options.use_feed(args)
     script, runs_dir = _script(args.words), options.runs_dir(args)
     notices, limits = options.notify(args), options.limits(args)
-    theme = options.of_config(args, "theme")
+    theme, python, quiet = (options.of_config(args, name) for name in ("theme", "python", "quiet"))
     options.report_settings(args)
-    return run(RunOptions(script, runs_dir, args.headless, args.python, theme, notices, limits, args.quiet))
+    return run(RunOptions(script, runs_dir, args.headless, python, theme, notices, limits, bool(quiet)))
 
 
 _EXIT_CODES = """\
@@ -140,10 +140,8 @@ def options_of_others(words: Sequence[str]) -> frozenset[str]:
 def add_gpu_sensor(group: Any) -> None:
     """`--gpu-sensor`."""
     text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
-    names = options.typed(options.gpu_sensor)
-    group.add_argument(
-        "--gpu-sensor", metavar="NAME", type=names, default="auto", help=f"{', '.join(GPU_SENSORS)}: {text}"
-    )
+    names = options.typed(gpu_sensor)
+    group.add_argument("--gpu-sensor", metavar="NAME", type=names, help=f"{', '.join(GPU_SENSORS)}: {text}")
 
 
 def add_knobs(group: Any) -> None:
@@ -154,10 +152,11 @@ def add_knobs(group: Any) -> None:
         group.add_argument(f"--{knob}", metavar="N", type=setting, help=text)
     text = "batches copied ahead to the memory of an NVIDIA GPU: off or a number (off)"
     read = options.typed(options.device_prefetch)
-    group.add_argument("--device-prefetch", metavar="N", type=read, default="off", help=text)
+    group.add_argument("--device-prefetch", metavar="N", type=read, help=text)
     text = "simulated storage latency of each batch, in milliseconds"
     group.add_argument("--storage-latency", metavar="MS", type=options.typed(options.latency), default=0.0, help=text)
-    group.add_argument("--fast-pipeline", action="store_true", help="use the fast pipeline in place of the slow one")
+    text = "use the fast pipeline in place of the slow one"
+    group.add_argument("--fast-pipeline", action=argparse.BooleanOptionalAction, help=text)
     text = "cache each example before random augmentation: off or on (off)"
     group.add_argument("--cache", metavar="X", type=options.typed(options.on), help=text)
     text = "buffer_size of the shuffle: off, auto (the workload's own), or a number; changes with the next epoch"
@@ -196,7 +195,7 @@ def add_training(group: Any, steps: str = "stop after N steps") -> None:
         "--seed", metavar="S", type=options.whole(0, 2**32 - 1), help="the same seed trains the same weights"
     )
     text = "keep the machine awake while it trains (caffeinate, systemd-inhibit)"
-    group.add_argument("--keep-awake", action="store_true", help=text)
+    group.add_argument("--keep-awake", action=argparse.BooleanOptionalAction, help=text)
     group.add_argument(
         "--data",
         metavar="DIR",
@@ -262,14 +261,14 @@ def knobs_of(args: argparse.Namespace) -> Knobs:
     """
     from tfwatch.workloads.registry import default_knobs
 
-    given = {knob: getattr(args, knob) for knob in ("prefetch", "workers", "cache", "shuffle")}
-    knobs = replace(default_knobs(args.workload), **{knob: value for knob, value in given.items() if value is not None})
-    return replace(
-        knobs,
-        latency_ms=args.storage_latency,
-        fast_pipeline=args.fast_pipeline,
-        device_prefetch=args.device_prefetch,
-    )
+    given = {key.knob: getattr(args, key.knob) for key in KEYS.values() if key.knob}
+    knobs = {knob: value for knob, value in given.items() if value is not None}
+    return replace(default_knobs(args.workload), latency_ms=args.storage_latency, **knobs)
+
+
+def _prefetches_where_possible(args: argparse.Namespace) -> bool:
+    """Return True where the config file, and no option, asks for a prefetch to the device."""
+    return args.device_prefetch is None and options.of_config(args, "device-prefetch") not in (None, "off")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -291,7 +290,8 @@ def _run_train(args: argparse.Namespace) -> int:
     options.join_group(args)
     options.use_feed(args)
     options.report_settings(args)
-    plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.start_weights)
+    knobs, is_wish = knobs_of(args), _prefetches_where_possible(args)
+    plan = Plan(args.workload, settings_of(args), knobs, tuple(args.switch), args.start_weights, "", is_wish)
     return train(
         TrainRequest(
             plan=plan,
@@ -299,14 +299,14 @@ def _run_train(args: argparse.Namespace) -> int:
             headless=args.headless or args.json,
             as_json=args.json,
             theme=options.of_config(args, "theme"),
-            keep_awake=args.keep_awake,
-            gpu_sensor=args.gpu_sensor,
+            keep_awake=bool(options.of_config(args, "keep-awake")),
+            gpu_sensor=options.of_config(args, "gpu-sensor") or "auto",
             autopilot=args.autopilot,
-            memory_bytes=args.memory_limit,
+            memory_bytes=options.of_config(args, "memory-limit"),
             after=args.after,
             notify=options.notify(args),
             limits=options.limits(args),
-            quiet=args.quiet,
+            quiet=bool(options.of_config(args, "quiet")),
         )
     )
 
@@ -342,15 +342,14 @@ def _run_ab(args: argparse.Namespace) -> int:
     from tfwatch.commands.training.train import ExperimentOptions, ab
 
     knob, settings = args.knob
-    request = ExperimentOptions(
-        args.workload, settings_of(args), knobs_of(args), knob, settings, args.epochs is not None
-    )
+    goes_on, is_wish = args.epochs is not None, _prefetches_where_possible(args)
+    request = ExperimentOptions(args.workload, settings_of(args), knobs_of(args), knob, settings, goes_on, is_wish)
     return ab(
         request,
         options.runs_dir(args),
         as_json=args.json,
-        keep_awake=args.keep_awake,
-        gpu_sensor=args.gpu_sensor,
+        keep_awake=bool(options.of_config(args, "keep-awake")),
+        gpu_sensor=options.of_config(args, "gpu-sensor") or "auto",
         notify=options.notify(args),
     )
 

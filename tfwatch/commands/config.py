@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_IN_GIGABYTES = ("keep-size", "memory-limit")
+
+
 def show_config() -> int:
     """Print the keys with their values and sources, and return the exit code.
 
@@ -35,7 +38,7 @@ def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
     width = max(len(value) for _, value, _ in rows)
     missing = "" if config.path.exists() else " (not there)"
     lines = [f"config file: {short_path(config.path)}{missing}"]
-    lines += [f"{key.name:<14}  {source:<7}  {value:<{width}}  {key.text}" for key, value, source in rows]
+    lines += [f"{key.name:<15}  {source:<7}  {value:<{width}}  {key.text}" for key, value, source in rows]
     return [printable(line) for line in lines]
 
 
@@ -58,4 +61,4 @@ def _shown(key: Key, value: Any) -> str:
         return "true" if value else "false"
     if key.name == "keep-age":
         return units.seconds(value)
-    return units.gigabytes(value) if key.name == "keep-size" else show(value) if key.is_knob else str(value)
+    return units.gigabytes(value) if key.name in _IN_GIGABYTES else show(value) if key.knob else str(value)

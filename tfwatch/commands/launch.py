@@ -27,7 +27,7 @@ from tfwatch.workloads.registry import WORKLOADS, default_knobs, settle
 from tfwatch.workloads.workload import BadInputError, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tfwatch.commands.factories import Launching, Screen
@@ -88,33 +88,26 @@ def _pipeline(entry: Entry, start: Knobs, here: GpuPresence) -> Iterator[StartKn
     yield knob("prefetch", "--prefetch", prefetches, start.prefetch, start.prefetch, "batches prepared ahead")
     yield knob("workers", "--workers", workers, start.workers, start.workers, "maps on several cores")
     if not here.missing and not here.is_metal:
-        yield _device_prefetch()
+        yield _device_prefetch(start)
     if entry.cached:
         cache = show(start.cache)
         yield knob("cache", "--cache", ("off", "on"), cache, cache, entry.cached)
     if entry.fast:
-        yield StartKnob(
-            "fast pipeline",
-            (Value("off"), Value(entry.fast, ("--fast-pipeline",))),
-            0,
-            "a faster form of the same data",
-        )
+        off, fast = ((), ("--fast-pipeline",)) if not start.fast_pipeline else (("--no-fast-pipeline",), ())
+        values = (Value("off", off), Value(entry.fast, fast))
+        yield StartKnob("fast pipeline", values, int(start.fast_pipeline), "a faster form of the same data")
     if entry.reads_files:
         yield knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms/batch")
 
 
-def _device_prefetch() -> StartKnob:
+def _device_prefetch(start: Knobs) -> StartKnob:
     """Return the knob of the prefetch to the GPU's memory, which a training on the CPU, or of fused steps, refuses."""
     on_cpu = Constraint(Refusal.NO_DEVICE_MEMORY.words, where=("device", ("cpu",)))
     fused = Constraint(NotTimed.IN_GRAPH.value, where=("steps per execution", ("2", "4", "8", "16", "32")))
-    found = _off("device prefetch", "--device-prefetch", ("off", 1, 2, 4), "batches copied to the GPU ahead")
-    return replace(
-        found, values=(found.values[0], *(replace(one, constraints=(on_cpu, fused)) for one in found.values[1:]))
-    )
-
-
-def _off(name: str, option: str, values: Sequence[Any], note: str) -> StartKnob:
-    return knob(name, option, values, "off", "off", note)
+    values, now = ("off", 1, 2, 4), start.device_prefetch
+    found = knob("device prefetch", "--device-prefetch", values, now, now, "batches copied to the GPU ahead")
+    chosen = (replace(one, constraints=(on_cpu, fused)) if one.words else one for one in found.values[1:])
+    return replace(found, values=(found.values[0], *chosen))
 
 
 # -- a script -----------------------------------------------------------------------------------------

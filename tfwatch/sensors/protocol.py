@@ -12,9 +12,6 @@ from tfwatch.core import errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-#: The values of `--gpu-sensor`.
-GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
-
 
 @dataclass(frozen=True, slots=True)
 class Available:

@@ -35,7 +35,7 @@ class Sensors:
     def __init__(
         self, writer: RunWriter, clock: Clock = SYSTEM, gpu: str = "auto", sensors: Sequence[Sensor] | None = None
     ) -> None:
-        """gpu: one of `GPU_SENSORS`. sensors: in place of the machine's, for tests."""
+        """gpu: one of `config.GPU_SENSORS`. sensors: in place of the machine's, for tests."""
         self._gpu = GpuSensor(writer, clock, choose_sources(gpu, clock=clock))
         self._sensors = sensors
         self._writer = writer

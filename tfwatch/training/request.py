@@ -38,7 +38,8 @@ class Plan:
     """One training run.
 
     start_weights: a file that `training.weights.save` wrote, which the model starts with. tested_knob: that of the A/B
-    test that begins with it; empty without one.
+    test that begins with it; empty without one. prefetches_where_possible: the prefetch to the device is a
+    wish of the config file, for the devices and settings that have one.
     """
 
     workload: str
@@ -47,6 +48,7 @@ class Plan:
     switches: tuple[Scheduled, ...] = ()
     start_weights: Path | None = None
     tested_knob: str = ""
+    prefetches_where_possible: bool = False
 
 
 def parse_switch(text: str) -> Scheduled:
@@ -132,7 +134,7 @@ class TrainRequest:
     """A training as the user requests it.
 
     runs_dir: where the run folder is created. as_json: report as JSON. keep_awake: prevent the machine from sleeping.
-    gpu_sensor: one of `sensors.GPU_SENSORS`. autopilot: switch knobs until the device no longer starves. memory_bytes:
+    gpu_sensor: one of `config.GPU_SENSORS`. autopilot: switch knobs until the device no longer starves. memory_bytes:
     the limit of the autopilot's buffers, also when a key starts it. after: the run that this one restarts: its folder,
     or a part of its name. experiment: an A/B test to start with the training. notify: the notices that are asked for.
     limits: of the runs that are kept; None keeps all. quiet: without a screen, no progress and no hints.

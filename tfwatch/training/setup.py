@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.refusals import NotTimed
@@ -50,21 +51,20 @@ def choose_device(settings: Settings) -> Device:
     return device
 
 
-def check_device_prefetch(plan: Plan, device: Device) -> None:
-    """Check that batches can be prefetched to the device, where the plan asks for it.
+def settle_device_prefetch(plan: Plan, device: Device) -> Plan:
+    """Return the plan with the prefetch to the device that this one takes: a wish alone yields.
 
     Raises:
         BadInputError: they cannot; the message is one sentence for the user.
     """
     switched = (switch.value for switch in plan.switches if switch.knob == "device_prefetch")
+    is_possible = device.has_own_memory and plan.settings.steps_per_execution == 1
+    if plan.prefetches_where_possible and not is_possible:
+        plan = replace(plan, knobs=replace(plan.knobs, device_prefetch="off"))
     is_off = all(value == "off" for value in (plan.knobs.device_prefetch, *switched))
-    if is_off and plan.tested_knob != "device_prefetch":
-        return
-    why = NotTimed.UNIFIED if device.accelerated else NotTimed.CPU
-    if device.has_own_memory and plan.settings.steps_per_execution == 1:
-        return
-    if device.has_own_memory:
-        why = NotTimed.IN_GRAPH
+    if is_possible or (is_off and plan.tested_knob != "device_prefetch"):
+        return plan
+    why = NotTimed.IN_GRAPH if device.has_own_memory else NotTimed.UNIFIED if device.accelerated else NotTimed.CPU
     raise BadInputError(f"device prefetch is not possible here: {why.value}")
 
 

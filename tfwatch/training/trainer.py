@@ -153,10 +153,10 @@ class Trainer:
         self._writer.phase(Phase.IMPORT, self._import_words())
         import tensorflow as tf
 
-        from tfwatch.training.setup import check_device_prefetch, choose_device
+        from tfwatch.training.setup import choose_device, settle_device_prefetch
 
         device = choose_device(self._plan.settings)
-        check_device_prefetch(self._plan, device)
+        self._plan = settle_device_prefetch(self._plan, device)
         self._writer.describe(device=device.name, accelerated=device.accelerated)
         if device.has_own_memory:
             self._offer_device_prefetch()

@@ -105,11 +105,12 @@ def default_knobs(name: str) -> Knobs:
     """
     entry = find(name)
     values = read_config().values
-    return Knobs(**{key.name: values[key.name] for key in KEYS.values() if key.is_knob and _takes(entry, key, values)})
+    return Knobs(**{key.knob: values[key.name] for key in KEYS.values() if key.knob and _takes(entry, key, values)})
 
 
 def _takes(entry: Entry, key: Key, values: Mapping[str, Any]) -> bool:
-    return key.name in values and (key.name not in LACKING or entry.has(key.name))
+    """Return True where the config file has a knob that the workload has; the device decides on a prefetch to it."""
+    return key.name in values and (key.knob not in LACKING or key.knob == "device_prefetch" or entry.has(key.knob))
 
 
 def load(name: str) -> Workload:

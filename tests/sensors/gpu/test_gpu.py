@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sensors.sources import FakeSource, Machine, new_events
+from tfwatch.config import GPU_SENSORS
 from tfwatch.core.events import GpuFound, Noted
 from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
-from tfwatch.sensors.protocol import GPU_SENSORS, FullReading, GpuReading, Unavailable
+from tfwatch.sensors.protocol import FullReading, GpuReading, Unavailable
 
 if TYPE_CHECKING:
     from tests.runs.folders import FakeClock

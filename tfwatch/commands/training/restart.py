@@ -147,7 +147,7 @@ def _live(knobs: Knobs, defaults: Knobs) -> tuple[str, ...]:
     ):
         words += [] if now == default else [option, str(now)]
     words += ["--storage-latency", f"{knobs.latency_ms:g}"] if knobs.latency_ms else []
-    words += ["--fast-pipeline"] if knobs.fast_pipeline else []
+    words += _switch("fast-pipeline", knobs.fast_pipeline, defaults.fast_pipeline)
     words += [] if knobs.cache == defaults.cache else ["--cache", "on" if knobs.cache else "off"]
     return tuple(words)
 
@@ -156,14 +156,20 @@ def _rest(request: TrainRequest) -> tuple[str, ...]:
     """The other options of the request. Scheduled switches belong to the first run only."""
     words = [] if request.runs_dir == default_runs_dir() else ["--runs-dir", str(request.runs_dir.absolute())]
     words += ["--theme", request.theme] if request.theme else []
-    words += ["--keep-awake"] if request.keep_awake else []
-    words += [] if request.gpu_sensor == "auto" else ["--gpu-sensor", request.gpu_sensor]
+    configured = read_config().values
+    words += _switch("keep-awake", request.keep_awake, configured.get("keep-awake", False))
+    words += [] if request.gpu_sensor == configured.get("gpu-sensor", "auto") else ["--gpu-sensor", request.gpu_sensor]
     words += ["--autopilot"] if request.autopilot else []
     words += _notify_words(request.notify)
     limits = request.limits
     words += [] if limits is None or limits == configured_limits(request.runs_dir) else limit_words(limits)
     words += [] if request.memory_bytes is None else ["--memory-limit", f"{request.memory_bytes / 2**30:.12g}"]
     return tuple(words)
+
+
+def _switch(name: str, is_on: bool, default: bool) -> list[str]:
+    """Return the option that turns a switch on or off, where it is not so by default."""
+    return [] if is_on == default else [f"--{name}" if is_on else f"--no-{name}"]
 
 
 def _notify_words(asked: NotifyOptions) -> list[str]:

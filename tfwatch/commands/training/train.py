@@ -228,6 +228,7 @@ class ExperimentOptions:
     """The options of `tfwatch ab`: the knob and the values to compare.
 
     goes_on: train all epochs, with the faster value once it is known. `settings.steps` is the budget of the A/B test.
+    prefetches_where_possible: as in `Plan`.
     """
 
     workload: str
@@ -236,6 +237,7 @@ class ExperimentOptions:
     knob: str
     values: tuple[KnobValue, ...]
     goes_on: bool = False
+    prefetches_where_possible: bool = False
 
 
 def ab(
@@ -260,7 +262,13 @@ def ab(
         settings = replace(settings, steps=budget + _AROUND if budget else _ENDLESS)
     knobs = options.knobs.with_value(options.knob, options.values[0])
     request = TrainRequest(
-        plan=Plan(options.workload, settings, knobs, tested_knob=options.knob),
+        plan=Plan(
+            options.workload,
+            settings,
+            knobs,
+            tested_knob=options.knob,
+            prefetches_where_possible=options.prefetches_where_possible,
+        ),
         runs_dir=runs_dir,
         headless=True,
         as_json=as_json,

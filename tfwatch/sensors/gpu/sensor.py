@@ -59,7 +59,7 @@ _STOP_S = 0.5
 
 
 def choose_sources(choice: str, system: str = sys.platform, clock: Clock = SYSTEM) -> list[GpuSource]:
-    """Return the sources of a choice of `GPU_SENSORS` on a system, in order of preference."""
+    """Return the sources of a choice of `config.GPU_SENSORS` on a system, in order of preference."""
     names = {"auto": _SYSTEM_SOURCES.get(system, _OTHER_SOURCES), "none": ()}.get(choice, (choice,))
     return [_SOURCES[name](clock) for name in names]
 

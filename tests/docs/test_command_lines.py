@@ -26,7 +26,7 @@ _PLACEHOLDERS = {"NAME": "cnn", "FORMAT": "csv", "FIRST:LAST": "1:2", "HOST:PORT
 
 @functools.cache
 def _parser() -> Any:
-    """A parser to look names up in: one that parses is made anew, because it keeps what it hides."""
+    """A parser to look names up in: one that parses is made again, because it keeps what it hides."""
     return make_parser()
 
 

@@ -291,7 +291,14 @@ def _run_train(args: argparse.Namespace) -> int:
     options.use_feed(args)
     options.report_settings(args)
     knobs, is_wish = knobs_of(args), _prefetches_where_possible(args)
-    plan = Plan(args.workload, settings_of(args), knobs, tuple(args.switch), args.start_weights, "", is_wish)
+    plan = Plan(
+        args.workload,
+        settings_of(args),
+        knobs,
+        tuple(args.switch),
+        args.start_weights,
+        prefetches_where_possible=is_wish,
+    )
     return train(
         TrainRequest(
             plan=plan,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.pipeline_tree import BATCHES, MAPS, NEUTRAL, ORDERS, kind_of, label_of
 from tfwatch.tfdata.stages.stage_model import NoModelError, read_model, subtree
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
@@ -44,7 +45,7 @@ class ShuffleFill:
         # Deleting an iterator blocks the thread that drops its last reference (see `disposal`).
         self._iterator = (lambda: None) if iterator is None else weakref.ref(iterator)
         self._begun = False
-        self._refills = _refills(_dataset_of(iterator))
+        self._refills = _refills(dataset_of(iterator))
         self._usual_ns = 0.0
         self._worked_ns: dict[int, float] = {}
 
@@ -58,7 +59,7 @@ class ShuffleFill:
 
     def describe_in(self, writer: RunWriter) -> None:
         """Name the shuffle, and the map that it can come before, in run.json."""
-        shuffle, below = find_filled_shuffle(_dataset_of(self._iterator()))
+        shuffle, below = find_filled_shuffle(dataset_of(self._iterator()))
         writer.describe(filled_shuffle=shuffle, map_below_shuffle=below)
 
     def _may_refill(self, wait_ns: float) -> bool:
@@ -73,7 +74,7 @@ class ShuffleFill:
         before, self._worked_ns = self._worked_ns, {at: float(node.processing_time) for at, node in nodes.items()}
         if is_shuffle_fill(nodes, wait_ns, begun=begun):
             return True
-        return is_fill_with_all(nodes, wait_ns, before) and _fills_with_work(_dataset_of(self._iterator()))
+        return is_fill_with_all(nodes, wait_ns, before) and _fills_with_work(dataset_of(self._iterator()))
 
 
 def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
@@ -124,10 +125,6 @@ def find_filled_shuffle(dataset: Any) -> tuple[str, str]:
         return "", ""
     lowest = _lowest_map(shuffle)
     return label_of(shuffle), label_of(lowest) if lowest is not None else ""
-
-
-def _dataset_of(iterator: Any) -> Any:
-    return getattr(iterator, "_dataset", None)
 
 
 def _is_over_work(shuffle: Any) -> bool:

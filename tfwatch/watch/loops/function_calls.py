@@ -38,6 +38,7 @@ class FunctionCalls:
         self._own = _OfThread()
         self._lock = threading.Lock()
         self._runs = 0
+        self._unseen = fails_open(lambda _why: None)
         self._do_fetch: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._original: Callable[..., Any] | None = None
         self._wrapped: Callable[..., Any] | None = None
@@ -95,7 +96,8 @@ class FunctionCalls:
             finally:
                 own.is_inside = False
                 own.spent_ns += now_ns() - start_ns
-            own.fetching += self._does_fetch(function)
+            with self._unseen:  # private names, which may change: then it counts as one that fetches nothing
+                own.fetching += self._does_fetch(function)
             return result
 
         return call
@@ -104,12 +106,8 @@ class FunctionCalls:
         """Return whether a function that was called fetches batches, as its first graphs do."""
         found = self._do_fetch.get(function)
         if found is None:
-            found = False
-            with fails_open(
-                lambda _why: None
-            ):  # private names, which may change: it counts as one that fetches nothing
-                found = _fetches(function)
-            self._do_fetch[function] = found
+            self._do_fetch[function] = False  # also where the next line raises: it is not asked again
+            self._do_fetch[function] = found = _fetches(function)
         return found
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
+    from tfwatch.analysis.tuning.before_after import WaitChange
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer, Estimate
     from tfwatch.analysis.tuning.forecasting.forecast import CheckedForecast, Record
@@ -89,10 +90,16 @@ def _switch(switch: Comparison) -> dict[str, Any]:
         "before": _side(switch.before),
         "after": _side(switch.after),
         **effect_json(switch),
+        **_wait_json(switch.wait),
         "compute_drift_share": switch.compute_drift,
         "failed": None,
         "setting_since": None,
     }
+
+
+def _wait_json(change: WaitChange | None) -> dict[str, float | None]:
+    ends = (change.ms, change.low_ms, change.high_ms) if change else (None, None, None)
+    return dict(zip(("data_wait_change_ms", "data_wait_change_low_ms", "data_wait_change_high_ms"), ends, strict=True))
 
 
 def effect_json(switch: Comparison | None) -> dict[str, Any]:
@@ -120,6 +127,7 @@ def _without_effect(switch: SwitchFailed | SwitchMissed) -> dict[str, Any]:
         "before": None,
         "after": None,
         **effect_json(None),
+        **_wait_json(None),
         "compute_drift_share": None,
         "failed": failed.reason if failed else None,
         "setting_since": failed.now if failed else None,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps
 from tests.step_noise import NOISE, ORDINARY, noisy_steps
-from tfwatch.analysis.tuning.before_after import compare_sides, measure_effect
+from tfwatch.analysis.tuning.before_after import compare_sides, compare_waits, measure_effect
 
 #: Steps before and after each switch.
 BEFORE, AFTER = 600, 300
@@ -111,3 +111,28 @@ def test_a_shorter_wait_is_an_effect_though_compute_drifts() -> None:
     after = make_steps(np.full(100, 0.2), compute=10.5, host=0.0)
     found = measure_effect(before, after, ["latency_ms"], accelerated=False, in_bursts=False)
     assert (found.estimate.answer, found.compute_drift) == ("faster", None)
+
+
+def test_equal_waits_are_claimed_in_at_most_5_of_100_switches_at_any_look_whatever_the_noise() -> None:
+    source, claimed = rng(1), 0
+    for kind in [*NOISE] * (100 // len(NOISE)):
+        waits = noisy_steps(kind, 2 * BEFORE, source)
+        looks = (compare_waits(waits[:BEFORE], waits[BEFORE : BEFORE + look]) for look in range(60, BEFORE + 1, 60))
+        claimed += any(look.is_proved for look in looks)
+    assert claimed <= 5
+
+
+def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> None:
+    """Seen on two cores beside other work: 38.9 to 29.9 ms, 22 to 2 % data wait, and "not clear" after 590 steps."""
+    source = rng()
+    compute = noisy_steps("bursts every 150", 2 * BEFORE, source)
+    waits = np.concatenate([noisy_steps("correlated 0.3, 10 %", BEFORE, source) / 2, np.full(BEFORE, 0.5)])
+    rows = make_steps(waits, compute=compute, host=0.1)
+    found = measure_effect(rows[:BEFORE], rows[BEFORE:], ["prefetch"], accelerated=False)
+    assert found.wait.ms == pytest.approx(0.5 - np.median(waits[:BEFORE]))
+    assert found.wait.low_ms < found.wait.ms < found.wait.high_ms < 0
+
+
+def test_a_wait_that_did_not_change_has_an_interval_of_nothing() -> None:
+    found = compare_waits(np.full(60, 0.25), np.full(60, 0.25))
+    assert (found.ms, found.low_ms, found.high_ms, found.is_proved) == (0.0, 0.0, 0.0, False)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.analysis.situations import split
 from tfwatch.analysis.steps.verdict import Stat
+from tfwatch.analysis.tuning.before_after import WaitChange
 from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.analysis.tuning.switch_text import cells, comparison_line, longest_ms, outcome_text, part_texts, speed
 
@@ -38,6 +39,26 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
             replace(SETTLED, ratio=0.85, low=0.8, high=0.9, compute_drift=0.18),
             "compute drifted by 18 %, not the data wait, over 600 steps",
             id="compute alone",
+        ),
+        pytest.param(
+            replace(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -9.6, -9.1)),
+            "data wait 9.6 → 0.2 ms, step: not clear (0.90 to 2.70) over 600 steps",
+            id="the wait is gone, the step is open",
+        ),
+        pytest.param(
+            replace(SETTLED, wait=WaitChange(-9.4, -9.6, -9.1)),
+            "1.68 x faster (1.61 to 1.74) over 600 steps",
+            id="a proved step needs no wait",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=1.01, low=0.98, high=1.02, wait=WaitChange(-0.4, -0.5, -0.3)),
+            "no difference (0.98 to 1.02) over 600 steps",
+            id="below 2 % of a step",
+        ),
+        pytest.param(
+            replace(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -19.6, 0.1)),
+            "not clear (0.90 to 2.70) over 600 steps",
+            id="neither is proved",
         ),
         pytest.param(
             replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),

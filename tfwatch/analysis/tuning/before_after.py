@@ -1,5 +1,8 @@
 """The statistics of a before/after: the ratio of the steps on both sides of one switch, with its 95 % interval.
 
+The change of the data wait has an interval of its own, made in the same way from milliseconds in place of logarithms.
+Where compute varies, it tells whether the wait is gone before anything is known of the whole step.
+
 An A/B test switches often and in random order. A switch by key happens once, so whatever else changes at that moment
 looks like its effect. Two intervals are made, and the result is the smallest one that contains both:
 
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -32,13 +35,15 @@ from tfwatch.analysis.tuning.experiment import TOP, Estimate
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
 
     Times: TypeAlias = NDArray[np.float64]
+    #: The logarithm, or nothing at all: a difference on it is that of ratios, or of milliseconds.
+    Scale: TypeAlias = Callable[[Any], Any]
 
 #: A block next to the switch is this share of the shorter side. Of 4, 5, 6 and 8, fewer blocks find a difference in
 #: noisy steps more often, and more blocks find it more often in a run that drifts (simulated).
@@ -64,14 +69,29 @@ _SHARES_CORES = _MOVES_WAIT | {"prefetch", "workers", "fast_pipeline", "cache"}
 
 
 @dataclass(frozen=True, slots=True)
+class WaitChange:
+    """The change of the typical data wait, after a switch less before it, with its 95 % interval."""
+
+    ms: float
+    low_ms: float
+    high_ms: float
+
+    @property
+    def is_proved(self) -> bool:
+        """True where the interval holds no 0."""
+        return self.low_ms > 0 or self.high_ms < 0
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """The steps before a switch against those after it.
 
-    compute_drift: the change of the part of a step that the knob cannot move, as a share of its typical time before,
-    where the steps differ by that part alone; else None.
+    wait: the change of the data wait. compute_drift: the change of the part of a step that the knob cannot move, as a
+    share of its typical time before, where the steps differ by that part alone; else None.
     """
 
     estimate: Estimate
+    wait: WaitChange
     compute_drift: float | None = None
 
 
@@ -86,11 +106,12 @@ def measure_effect(
     estimate = compare_sides(steps[0], steps[1], in_bursts)
     fixed = [_unmoved_ms(side, knobs, accelerated) for side in (before, after)]
     fixed_ms = [float(np.median(side)) for side in fixed]
+    wait = compare_waits(before["wait_ms"], after["wait_ms"], in_bursts)
     if estimate.answer not in ("faster", "slower") or min(fixed_ms) <= 0:
-        return Effect(estimate)
+        return Effect(estimate, wait)
     moved = [step - part + sum(fixed_ms) / 2 for step, part in zip(steps, fixed, strict=True)]
     is_by_knob = compare_sides(moved[0], moved[1], in_bursts).answer == estimate.answer
-    return Effect(estimate, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
+    return Effect(estimate, wait, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
 
 
 def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:
@@ -107,55 +128,71 @@ def compare_sides(before: Times, after: Times, in_bursts: bool = False) -> Estim
 
     in_bursts: batches come in bursts, and the ratio is that of the means; else that of the medians.
     """
-    before, after = (np.maximum(np.asarray(side, dtype=np.float64), _LEAST_MS) for side in (before, after))
-    whole, near = _all_steps(before, after, in_bursts), _next_to_switch(before, after, in_bursts)
-    ratio = whole[0]
-    below = max(ratio - at + half for at, half in (whole, near))
-    above = max(at + half - ratio for at, half in (whole, near))
-    return Estimate(math.exp(ratio), math.exp(ratio - _ALL_LOOKS * below), math.exp(ratio + _ALL_LOOKS * above))
+    sides = [np.maximum(np.asarray(side, dtype=np.float64), _LEAST_MS) for side in (before, after)]
+    ratio, low, high = _with_interval(sides[0], sides[1], in_bursts, np.log)
+    return Estimate(math.exp(ratio), math.exp(low), math.exp(high))
 
 
-def _all_steps(before: Times, after: Times, in_bursts: bool) -> tuple[float, float]:
-    """Return the log ratio of the typical steps, and the half width of its interval by batch means."""
+def compare_waits(before: Times, after: Times, in_bursts: bool = False) -> WaitChange:
+    """Return the change of the data waits, in milliseconds, at least 20 a side in the run's order.
+
+    in_bursts: as in `compare_sides`.
+    """
+    sides = [np.asarray(side, dtype=np.float64) for side in (before, after)]
+    less, low, high = _with_interval(sides[0], sides[1], in_bursts, np.asarray)
+    return WaitChange(-less, -high, -low)
+
+
+def _with_interval(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tuple[float, float, float]:
+    """Return the difference of the typical times, before less after, on a scale; with the ends of its interval."""
+    whole, near = _all_steps(before, after, in_bursts, scale), _next_to_switch(before, after, in_bursts, scale)
+    typical = whole[0]
+    below = max(typical - at + half for at, half in (whole, near))
+    above = max(at + half - typical for at, half in (whole, near))
+    return typical, typical - _ALL_LOOKS * below, typical + _ALL_LOOKS * above
+
+
+def _all_steps(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tuple[float, float]:
+    """Return the difference of the typical times, and the half width of its interval by batch means."""
     typical = np.mean if in_bursts else np.median
-    ratio = math.log(float(typical(before)) / float(typical(after)))
+    difference = float(scale(typical(before)) - scale(typical(after)))
     errors, freedom = [], 0.0
     for side in (before, after):
         count = min(_BATCHES, len(side) // _BATCH_STEPS)
         size = len(side) // count
-        batches = np.log(typical(side[: count * size].reshape(count, size), axis=1))
+        batches = scale(typical(side[: count * size].reshape(count, size), axis=1))
         errors.append(float(batches.var(ddof=1)) / count)
         freedom += errors[-1] ** 2 / (count - 1)
     variance = sum(errors)
     # Welch and Satterthwaite's degrees of freedom.
-    return ratio, _t_quantile(variance**2 / freedom) * math.sqrt(variance) if freedom > 0 else 0.0
+    return difference, _t_quantile(variance**2 / freedom) * math.sqrt(variance) if freedom > 0 else 0.0
 
 
-def _next_to_switch(before: Times, after: Times, in_bursts: bool) -> tuple[float, float]:
-    """Return the log ratio of the blocks next to the switch, and the half width of its interval by placebos."""
+def _next_to_switch(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tuple[float, float]:
+    """Return the difference of the blocks next to the switch, and the half width of its interval by placebos."""
     size = min(len(before), len(after)) // _BLOCKS
-    at_switch = float(_changes(np.concatenate([before[-size:], after[:size]]), size, in_bursts)[0])
-    placebos = np.concatenate([_changes(side, size, in_bursts) for side in (before, after)])
+    at_switch = float(_changes(np.concatenate([before[-size:], after[:size]]), size, in_bursts, scale)[0])
+    placebos = np.concatenate([_changes(side, size, in_bursts, scale) for side in (before, after)])
     error = math.sqrt(float((placebos**2).mean()))
     freedom = _PLACEBO_FREEDOM * ((len(before) + len(after)) / size - 2)
     return at_switch, max(_t_quantile(freedom) * error, float(np.abs(placebos).max()))
 
 
-def _changes(steps: Times, size: int, in_bursts: bool) -> Times:
-    """Return the log of each block's mean over that of the block after it, at places a part of a block apart."""
-    blocks = sliding_window_view(steps, size)
-    first = np.arange(0, len(steps) - 2 * size + 1, max(1, size // _OVERLAP))
-    changes: Times = _log_means(blocks[first], in_bursts) - _log_means(blocks[first + size], in_bursts)
+def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
+    """Return each block's mean less that of the block after it, on a scale, at places a part of a block apart."""
+    blocks = sliding_window_view(times, size)
+    first = np.arange(0, len(times) - 2 * size + 1, max(1, size // _OVERLAP))
+    changes: Times = scale(_means(blocks[first], in_bursts)) - scale(_means(blocks[first + size], in_bursts))
     return changes
 
 
-def _log_means(blocks: Times, in_bursts: bool) -> Times:
-    """Return the log of each row's mean; outside bursts slow steps are cut as in `experiment.block_means`."""
+def _means(blocks: Times, in_bursts: bool) -> Times:
+    """Return the mean of each row; outside bursts slow steps are cut as in `experiment.block_means`."""
     if not in_bursts:
         at = int(TOP * (blocks.shape[1] - 1))
         blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])
-    logs: Times = np.log(blocks.mean(axis=1))
-    return logs
+    means: Times = blocks.mean(axis=1)
+    return means
 
 
 def _t_quantile(freedom: float) -> float:

@@ -18,7 +18,7 @@ from tfwatch.core.rows import STEP
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from tfwatch.analysis.tuning.before_after import Effect
+    from tfwatch.analysis.tuning.before_after import Effect, WaitChange
     from tfwatch.core.events import Event, ExperimentEnded
     from tfwatch.core.rows import Rows
 
@@ -28,6 +28,8 @@ ENOUGH_STEPS = 60
 LONGEST = 600
 #: The fewest steady steps on each side of a ratio.
 LEAST = 20
+#: A change of the data wait below this share of a step is not reported beside an open ratio: the verdict's hysteresis.
+_WAIT_SHARE = 0.02
 
 #: The first and the last step of one side.
 Stretch: TypeAlias = tuple[int, int]
@@ -56,7 +58,7 @@ class Comparison(ChangesKnob):
     settled: `after` holds at least `ENOUGH_STEPS` steps.
     beside: another knob switched at the same step; their effects cannot be separated, so there is no ratio.
     epochs: those that must begin before a requested switch is in effect.
-    low, high: the 95 % interval of the ratio; None without a ratio. compute_drift: as in `before_after.Effect`.
+    low, high: the 95 % interval of the ratio; None without a ratio. wait, compute_drift: as in `before_after.Effect`.
     """
 
     knob: str
@@ -74,6 +76,7 @@ class Comparison(ChangesKnob):
     epochs: int = field(default=0, kw_only=True)
     low: float | None = field(default=None, kw_only=True)
     high: float | None = field(default=None, kw_only=True)
+    wait: WaitChange | None = field(default=None, kw_only=True)
     compute_drift: float | None = field(default=None, kw_only=True)
 
     @property
@@ -89,6 +92,13 @@ class Comparison(ChangesKnob):
         if self.estimate is None or self.compute_drift is not None:
             return "unclear"
         return self.estimate.answer
+
+    @property
+    def has_other_wait(self) -> bool:
+        """True where the data wait is proved to have changed, by 2 % of a step or more."""
+        if self.wait is None or self.before is None or not self.wait.is_proved:
+            return False
+        return abs(self.wait.ms) >= _WAIT_SHARE * self.typical(self.before.step)
 
     @property
     def in_bursts(self) -> bool:
@@ -271,6 +281,7 @@ def _comparison(
         beside=beside,
         low=effect.estimate.low if effect else None,
         high=effect.estimate.high if effect else None,
+        wait=effect.wait if effect else None,
         compute_drift=effect.compute_drift if effect else None,
     )
 

@@ -57,10 +57,14 @@ def than(switch: Comparison) -> str:
 def claim_text(switch: Comparison) -> str:
     """Return `1.68 x faster (1.61 to 1.74)`, `not clear (0.94 to 1.08)`.
 
-    Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`.
+    Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`. Where no
+    faster or slower step is proved, but another data wait: `data wait 9.3 → 0.6 ms, step not clear (0.94 to 1.38)`.
     """
     per = " per image" if isinstance(switch, Restart) and switch.per_image else ""
-    return effect_text(switch.estimate, switch.compute_drift, per)
+    step = effect_text(switch.estimate, switch.compute_drift, per)
+    if switch.answer in ("faster", "slower") or switch.compute_drift is not None or not switch.has_other_wait:
+        return step
+    return f"data {part_texts(switch)[0]} ms, step: {step}"
 
 
 def effect_text(known: Estimate | None, compute_drift: float | None, per: str = "") -> str:

@@ -169,12 +169,14 @@ class CardPane(FramedPane, can_focus=True):
 
 
 _PAINT = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)
-#: The same where no difference is seen.
+#: The same where no difference is proved.
 _FADED = (f"{WAIT_COLOUR} 45%", f"{COMPUTE_COLOUR} 45%", "$foreground 25%")
 
 
 def _paint(switch: Comparison) -> tuple[str, str, str]:
-    return _PAINT if switch.estimate is None or _is_proved(switch.answer) else _FADED
+    if switch.estimate is None or _is_proved(switch.answer):
+        return _PAINT
+    return (WAIT_COLOUR, *_FADED[1:]) if switch.has_other_wait else _FADED
 
 
 def _is_proved(answer: str) -> bool:

@@ -1,7 +1,7 @@
 """The statistics of a before/after: the ratio of the steps on both sides of one switch, with its 95 % interval.
 
 The change of the data wait has an interval of its own, made in the same way from milliseconds in place of logarithms.
-Where compute varies, it tells whether the wait is gone before anything is known of the whole step.
+Where compute varies, it shows that the wait is gone before anything is known of the whole step.
 
 An A/B test switches often and in random order. A switch by key happens once, so whatever else changes at that moment
 looks like its effect. Two intervals are made, and the result is the smallest one that contains both:

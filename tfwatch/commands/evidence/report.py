@@ -28,8 +28,7 @@ from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.recording import Recording
 from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.report.group_page import as_group_html, as_group_markdown
-from tfwatch.report.group_sections import make_rank_section, ranks_with_figures
+from tfwatch.report.group_page import as_group_html, as_group_markdown, make_rank_section, ranks_with_figures
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown

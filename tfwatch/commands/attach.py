@@ -22,7 +22,7 @@ from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.runs.reading.streams import FolderSource
-from tfwatch.runs.scripts.script_process import ProcessRuns
+from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError

@@ -121,7 +121,7 @@ def _run_on_screen(options: RunOptions, factories: Factories | None, clock: Cloc
 
 def _record_signal(runs: Sequence[Path], code: int) -> None:
     """Record the signal that ended the script in its last run."""
-    from tfwatch.runs.scripts.script_process import record_signal
+    from tfwatch.runs.script_process import record_signal
 
     if code < 0 and runs:
         record_signal(runs[0], -code)

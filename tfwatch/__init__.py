@@ -33,14 +33,14 @@ tuner_factory.make_tuner = _make_tuner
 
 def load_ipython_extension(ipython: Any) -> None:
     """Record the trainings of a notebook: IPython calls this for `%load_ext tfwatch`."""
-    from tfwatch.notebook.extension import load
+    from tfwatch.notebook import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Record nothing more: IPython calls this for `%unload_ext tfwatch`."""
-    from tfwatch.notebook.extension import unload
+    from tfwatch.notebook import unload
 
     unload(ipython)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import Phase
+from tfwatch.runs.announcements import announce
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import begin_run
-from tfwatch.runs.scripts.announcements import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,11 +22,11 @@ from tfwatch.core.events import LossDiverged, RunEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP
 from tfwatch.live.notices import Notifier
+from tfwatch.runs.announcements import announce, announce_in
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import removal
 from tfwatch.runs.library.labels import Labels, write_labels
 from tfwatch.runs.library.removal import Limits, start_pruning
-from tfwatch.runs.scripts.announcements import announce, announce_in
 from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:

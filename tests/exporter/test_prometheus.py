@@ -19,7 +19,7 @@ from tests.exporter.test_dashboard import ROOT
 from tests.exporter.test_metrics import running
 from tests.runs.processes import wait_until
 from tests.screens.canned import STARVING
-from tfwatch.commands.services import ServeOptions, make_server
+from tfwatch.commands.services import make_server
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 
@@ -52,7 +52,7 @@ def advance(run: Canned) -> Canned:
 @pytest.fixture
 def metrics_url(run: Canned, tmp_path: Path) -> Iterator[str]:
     """The address of the metrics."""
-    server = make_server(ServeOptions(tmp_path / "runs", "127.0.0.1", 0), run.clock)
+    server = make_server(tmp_path / "runs", "127.0.0.1", 0, run.clock)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     yield server.url

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily
 
 from tests.runs.processes import wait_until
-from tfwatch.commands.services import ServeOptions, make_server
+from tfwatch.commands.services import make_server
 from tfwatch.core.clock import Clock
 from tfwatch.exporter import server as module
 from tfwatch.exporter.server import FRESH_S, MOST_CONNECTIONS, THREADS, MetricsServer, Published
@@ -140,13 +140,13 @@ def test_threads_are_made_at_the_start_and_no_more(server: MetricsServer) -> Non
 def test_an_address_that_cannot_be_used_is_a_sentence(server: MetricsServer, tmp_path: Path) -> None:
     port = int(server.server_address[1])
     with pytest.raises(BadInputError, match=f"127.0.0.1, port {port}, cannot be used: Address already in use"):
-        make_server(ServeOptions(tmp_path, "127.0.0.1", port))
+        make_server(tmp_path, "127.0.0.1", port)
     with pytest.raises(BadInputError, match="no such host"):
-        make_server(ServeOptions(tmp_path, "no such host", 0))
+        make_server(tmp_path, "no such host", 0)
 
 
 def test_without_the_library_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 
     with pytest.raises(BadInputError, match=r"pip install 'tfwatch\[serve\]'"):
-        make_server(ServeOptions(tmp_path, "127.0.0.1", 0))
+        make_server(tmp_path, "127.0.0.1", 0)

@@ -18,8 +18,7 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.cli import main
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.report.group_page import make_group_chart
-from tfwatch.report.group_sections import make_group_figures
+from tfwatch.report.group_page import make_group_chart, make_group_figures
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.groups.group_file import GroupFile, folder_of_rank, write_group_file
 from tfwatch.runs.groups.reading import open_group

@@ -13,9 +13,8 @@ from tfwatch.analysis.comparing.run_steps import STEP
 from tfwatch.live.evidence.compared_runs import ComparedFigure, compare_runs
 from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.screens.comparison import ComparisonApp
+from tfwatch.screens.comparison import ComparisonApp, axis, plot, whiskers
 from tfwatch.screens.dialogs.leave import Leave
-from tfwatch.widgets.comparison import axis, plot, whiskers
 
 if TYPE_CHECKING:
     from pathlib import Path

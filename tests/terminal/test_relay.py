@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until
+from tfwatch.runs.announcements import Announcements, announce, announce_in
 from tfwatch.runs.format import LOG
-from tfwatch.runs.in_memory.buffers import LogLines
-from tfwatch.runs.scripts.announcements import Announcements, announce, announce_in
+from tfwatch.runs.reading.buffers import LogLines
 from tfwatch.terminal import script_log
 from tfwatch.terminal.script_log import Condenser, LogThread, ScriptLog
 

@@ -126,9 +126,9 @@ def add_explain(commands: Any) -> None:
 
 
 def _run_explain(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.report import ExplainOptions, explain
+    from tfwatch.commands.evidence.report import explain
 
-    return explain(ExplainOptions(args.which, options.runs_dir(args), args.json))
+    return explain(args.which, options.runs_dir(args), args.json)
 
 
 #: As in `tfwatch.commands.evidence.report`, which loads numpy.

@@ -123,9 +123,9 @@ def _prune(args: argparse.Namespace) -> int:
 
 
 def _goodput(args: argparse.Namespace) -> int:
-    from tfwatch.commands.runs import GoodputOptions, goodput
+    from tfwatch.commands.runs import goodput
 
-    return goodput(GoodputOptions(args.which, options.runs_dir(args), args.json))
+    return goodput(args.which, options.runs_dir(args), args.json)
 
 
 def _removal(args: argparse.Namespace) -> Any:
@@ -199,7 +199,7 @@ def add_set(commands: Any) -> None:
 
 
 def _run_set(args: argparse.Namespace) -> int:
-    from tfwatch.commands.attach import SetOptions, set_knobs
+    from tfwatch.commands.attach import set_knobs
     from tfwatch.workloads.workload import BadInputError
 
     run, *changes = args.words if "=" not in args.words[0] else (None, *args.words)
@@ -209,4 +209,4 @@ def _run_set(args: argparse.Namespace) -> int:
         read = tuple(options.change(text) for text in changes)
     except ValueError as error:
         raise BadInputError(str(error)) from error
-    return set_knobs(SetOptions(run, options.runs_dir(args), read, 0 if args.no_wait else args.wait))
+    return set_knobs(run, options.runs_dir(args), read, 0 if args.no_wait else args.wait)

@@ -74,9 +74,9 @@ def add_serve(commands: Any) -> None:
 
 
 def _run_serve(args: argparse.Namespace) -> int:
-    from tfwatch.commands.services import ServeOptions, serve_metrics
+    from tfwatch.commands.services import serve_metrics
 
-    return serve_metrics(ServeOptions(options.runs_dir(args), args.host, args.port))
+    return serve_metrics(options.runs_dir(args), args.host, args.port)
 
 
 def add_feed(commands: Any) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect
@@ -22,7 +22,7 @@ from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.runs.reading.streams import FolderSource
-from tfwatch.runs.scripts.script_process import ProcessRuns
+from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
@@ -112,34 +112,28 @@ def find_training(wanted: str | None, runs_dir: Path) -> tuple[Path, ControlClie
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class SetOptions:
-    """The options of `tfwatch set`. run: None is the newest that trains. wait_s: 0 is no wait."""
+def set_knobs(
+    which: str | None, runs_dir: Path, changes: Sequence[Change], wait_s: float, clock: Clock = SYSTEM
+) -> int:
+    """Request the changes of a run in order, and print a line for each.
 
-    run: str | None
-    runs_dir: Path
-    changes: tuple[Change, ...]
-    wait_s: float
-
-
-def set_knobs(options: SetOptions, clock: Clock = SYSTEM) -> int:
-    """Request the changes in order, and print a line for each.
+    which: None is the newest run that trains. wait_s: 0 is no wait.
 
     Returns 0, or 1 where the training refused one, or one is not in effect in time.
 
     Raises:
         BadInputError: there is no such training, or the run does not have such a knob to switch.
     """
-    folder, control = find_training(options.run, options.runs_dir)
+    folder, control = find_training(which, runs_dir)
     manifest = FolderSource(folder).manifest()
-    for change in options.changes:
+    for change in changes:
         if refused := manifest.why_not_switchable(change.knob):
             raise BadInputError(f"{folder.name} does not switch {option_name(change.knob)}: {refused.words}")
-    switches = [Switch(folder, change, clock) for change in _resolved(options.changes, folder, clock)]
+    switches = [Switch(folder, change, clock) for change in _resolved(changes, folder, clock)]
     for switch in switches:
         switch.request(control)
-    until_ns = clock.now_ns() + int(options.wait_s * 1e9)
-    return _print(switches, [switch.wait(until_ns) if options.wait_s else switch.requested for switch in switches])
+    until_ns = clock.now_ns() + int(wait_s * 1e9)
+    return _print(switches, [switch.wait(until_ns) if wait_s else switch.requested for switch in switches])
 
 
 def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Change]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfwatch.live.script_runs import ScriptRuns
     from tfwatch.runs.control.requests import Requests
-    from tfwatch.screens.group.screen import GroupApp
+    from tfwatch.screens.group import GroupApp
     from tfwatch.terminal.notification import NotifyOptions
 
 
@@ -63,8 +63,7 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
 def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
     """Show the group and, one after the other, the ranks that the user opens."""
     from tfwatch.live.groups.history import GroupHistory
-    from tfwatch.screens.group.history import HistoryReader
-    from tfwatch.screens.group.screen import SLOW_S, GroupApp, GroupReader
+    from tfwatch.screens.group import SLOW_S, GroupApp, GroupReader, HistoryReader
 
     def read() -> JudgedGroup:
         return JudgedGroup(open_group(folder, clock))

@@ -236,36 +236,29 @@ def _readable(runs_dir: Path) -> Iterator[None]:
         raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class GoodputOptions:
-    """The options of `tfwatch runs goodput`. which: a run of the training, or all of them; None is the newest."""
-
-    which: str | None
-    runs_dir: Path
-    as_json: bool = False
-
-
-def goodput(options: GoodputOptions, clock: Clock = SYSTEM) -> int:
+def goodput(which: str | None, runs_dir: Path, as_json: bool, clock: Clock = SYSTEM) -> int:
     """Print the time of a training over its restarts, and return the exit code.
+
+    which: a run of the training, or all of them; None is the newest.
 
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
-    runs = _runs(options, clock)
+    runs = _runs(which, runs_dir, clock)
     found, title = goodput_of(runs), runs[-1].manifest.title
-    if options.as_json:
+    if as_json:
         return write(sys.stdout, json.dumps(goodput_json(runs[-1].manifest.workload, found), indent=1) + "\n")
     return write(sys.stdout, "\n".join(goodput_lines(title, found)) + "\n")
 
 
-def _runs(options: GoodputOptions, clock: Clock) -> list[Run]:
+def _runs(which: str | None, runs_dir: Path, clock: Clock) -> list[Run]:
     """Return the runs of the training, the first one first; those that a user names are taken as they are."""
-    words = (options.which or "").split(",")
+    words = (which or "").split(",")
     if len(words) == 1:
-        folder = find(options.which, options.runs_dir)
+        folder = find(which, runs_dir)
         with readable(folder):
             return find_training(folder, clock)
-    folders = [find(word.strip(), options.runs_dir) for word in words if word.strip()]
+    folders = [find(word.strip(), runs_dir) for word in words if word.strip()]
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise BadInputError("a run is named twice")
     return sorted((_opened(folder, clock) for folder in folders), key=lambda run: run.manifest.origin_wall_ns)

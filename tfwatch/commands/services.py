@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 import time
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -30,25 +29,16 @@ _NO_LIBRARY = "serve needs prometheus-client: pip install 'tfwatch[serve]'"
 _NICE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The options of `tfwatch serve`."""
-
-    runs_dir: Path
-    host: str
-    port: int
-
-
-def serve_metrics(options: ServeOptions, clock: Clock = SYSTEM) -> int:
+def serve_metrics(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> int:
     """Serve metrics until the process is ended.
 
     Raises:
         BadInputError: a library is missing, the folder cannot be read, or the address cannot be used.
     """
-    server = make_server(options, clock)
+    server = make_server(runs_dir, host, port, clock)
     with fails_open(lambda _: None):
         os.nice(_NICE)
-    sys.stderr.write(f"tfwatch: {server.url} has the runs of {short_path(options.runs_dir)}; ctrl+c ends it\n")
+    sys.stderr.write(f"tfwatch: {server.url} has the runs of {short_path(runs_dir)}; ctrl+c ends it\n")
     sys.stderr.flush()
     try:
         server.serve_forever()
@@ -57,7 +47,7 @@ def serve_metrics(options: ServeOptions, clock: Clock = SYSTEM) -> int:
     return 0
 
 
-def make_server(options: ServeOptions, clock: Clock = SYSTEM) -> MetricsServer:
+def make_server(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> MetricsServer:
     """Return the server, which listens; the runs are read once, because the first reading is the longest.
 
     Raises:
@@ -68,16 +58,16 @@ def make_server(options: ServeOptions, clock: Clock = SYSTEM) -> MetricsServer:
     from tfwatch.exporter.metrics import FollowedRuns
     from tfwatch.exporter.server import MetricsServer, Published
 
-    runs = FollowedRuns(options.runs_dir, clock)
+    runs = FollowedRuns(runs_dir, clock)
     try:
         runs.look()
     except OSError as error:
-        raise BadInputError(f"{options.runs_dir} cannot be read: {error.strerror or error}") from error
+        raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
     try:
-        return MetricsServer(options.host, options.port, Published(lambda: read_metrics(runs), clock), clock)
+        return MetricsServer(host, port, Published(lambda: read_metrics(runs), clock), clock)
     except (OSError, UnicodeError, OverflowError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise BadInputError(f"{printable(options.host)}, port {options.port}, cannot be used: {why}") from error
+        raise BadInputError(f"{printable(host)}, port {port}, cannot be used: {why}") from error
 
 
 def read_metrics(runs: FollowedRuns) -> list[Metric]:

@@ -267,12 +267,18 @@ def show(value: KnobValue) -> str:
     return str(value)
 
 
+def _one_of(value: object, words: tuple[Setting, ...], what: str, most: int = LARGEST) -> Setting:
+    """Return one of these words, or a number from 1 to `most`."""
+    for word in words:
+        if value == word:
+            return word
+    if isinstance(value, int) and 1 <= value <= most:
+        return value
+    raise ValueError(f"{value!r} is not {what}: give {', '.join(map(str, words))} or a number from 1 to {most}")
+
+
 def _setting(value: object) -> Setting:
-    if value == "off" or value == "default" or value == "auto":
-        return value
-    if isinstance(value, int) and 1 <= value <= LARGEST:
-        return value
-    raise ValueError(f"{value!r} is not a setting: give off, default, auto or a number from 1 to {LARGEST}")
+    return _one_of(value, ("off", "default", "auto"), "a setting")
 
 
 def _workers(value: object) -> Setting | StageSettings:
@@ -292,27 +298,15 @@ def _latency(value: object) -> float:
 
 
 def _shuffle(value: object) -> Setting:
-    if value == "off" or value == "auto":
-        return value
-    if isinstance(value, int) and 1 <= value <= LARGEST_SHUFFLE:
-        return value
-    raise ValueError(f"{value!r} is not a shuffle buffer: give off, auto or a number from 1 to {LARGEST_SHUFFLE}")
+    return _one_of(value, ("off", "auto"), "a shuffle buffer", LARGEST_SHUFFLE)
 
 
 def _device_prefetch(value: object) -> Setting:
-    if value == "off":
-        return value
-    if isinstance(value, int) and 1 <= value <= LARGEST:
-        return value
-    raise ValueError(f"{value!r} is not a prefetch to the device: give off or a number from 1 to {LARGEST}")
+    return _one_of(value, ("off",), "a prefetch to the device")
 
 
 def _queue_size(value: object) -> Setting:
-    if value == "default":
-        return value
-    if isinstance(value, int) and 1 <= value <= LARGEST:
-        return value
-    raise ValueError(f"{value!r} is not a queue size: give default or a number from 1 to {LARGEST}")
+    return _one_of(value, ("default",), "a queue size")
 
 
 def as_value(knob: str, text: str) -> KnobValue:

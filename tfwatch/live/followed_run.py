@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.hardware.machine import Growth
     from tfwatch.analysis.steps.stalls import Stretch
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.in_memory.buffers import Events
+    from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot
 
 #: A slope over minutes does not change faster.

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from tfwatch.core.refusals import Fixed
     from tfwatch.core.rows import Rows
     from tfwatch.live.earlier_runs import PreviousRun
-    from tfwatch.runs.in_memory.buffers import Events
+    from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot
 
 #: Epochs whose ends are searched for a callback that held them up.

@@ -21,14 +21,14 @@ from tfwatch.core.events import (
     ValidationEnded,
     without_experiments,
 )
-from tfwatch.runs.in_memory.sums import BUCKET_S
+from tfwatch.runs.reading.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.in_memory.buffers import Events
+    from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot
 
 Floats = NDArray[np.float64]

@@ -10,9 +10,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
+from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.format import FILE_MODE, LOG
-from tfwatch.runs.in_memory.buffers import LONGEST_LINE, visible_end
-from tfwatch.runs.scripts.announcements import Announcements
+from tfwatch.runs.reading.buffers import LONGEST_LINE, visible_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,12 +18,12 @@ from tfwatch.core.errors import reason as to_text
 from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.runs.announcements import announce
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.removal import configured_limits, start_pruning
-from tfwatch.runs.scripts.announcements import announce
 from tfwatch.runs.writer import Beside
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata.work_ahead import prefetch_only

@@ -16,7 +16,7 @@ from tfwatch.analysis.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.analysis.steps.verdict import Conditions, Verdict, judge
 from tfwatch.core.events import DatasetReady, EpochEnded, EpochStarted, ImportEnded, Slept, ValidationEnded, WatchFailed
 from tfwatch.core.rows import STEP, Flag, Phase
-from tfwatch.runs.in_memory.sums import EpochSums
+from tfwatch.runs.reading.sums import EpochSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import STEP, Flag, Phase, Rows
-from tfwatch.runs.in_memory.sums import EpochSums
+from tfwatch.runs.reading.sums import EpochSums
 
 STEPS = 100
 #: Data wait, compute and host of a step, ms.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.commands.script.interpreter import check_interpreter
+from tfwatch.commands.script.run import check_interpreter
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:

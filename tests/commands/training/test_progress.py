@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.commands.training.progress import Progress
+from tfwatch.commands.training.train_session import Progress
 from tfwatch.core.clock import Clock
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.reading.reader import RunReader

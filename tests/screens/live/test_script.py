@@ -12,9 +12,9 @@ from tests.screens.showing import rows_of
 from tfwatch.app import TfwatchApp
 from tfwatch.core.events import EpochEnded
 from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.scripts.announcements import Announcements
-from tfwatch.runs.scripts.script_process import AwaitedRun
+from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.screens.dialogs.leave import Leave, LeaveScriptScreen, StopScriptScreen
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.recording import Recording
 from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.report.group_page import as_group_html, as_group_markdown
-from tfwatch.report.group_sections import make_rank_section, ranks_with_figures
+from tfwatch.report.group_page import as_group_html, as_group_markdown, make_rank_section, ranks_with_figures
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
@@ -112,24 +111,15 @@ def _usual_place(folder: Path, redaction: Redaction | None) -> Path:
     return Path("tfwatch-report.html" if redaction else f"tfwatch-{folder.absolute().name}.html")
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainOptions:
-    """The options of `tfwatch explain`."""
-
-    run: str | None
-    runs_dir: Path
-    as_json: bool = False
-
-
-def explain(options: ExplainOptions, clock: Clock = SYSTEM) -> int:
-    """Print the findings, and return the exit code.
+def explain(which: str | None, runs_dir: Path, as_json: bool, clock: Clock = SYSTEM) -> int:
+    """Print the findings on a run, None is the newest, and return the exit code.
 
     Raises:
         BadInputError: there is no such run.
     """
-    one = open_named(options.run, options.runs_dir, clock)
+    one = open_named(which, runs_dir, clock)
     found = explain_group(one) if isinstance(one, GroupToCompare) else explain_run(one)
-    if options.as_json:
+    if as_json:
         return write(sys.stdout, json.dumps(explanation_json(one, found), indent=1) + "\n")
     return write(sys.stdout, "\n".join(explanation_lines(one, found)) + "\n")
 

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.script.interpreter import check_interpreter
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.terminal.child import describe_end, end_as, run_child
@@ -122,7 +121,7 @@ def _run_on_screen(options: RunOptions, factories: Factories | None, clock: Cloc
 
 def _record_signal(runs: Sequence[Path], code: int) -> None:
     """Record the signal that ended the script in its last run."""
-    from tfwatch.runs.scripts.script_process import record_signal
+    from tfwatch.runs.script_process import record_signal
 
     if code < 0 and runs:
         record_signal(runs[0], -code)
@@ -212,3 +211,46 @@ def _print(text: str) -> None:
 
     if sys.stderr is not None:  # closed by the caller
         write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))
+
+
+#: The packages that the recording half needs in the script's process.
+_NEEDED = ("keras", "numpy", "psutil")
+_OLDEST = (3, 10)
+_PROBE = """\
+import importlib.util, sys
+print("tfwatch", *sys.version_info[:2], *(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
+"""
+#: A first start of Python from a slow disk takes seconds.
+_PATIENCE_S = 60
+
+
+def check_interpreter(python: str) -> None:
+    """Start an interpreter, and check its version and its packages.
+
+    Raises:
+        BadInputError: it is not one, too old, or lacks a package; the sentence names the fix.
+    """
+    word, *found = _ask(python)
+    if word != "tfwatch" or len(found) < 2:
+        raise BadInputError(f"{python} is not a Python interpreter")
+    version, missing = tuple(map(int, found[:2])), found[2:]
+    if version < _OLDEST:
+        oldest, present = (".".join(map(str, one)) for one in (_OLDEST, version))
+        raise BadInputError(f"{python} is Python {present}, and tfwatch needs {oldest} or newer")
+    if missing:
+        names = " ".join(missing)
+        raise BadInputError(f"{python} lacks {', '.join(missing)}: install with {python} -m pip install {names}")
+
+
+def _ask(python: str) -> list[str]:
+    """Return the words that the interpreter prints; a single empty one without an answer."""
+    command = [python, "-c", _PROBE, *_NEEDED]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S
+        )
+    except OSError as error:
+        raise BadInputError(f"{python} cannot be started: {error.strerror or error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise BadInputError(f"{python} did not respond within {_PATIENCE_S} s") from error
+    return done.stdout.split() or [""]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.reading.reader import follow_folder
-from tfwatch.runs.scripts.announcements import Announcements
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock

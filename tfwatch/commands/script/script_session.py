@@ -16,12 +16,12 @@ from tfwatch.commands.script.script_notices import FollowedRuns
 from tfwatch.core.errors import fails_open
 from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.format import LOG
-from tfwatch.runs.in_memory.buffers import LogLines
+from tfwatch.runs.reading.buffers import LogLines
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import read_file
-from tfwatch.runs.scripts.announcements import Announcements
-from tfwatch.runs.scripts.script_process import AwaitedRun, record_signal
+from tfwatch.runs.script_process import AwaitedRun, record_signal
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.notification import NO_NOTICES

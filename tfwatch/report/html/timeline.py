@@ -11,7 +11,7 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, LossDiverged
 from tfwatch.core.rows import plausible_rows, step_ms
 from tfwatch.report.html.plot import Scale, areas, round_up, ticks, time_text, time_ticks
-from tfwatch.runs.in_memory.sums import BUCKET_S
+from tfwatch.runs.reading.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

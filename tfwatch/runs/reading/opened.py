@@ -16,10 +16,10 @@ from tfwatch.core.events import EpochStarted, RunEnded, decode
 from tfwatch.core.rows import FEED, GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
-from tfwatch.runs.in_memory.buffers import LogLines
-from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
+from tfwatch.runs.reading.buffers import LogLines
 from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of, now_s
 from tfwatch.runs.reading.streams import FolderSource, write_own_run
+from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept
 from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
-from tfwatch.runs.in_memory.buffers import (
+from tfwatch.runs.reading.buffers import (
     EventLog,
     Events,
     GrowingRows,
@@ -27,11 +27,11 @@ from tfwatch.runs.in_memory.buffers import (
     StageRows,
     ThinnedRows,
 )
-from tfwatch.runs.in_memory.sums import EpochSums, Pyramid
 from tfwatch.runs.reading.liveness import Life, life_of, now_s
 from tfwatch.runs.reading.opened import Run, read_run
 from tfwatch.runs.reading.patient_source import PATIENCE_S, DiskSilentError, PatientSource
 from tfwatch.runs.reading.streams import FolderSource, Source
+from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

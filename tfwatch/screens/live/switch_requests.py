@@ -120,10 +120,12 @@ class SwitchRequests:
         return knob_state.knob_states(view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks)
 
     def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
-        """The reason why a knob cannot be switched, and its state where it can."""
+        """The reason why a knob cannot be switched, or its state where it can."""
         refused = view.refusal(knob, self.control is not None, self._is_ending(view))
         state = None if refused else self._states(view).get(knob)
-        return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", state
+        if state is not None:
+            return "", state
+        return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", None
 
     def _is_ending(self, view: RunView) -> bool:
         return self.control is not None and self.control.is_stopping and not view.is_over

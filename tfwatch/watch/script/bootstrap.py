@@ -59,7 +59,7 @@ def _install_hook(runs_dir: str, announcements: str, descriptors: str) -> None:
     try:
         from pathlib import Path
 
-        from tfwatch.runs.scripts.announcements import announce_in
+        from tfwatch.runs.announcements import announce_in
         from tfwatch.watch.script.import_hook import ImportHook
         from tfwatch.watch.script.orphaned_output import OrphanedOutput
 

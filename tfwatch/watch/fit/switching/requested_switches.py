@@ -15,8 +15,7 @@ from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.runs.control.requests import Request
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
-from tfwatch.watch.fit.switching.deferred_switches import DeferredSwitches, LateSwitch, waiting_note
-from tfwatch.watch.fit.switching.proved_switch import ProvedSwitch
+from tfwatch.watch.fit.switching.deferred_switches import DeferredSwitches, LateSwitch, ProvedSwitch, waiting_note
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Phase
-from tfwatch.runs.in_memory.sums import BUCKET_S
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.patient_source import DiskSilentError
+from tfwatch.runs.reading.sums import BUCKET_S
 from tfwatch.widgets.live.timeline.step_bars import (
     OPEN_MS,
     Bars,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Paused
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.in_memory.sums import Columns, Floats
     from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.reading.sums import Columns, Floats
     from tfwatch.widgets.basics.glyphs import Glyphs
     from tfwatch.widgets.live.timeline.lanes import Sampled
     from tfwatch.widgets.live.timeline.rows import Figures

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
-from tfwatch.runs.in_memory.sums import BUCKET_S, Columns, Pyramid
+from tfwatch.runs.reading.sums import BUCKET_S, Columns, Pyramid
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, opened, read, write_run
 from tfwatch.runs import format as layout
-from tfwatch.runs.in_memory.buffers import HEAD_LINES, LOG_LINES
+from tfwatch.runs.reading.buffers import HEAD_LINES, LOG_LINES
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
 

@@ -15,7 +15,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.scripts.script_process import ProcessRuns, record_signal
+from tfwatch.runs.script_process import ProcessRuns, record_signal
 
 if TYPE_CHECKING:
     from pathlib import Path

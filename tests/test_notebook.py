@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import tfwatch
+from tests.analysis.step_rows import make_steps
+from tests.report.written_runs import FINISHED, open_written
 from tests.watch.tracked import ROOT, end_all
-from tfwatch.notebook import extension
-from tfwatch.notebook.extension import Extension
+from tfwatch import notebook
+from tfwatch.live.judged_run import JudgedRun
+from tfwatch.notebook import Extension, as_html
 from tfwatch.watch.script.import_hook import ImportHook
 
 if TYPE_CHECKING:
@@ -111,7 +116,7 @@ def test_a_summary_that_fails_is_one_sentence(
     def broken(_runs: Any) -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr(extension, "_summary", broken)
+    monkeypatch.setattr(notebook, "_summary", broken)
 
     assert shell.run_cell(lambda: train(tmp_path)) == []
     assert capsys.readouterr().err == "tfwatch: the summary of this cell cannot be shown: OSError: no space\n"
@@ -130,9 +135,26 @@ def test_loading_twice_is_loading_once() -> None:
 
 def test_loading_the_extension_loads_no_heavy_library() -> None:
     code = (
-        "import sys, tfwatch\nfrom tests.notebook.test_extension import Shell\n"
+        "import sys, tfwatch\nfrom tests.test_notebook import Shell\n"
         "tfwatch.load_ipython_extension(Shell())\n"
         "print({'tensorflow', 'keras', 'textual'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout == "set()\n", done.stderr
+
+
+def test_the_parts_of_the_bar_are_those_of_the_mean_step(tmp_path: Path) -> None:
+    rows = make_steps(np.full(200, 10.0), compute=8.0, host=2.0, dispatch=2.0)
+    judged = JudgedRun(open_written(tmp_path, rows, FINISHED))
+
+    html = as_html(judged, "the summary & <more>")
+
+    assert re.findall(r'width="([\d.]+)" height="22"', html) == ["320.0", "256.0", "64.0"]
+    assert re.findall(r"<text [^>]*>([^<]*)</text>", html) == [
+        "data wait 10.0 ms (50 %)",
+        "compute 8.0 ms (40 %)",
+        "host 2.0 ms (10 %)",
+    ]
+    assert judged.finding
+    assert f"<b>{judged.finding.word}</b>" in html
+    assert "<pre>the summary &amp; &lt;more&gt;</pre>" in html

@@ -21,8 +21,7 @@ from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.dialogs.leave import Leave
-from tfwatch.screens.group.history import HistoryReader
-from tfwatch.screens.group.screen import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen
+from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen, HistoryReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +67,7 @@ class Now:
 
 @pytest.fixture
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfwatch.screens.group.screen.threading.Thread", Now)
+    monkeypatch.setattr("tfwatch.screens.group.threading.Thread", Now)
 
 
 def screen_of(pilot: Pilot[Leave]) -> GroupScreen:

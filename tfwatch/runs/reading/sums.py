@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfwatch.core.rows import EPOCH, Flag, step_ms
-from tfwatch.runs.in_memory.buffers import GrowingRows
+from tfwatch.runs.reading.buffers import GrowingRows
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

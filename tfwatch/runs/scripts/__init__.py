@@ -1,1 +1,0 @@
-"""The runs of one script of `tfwatch run`."""

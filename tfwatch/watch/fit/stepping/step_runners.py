@@ -440,7 +440,7 @@ class TrainFunction:
     """Stands in for a model's train function: runs the calls over one iterator, and reports new iterators and errors.
 
     original: Keras' own function. is_called: set to True by each call that a runner has run.
-    adopt: prepares for a new iterator, with `use`; False leaves the call to the original. report: takes an error of the
+    adopt: returns the runner of a new iterator; None leaves the call to the original. report: takes an error of the
     training before Keras does.
     """
 
@@ -449,7 +449,7 @@ class TrainFunction:
         model: Any,
         session: Session,
         step_log: StepLog,
-        adopt: Callable[[Original, Any], bool],
+        adopt: Callable[[Original, Any], Runner | None],
         report: Callable[[BaseException], None],
     ) -> None:
         self.original: Any = None
@@ -459,14 +459,16 @@ class TrainFunction:
         self._step_log = step_log
         self._adopt = adopt
         self._report = report
+        self._runner: Runner | None = None
         self._iterator: Any = None
-        self._runner: Any = None
 
     def __call__(self, iterator: Any) -> Any:
         """Run one call in place of the original."""
         try:
-            if iterator is self._iterator or self._adopt(self.original, iterator):
-                logs = self._runner(self.original, iterator)
+            runner = self._runner if iterator is self._iterator else self._adopt(self.original, iterator)
+            if runner is not None:
+                self._runner, self._iterator = runner, iterator
+                logs = runner(self.original, iterator)
                 self.is_called = True
                 with fails_open(self._step_log.report_failure):
                     self.stop_if_asked()
@@ -482,10 +484,6 @@ class TrainFunction:
             raise raised from None
         return self.original(iterator)
 
-    def use(self, runner: Runner | None, iterator: Any) -> None:
-        """Run the calls over an iterator with a runner; None for both leaves every call to `adopt`."""
-        self._runner, self._iterator = runner, iterator
-
     def stop_if_asked(self) -> None:
         """End the `fit` after this step if the training is to stop."""
         if self._session.is_over(self._step_log.steps):
@@ -500,12 +498,12 @@ class TrainFunction:
         """Become the model's train function; a stand-in that another Watch left behind is replaced, never nested."""
         restore(self._model)
         self.original = self._model.train_function
-        self.use(None, None)
+        self._runner = self._iterator = None
         self._model.train_function = self
 
     def uninstall(self) -> None:
         """Restore the original."""
-        self.use(None, None)
+        self._runner = self._iterator = None
         if self.is_installed:
             restore(self._model)
 

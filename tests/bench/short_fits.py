@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
     most_ms = MOST_MS["GPU" if tf.config.list_physical_devices("GPU") else "CPU"]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the shared run ends with the process
         arms = make_arms(Path(folder), options)
         rows = measure(arms, options.rounds)
         print_table(arms, rows)

@@ -19,6 +19,7 @@ from tests.keras_fixtures import (
     small_model,
 )
 from tests.watch.watched import EPOCHS, known
+from tfwatch.core.errors import warn_once
 
 __all__ = [
     "all_runs_ended",
@@ -30,6 +31,12 @@ __all__ = [
     "one_block",
     "op_determinism",
 ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned() -> None:
+    """Let each test see what a process says once."""
+    warn_once.cache_clear()
 
 
 @pytest.fixture(scope="package")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,12 @@ def warn_user(sentence: str) -> None:
     """Print a sentence on stderr, if there is one."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"tfwatch: {sentence}\n")
+
+
+@functools.cache
+def warn_once(sentence: str) -> None:
+    """Print a sentence on stderr, only the first time that this process has it: for what fails with each step."""
+    warn_user(sentence)
 
 
 class fails_open:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.pseudo import Pseudo
+from tests.pseudo import ROOT, Pseudo
 from tests.runs.processes import wait_until
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import Run, open_run
@@ -25,13 +26,13 @@ LEFT_SCREEN = "\x1b[?1049l"
 FIT = "from tests.commands.fake_fits import fit\n"
 
 
-def session(folder: Path, script: str, *flags: str) -> Pseudo:
+def session(folder: Path, script: str, *flags: str, **more: str) -> Pseudo:
     """Start a script in a terminal; its first argument is the folder of the runs."""
     (folder / "train.py").write_text(script)
     words = ("--runs-dir", str(folder / "runs"), *flags, str(folder / "train.py"), str(folder / "runs"))
     # pytest-xdist sets COLUMNS and LINES, which would count for more than the terminal's size.
     environ = {"XDG_CONFIG_HOME": str(folder / "config"), "TMPDIR": str(folder), "COLUMNS": "120", "LINES": "40"}
-    return Pseudo("-m", "tfwatch", "run", *words, columns=120, rows=40, **environ)
+    return Pseudo("-m", "tfwatch", "run", *words, columns=120, rows=40, **environ, **more)
 
 
 def runs(folder: Path) -> list[Run]:
@@ -297,3 +298,23 @@ def test_sigterm_reaches_the_script_and_its_run_says_so(tmp_path: Path) -> None:
     (run,) = runs(tmp_path)
     assert run.ended
     assert (run.ended.cause, run.ended.detail) == ("stopped", "the process was ended by SIGTERM")
+
+
+#: Sends SIGTERM to the process that imports a module, in the middle of it.
+SIGTERM_AT_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("module", ["tfwatch.widgets.basics.keyline", "tfwatch.widgets.live.banner"])
+def test_sigterm_reaches_the_script_while_the_screen_is_loaded(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SIGTERM_AT_IMPORT.format(module=module))
+    with session(tmp_path, f"{FIT}fit()\n", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) as terminal:
+        assert terminal.wait() == -signal.SIGTERM
+        assert terminal.state == terminal.before

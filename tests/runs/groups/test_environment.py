@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tfwatch.runs.groups.environment import MOST_RANKS, Membership, find_membership
@@ -56,6 +56,28 @@ WORKERS = ["a:1", "b:1", "c:1"]
             {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "1", "TFWATCH_SIZE": "2"}, (1, 2, "TFWATCH_GROUP"), id="its rank"
         ),
         pytest.param({"TFWATCH_GROUP": "mine", **SLURM}, (2, 4, "TFWATCH_GROUP"), id="a name for SLURM's ranks"),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "2", "TFWATCH_SIZE": "2"}, (2, None, "TFWATCH_GROUP"), id="from 1"
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "9", "TFWATCH_SIZE": "2", **SLURM},
+            (2, 4, "TFWATCH_GROUP"),
+            id="a contradiction beside SLURM's ranks",
+        ),
+        pytest.param({"TFWATCH_GROUP": "mine", "TFWATCH_SIZE": "2"}, (None, 2, "TFWATCH_GROUP"), id="its size alone"),
+        pytest.param({"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "3"}, (3, None, "TFWATCH_GROUP"), id="its rank alone"),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_SIZE": "99999"}, (None, None, "TFWATCH_GROUP"), id="too many ranks"
+        ),
+        *(
+            pytest.param({rank: "2", size: "2", **more}, None, id=f"a rank beyond the size: {rank}")
+            for rank, size, more in (
+                ("HOROVOD_RANK", "HOROVOD_SIZE", {}),
+                ("RANK", "WORLD_SIZE", {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}),
+                ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {}),
+                ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}),
+            )
+        ),
     ],
 )
 def test_rank_and_size_are_those_of_the_launcher(
@@ -98,6 +120,7 @@ _TEXTS = st.integers(-1, MOST_RANKS + 1).map(str) | st.text("01-./ x\0é", max_s
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that others use
+@example({"TFWATCH_GROUP": "0", "TF_CONFIG": "0", "TFWATCH_RANK": "1", "TFWATCH_SIZE": "1"})
 @given(st.dictionaries(st.sampled_from(_VARIABLES), _TEXTS, max_size=6))
 def test_any_environment_gives_a_sound_place_or_none(environ: dict[str, str]) -> None:
     found = find_membership(environ, HOST)

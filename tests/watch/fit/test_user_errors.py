@@ -11,7 +11,7 @@ import pytest
 from tests.keras_fixtures import determinism
 from tests.watch.watched import watch_in
 from tests.whole import events_of, only
-from tfwatch.core.events import RunEnded, TrainingFailed, WatchFailed
+from tfwatch.core.events import Noted, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
@@ -268,4 +268,7 @@ def test_an_error_of_tfwatch_before_the_users_python_leaves_the_step_to_keras(
     watch = watch_in(tmp_path)
     came, _, updates = outcome(nothing, {}, [watch])
     assert (came, updates) == (stock[0], stock[2])
-    assert only(open_run(watch.run_path), RunEnded).cause == "finished"
+    run = open_run(watch.run_path)
+    assert only(run, RunEnded).cause == "finished"
+    why = "it cannot be traced: ZeroDivisionError: division by zero"
+    assert f"the step runs as Keras calls it, as {why}" in [event.text for event in events_of(run, Noted)]

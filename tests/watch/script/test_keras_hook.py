@@ -274,6 +274,21 @@ def test_a_watch_that_breaks_leaves_the_fit_as_it_is(
     assert capsys.readouterr().err == "tfwatch: this fit is not watched: RuntimeError: no threads left\n"
 
 
+def test_a_sign_of_training_that_is_lost_is_reported_once_and_the_step_is_made(
+    import_keras: Import, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no sign")
+
+    monkeypatch.setattr("tfwatch.watch.loops.training_signs.TrainingSigns.note_optimizer", fail)
+    monkeypatch.setattr("tfwatch.watch.loops.batch_calls.BatchCalls.begin", fail)
+    keras = import_keras()
+
+    assert [keras.optimizers.Optimizer().apply("gradients") for _ in range(2)] == ["gradients"] * 2
+    assert calls_of(keras.Model(), range(3)) == [[0.5, 0.25]] * 3
+    assert capsys.readouterr().err == "tfwatch: this loop is not recorded: RuntimeError: no sign\n"
+
+
 def test_wrong_arguments_raise_what_keras_raises(import_keras: Import) -> None:
     with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'epoch'"):
         import_keras().Model().fit(epoch=3)

@@ -167,12 +167,15 @@ class ScriptSession:
         self._notifier = Notifier(shown.notify, clock=clock)
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
         self._reader = RunReader(AwaitedRun(shown.name, script.pid, relay.early_log, clock), clock)
-        self._host: ScreenHost | None = None
+        self._host = ScreenHost(terminal, self._make_app, lambda: None)
         self._has_hung_up = False
         self._shows_output = False
 
     def run(self) -> None:
         """Show the screen, and wait for the script's end."""
+        import tfwatch.screens.dialogs.leave  # noqa: F401  a handler that imports it in its own import fails
+
+        self._terminal.on_hangup = self._hang_up
         with Signals(self._pass_on, self._terminal.hang_up, quits=True):
             self._script.follow()
             self._show_screen()
@@ -190,10 +193,7 @@ class ScriptSession:
     def _show_screen(self) -> None:
         from tfwatch.screens.dialogs.leave import Leave
 
-        self._host = ScreenHost(self._terminal, self._make_app, lambda: None)
-        self._terminal.on_hangup = self._hang_up
         leave = self._host.show()
-        self._host = None
         self._notifier.show = self._show_notice
         if leave is Leave.NOW:
             self._script.send(signal.SIGTERM)
@@ -207,7 +207,7 @@ class ScriptSession:
         from tfwatch.screens.dialogs.leave import Leave
 
         self._has_hung_up = True
-        self._leave_screen(Leave.DETACH)
+        self._host.leave(Leave.DETACH)
 
     def _goes_on(self, leave: Leave | None) -> str:
         if leave is None:
@@ -228,16 +228,12 @@ class ScriptSession:
             **options,
         )
 
-    def _leave_screen(self, leave: Leave) -> None:
-        if self._host:
-            self._host.leave(leave)
-
     def _pass_on(self, signum: int) -> None:
         """Pass a signal on to the script. It runs in a signal handler."""
         from tfwatch.screens.dialogs.leave import Leave
 
         self._script.send(signum)
-        self._leave_screen(Leave.STOP)
+        self._host.leave(Leave.STOP)
 
     def _notify(self, sentence: str) -> None:
         self._terminal.err.write(f"tfwatch: {sentence}\n")

@@ -55,12 +55,17 @@ def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
 
 
 def _named(name: str, environ: Mapping[str, str], found: Membership | None) -> Membership:
-    """Return the place in a group that the user names; a launcher's rank is kept."""
+    """Return the place in a group that the user names; a launcher's rank is kept.
+
+    Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is kept.
+    """
     rank, size = _whole(environ.get(RANK)), _whole(environ.get(SIZE))
-    place = _place(rank, size, "", "", "") if rank is not None and size else found
-    size = place.size if place else size or None
-    own_rank = place.rank if place else rank
-    return Membership(own_rank, size, GROUP, f"{GROUP}\n{name}", _folder_name(name))
+    place = _place(rank, size, "", "", "") or found
+    if place:
+        rank, size = place.rank, place.size
+    elif rank is not None or size not in range(1, MOST_RANKS + 1):
+        size = None
+    return Membership(rank, size, GROUP, f"{GROUP}\n{name}", _folder_name(name))
 
 
 def _tf_config(environ: Mapping[str, str], host: str) -> Membership | None:

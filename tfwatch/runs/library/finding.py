@@ -8,13 +8,12 @@ import shlex
 import tempfile
 import threading
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.config import ConfigError, read_config
 from tfwatch.core.clock import SYSTEM, Clock, stamp_of
-from tfwatch.core.errors import warn_user
+from tfwatch.core.errors import warn_once
 from tfwatch.core.events import ImportEnded, decode
 from tfwatch.runs.format import (
     EVENTS,
@@ -50,7 +49,7 @@ def default_runs_dir() -> Path:
     try:
         named: Path | None = read_config().values.get("runs-dir")
     except ConfigError as error:
-        _warn_once(f"{error}; its runs folder is not used")
+        warn_once(f"{error}; its runs folder is not used")
         named = None
     return named or platform_runs_dir()
 
@@ -60,11 +59,6 @@ def platform_runs_dir() -> Path:
     import platformdirs  # the environment of a script that tfwatch runs may lack it
 
     return Path(platformdirs.user_state_dir("tfwatch", appauthor=False)) / "runs"
-
-
-@lru_cache(maxsize=1)
-def _warn_once(sentence: str) -> None:
-    warn_user(sentence)
 
 
 def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:

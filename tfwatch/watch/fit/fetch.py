@@ -114,12 +114,13 @@ class Fetch:
 
     def _measure(self, batch: Any) -> None:
         self._is_measured = True
+        why = "a batch holds more than plain numbers"
         try:
             size = count_bytes(batch)
-        except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
-            size = None
+        except Exception as error:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
+            size, why = None, reason(error)
         if size is None:
-            self._writer.note("the size of batches and buffers is unknown: a batch holds more than plain numbers")
+            self._writer.note(f"the size of batches and buffers is unknown: {why}")
         self._writer.describe(batch_bytes=size)
 
     def explain_wait(self, wait_ns: float) -> None:

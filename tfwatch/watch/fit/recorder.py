@@ -129,18 +129,18 @@ class Recorder:
 
     # -- a new iterator -------------------------------------------------------------------------
 
-    def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
-        """Prepare for a new iterator; return False if its calls are left to Keras.
+    def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> Runner | None:
+        """Prepare for a new iterator, and return its runner; None if its calls are left to Keras.
 
         Raises:
             Exception: the training's own, from the first trace of its step.
         """
         if self.is_passive or isinstance(iterator, GeneratorType):  # a `train_on_batch` between two steps
-            return False
+            return None
         with fails_open(self.report_failure):
             if self._is_abandoned():
                 self._end_by(self._session.on_abandoned or (lambda: None))
-                return False
+                return None
         self._has_step_raised = False
         try:
             self._choose_runner(original, iterator)
@@ -148,8 +148,7 @@ class Recorder:
             if self._has_step_raised:
                 raise
             self._give_up(error)
-        self._train_function.use(self._runner, iterator)
-        return True
+        return self._runner
 
     def _is_abandoned(self) -> bool:
         """Return whether an exception ended the `fit` of this recorder without a callback, and a later `fit` runs.

@@ -110,7 +110,7 @@ class ImportHook:
         from tfwatch.watch.script.tensorflow_hook import patch_stages, patch_tensorflow
 
         self._patches.append(patch_tensorflow(module, self._found_loops()))
-        with fails_open(lambda _why: None):  # the lines of code are then general ones
+        with fails_open(lambda why: warn_user(f"the lines of this script's pipelines are unknown: {why}")):
             self._patches.append(patch_stages(module))
 
     def _use_keras(self, module: Any) -> None:

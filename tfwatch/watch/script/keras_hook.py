@@ -9,7 +9,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_user, within
+from tfwatch.core.errors import fails_open, warn_once, warn_user, within
 from tfwatch.watch.script.feed import Feed
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
@@ -33,7 +33,7 @@ def find_refusal(keras: Any) -> str:
     return "" if backend == "tensorflow" else f"its Keras runs on {backend}, and tfwatch watches TensorFlow"
 
 
-_not_recorded = fails_open(lambda why: warn_user(f"this loop is not recorded: {why}"))
+_not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
 
 
 def _warn(why: str) -> None:
@@ -92,7 +92,7 @@ def _noticed(original: Callable[..., Any], signs: TrainingSigns) -> Callable[...
 
     @functools.wraps(original)
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with fails_open(lambda _why: None):
+        with _not_recorded:
             signs.note_optimizer(self)
         return original(self, *args, **kwargs)
 

@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.errors import fails_open, warn_once
 from tfwatch.tfdata.script_code.call_sites import METHODS, note_call
 from tfwatch.watch.loops.track import is_in_function
 from tfwatch.watch.script.patches import Patches, definer
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tfwatch.watch.loops.training_signs import TrainingSigns
 
 
-_not_recorded = fails_open(lambda why: warn_user(f"this loop is not recorded: {why}"))
+_not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
+_without_line = fails_open(lambda why: warn_once(f"the lines of this pipeline's stages are unknown: {why}"))
 
 
 def patch_tensorflow(tensorflow: Any, loops: FoundLoops) -> Patches:
@@ -59,7 +60,7 @@ def _located(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(*args: Any, **kwargs: Any) -> Any:
         stage = original(*args, **kwargs)
-        with fails_open(lambda _why: None):
+        with _without_line:
             frame = sys._getframe(1)
             if is_users(frame.f_code.co_filename):
                 note_call(stage, original.__name__, frame)
@@ -131,7 +132,7 @@ def _noticed(original: Callable[..., Any], loops: FoundLoops, tensorflow: Any) -
 
     @functools.wraps(original)
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        with fails_open(lambda _why: None):
+        with _not_recorded:
             if any(_is_variable(source, tensorflow) for source in flatten(sources)):
                 signs.note()
         return original(self, target, sources, *args, **kwargs)

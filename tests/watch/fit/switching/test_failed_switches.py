@@ -12,7 +12,7 @@ from tests.keras_fixtures import compile_built
 from tests.watch.fit.switching.test_script_pipeline import at_once
 from tests.watch.watched import Make, watch_in
 from tests.whole import events_of, only
-from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.events import Noted, PipelineSwitched, SwitchFailed
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.fetch import Fetch
@@ -81,6 +81,9 @@ def test_the_scripts_own_pipeline_continues_where_none_of_them_does(
     assert made == [("default", "2", "code"), ("2", "default", "data")]
     failed = only(run, SwitchFailed)
     assert (failed.old, failed.new, failed.now) == ("2", "4", "default")
+    noted = [event.text for event in events_of(run, Noted)]
+    both = "the script's own pipeline continues: RuntimeError: no room; the one before: RuntimeError: no room"
+    assert f"a part of the record is missing: {both}" in noted
 
 
 def test_a_switch_whose_gate_does_not_close_leaves_nothing_that_waits(

@@ -206,7 +206,7 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
                 watch.set(workers=3)
             if batch == 2 and watch._recorder:
                 watch._recorder._give_up(RuntimeError("as in this test"))
-                watch._recorder._train_function.use(watch._recorder._runner, model.train_function._iterator)
+                model.train_function._runner = watch._recorder._runner
 
         switch = keras.callbacks.LambdaCallback(on_train_batch_end=give_up)
         model.fit(at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch] if watched else [])

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
-from tfwatch.core.errors import fails_open, within
+from tfwatch.core.errors import fails_open, reason, within
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
@@ -46,7 +46,7 @@ class BatchStep:
     """Keras' compiled train step as a function of one batch, for one step function and structure of batches.
 
     is_ready: the first call is done, and no trace follows. traces: the number of finished traces. operations: the timer
-    of a step that runs op by op; None if it does not, or if operations cannot be timed.
+    of a step that runs op by op; None if it does not, or if operations cannot be timed. failure: why there is no trace.
 
     Without the signature a ragged last batch would cost another trace, which stock `fit` does not have. If tracing
     fails before Keras' function begins, that function is called on the batch as it is. A later error is the training's
@@ -66,6 +66,7 @@ class BatchStep:
         self._original = original
         self._shape = shape
         self._has_begun = False
+        self.failure = ""
         self._call = self._plain if eager else self._trace
         self.is_ready = eager
 
@@ -74,9 +75,10 @@ class BatchStep:
             return self._call(batch)
         try:
             outputs = self._call(batch)
-        except Exception:
+        except Exception as error:
             if self._has_begun:
                 raise
+            self.failure = reason(error)
             self._call = self._plain
             outputs = self._call(batch)
         self.is_ready = True
@@ -160,7 +162,7 @@ class StepByStepRunner:
         self._copy = copy
         self._fetch = fetch
         self._step_log = step_log
-        self._now_ns = writer.now_ns
+        self._now_ns, self._note = writer.now_ns, writer.note
         self._calls_at_end = is_scripts if calls_at_end is None else calls_at_end
         self._done_ns = 0
 
@@ -235,6 +237,8 @@ class StepByStepRunner:
         (got_ns, copy_ns, was_ready, traces), step_log = call, self._step_log
         if not was_ready or self._step.traces != traces:
             step_log.flags |= _RETRACE if was_ready else _COMPILE
+        if self._step.failure and not was_ready:
+            self._note(f"the step runs as Keras calls it, as it cannot be traced: {self._step.failure}")
         if self._copy:
             # A fetch ends with the wait for a copy ahead, if there is one: it is a part of the copy.
             ahead_ns = self._copy.wait_ns(start_ns, got_ns, self._fetch.ready_ns)
@@ -440,7 +444,7 @@ class TrainFunction:
     """Stands in for a model's train function: runs the calls over one iterator, and reports new iterators and errors.
 
     original: Keras' own function. is_called: set to True by each call that a runner has run.
-    adopt: prepares for a new iterator, with `use`; False leaves the call to the original. report: takes an error of the
+    adopt: returns the runner of a new iterator; None leaves the call to the original. report: takes an error of the
     training before Keras does.
     """
 
@@ -449,7 +453,7 @@ class TrainFunction:
         model: Any,
         session: Session,
         step_log: StepLog,
-        adopt: Callable[[Original, Any], bool],
+        adopt: Callable[[Original, Any], Runner | None],
         report: Callable[[BaseException], None],
     ) -> None:
         self.original: Any = None
@@ -459,14 +463,16 @@ class TrainFunction:
         self._step_log = step_log
         self._adopt = adopt
         self._report = report
+        self._runner: Runner | None = None
         self._iterator: Any = None
-        self._runner: Any = None
 
     def __call__(self, iterator: Any) -> Any:
         """Run one call in place of the original."""
         try:
-            if iterator is self._iterator or self._adopt(self.original, iterator):
-                logs = self._runner(self.original, iterator)
+            runner = self._runner if iterator is self._iterator else self._adopt(self.original, iterator)
+            if runner is not None:
+                self._runner, self._iterator = runner, iterator
+                logs = runner(self.original, iterator)
                 self.is_called = True
                 with fails_open(self._step_log.report_failure):
                     self.stop_if_asked()
@@ -482,10 +488,6 @@ class TrainFunction:
             raise raised from None
         return self.original(iterator)
 
-    def use(self, runner: Runner | None, iterator: Any) -> None:
-        """Run the calls over an iterator with a runner; None for both leaves every call to `adopt`."""
-        self._runner, self._iterator = runner, iterator
-
     def stop_if_asked(self) -> None:
         """End the `fit` after this step if the training is to stop."""
         if self._session.is_over(self._step_log.steps):
@@ -500,12 +502,12 @@ class TrainFunction:
         """Become the model's train function; a stand-in that another Watch left behind is replaced, never nested."""
         restore(self._model)
         self.original = self._model.train_function
-        self.use(None, None)
+        self._runner = self._iterator = None
         self._model.train_function = self
 
     def uninstall(self) -> None:
         """Restore the original."""
-        self.use(None, None)
+        self._runner = self._iterator = None
         if self.is_installed:
             restore(self._model)
 

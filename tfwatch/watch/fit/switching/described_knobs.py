@@ -40,7 +40,7 @@ class KnobDescriber:
         if dataset is None or dataset is self._described():
             return
         self._described = weakref.ref(dataset)
-        with fails_open(lambda _: None):
+        with fails_open(lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")):
             if is_spread:
                 self._write_spread(iterator)
             else:

@@ -228,11 +228,11 @@ class RequestedSwitches:
         self._control.knobs = self.current.knobs
         try:
             self.current.resume()
-        except Exception:
+        except Exception as error:
             if self.current.is_ours:
                 raise
             self.hand_back(steps)
-            self._note_failure(f"the script's own pipeline continues: {why}")
+            self._note_failure(f"the script's own pipeline continues: {why}; the one before: {reason(error)}")
         if self.requested:
             with fails_open(self._note_failure):
                 self._refuse(why)

@@ -1,4 +1,4 @@
-"""Whether the error that ends a script left a loop, or was raised between two passes of it."""
+"""Whether the error that ends a script left a loop, or was raised between two of its epochs."""
 
 from __future__ import annotations
 

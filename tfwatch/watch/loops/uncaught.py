@@ -1,4 +1,4 @@
-"""Whether the error that ends a script left a loop, or was raised between two of its epochs."""
+"""The error that ends a script: it left a loop, or was raised between two of its epochs."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from tests.bench.scripts import FOLDER
 from tests.pseudo import ROOT
+from tests.tfdata.script_code.pasted_lines import pasted
 from tfwatch.commands.attach import find_training
 from tfwatch.core.events import AutopilotEnded
 from tfwatch.core.rows import step_ms
@@ -122,16 +123,6 @@ def wait_for(runs: Path) -> ControlClient:
 def median_ms(steps: Rows) -> float:
     """Return the median step time of rows."""
     return float(statistics.median(step_ms(steps).tolist()))
-
-
-def pasted(source: str, text: str) -> str:
-    """Return a source with each line of a code suggestion in the place that the comment before it names."""
-    lines = source.splitlines()
-    for number, old, new in re.findall(r"^# .*:(\d+)  in place of: (.*)\n(.*)$", text, re.MULTILINE):
-        if lines[int(number) - 1].strip() != old:
-            raise ValueError(f"line {number} is not {old!r}")
-        lines[int(number) - 1] = new
-    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

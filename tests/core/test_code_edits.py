@@ -23,6 +23,15 @@ def test_knobs_of_one_line_change_it_together() -> None:
     assert edited_lines((MAP, END), values) == f"# train.py:9  in place of: {LINE}\n{changed}"
 
 
+def test_changes_that_share_a_line_of_several_are_one() -> None:
+    text = "data = data.map(\n    f\n).batch(2)"
+    lines = replace(MAP, text=text, start=7, end=len(text), new="data.map(f, {}).batch(2)")
+    end = replace(END, line=11, text=").batch(2)", start=10, end=10)
+    found = edited_lines((lines, end), {"workers": "4", "prefetch": "4"})
+    changed = "data = data.map(f, 4).batch(2).prefetch(4)"
+    assert found == f"# train.py:9-11  in place of: data = data.map( ... ).batch(2)\n{changed}"
+
+
 def test_a_stage_of_its_own_changes_its_own_line() -> None:
     first, second = replace(MAP, stage=0), replace(MAP, line=10, stage=1)
     found = edited_lines((first, second), {"workers": "default/8"})

@@ -1,8 +1,8 @@
-"""Changes of single lines of a script, each of which does in its pipeline what a knob does in tfwatch."""
+"""Changes of a script's lines, each of which does in its pipeline what a knob does in tfwatch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import stage_value
@@ -21,12 +21,12 @@ _WORKERS = "workers"
 
 @dataclass(frozen=True, slots=True)
 class CodeEdit:
-    """A change of one line of a script.
+    """A change of a line of a script, or of several that follow each other.
 
-    knob: the knob that it stands for. file: as the user names it; line: its number, from 1; text: the line itself.
-    start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto: the script's own
-    name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit. is_cell: the file is a
-    cell of a notebook.
+    knob: the knob that it stands for. file: as the user names it; line: the number of the first line, from 1; text: the
+    lines themselves. start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto:
+    the script's own name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
+    is_cell: the file is a cell of a notebook.
     stage: of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None for all alike.
     plain: of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
     """
@@ -46,8 +46,14 @@ class CodeEdit:
 
     @property
     def place(self) -> str:
-        """`train.py:9`; in a notebook `In [3], line 9`."""
-        return f"{self.file}, line {self.line}" if self.is_cell else f"{self.file}:{self.line}"
+        """`train.py:9`, of several lines `train.py:9-11`; in a notebook `In [3], line 9`."""
+        lines = f"{self.line}-{self.last}" if self.last > self.line else f"{self.line}"
+        return f"{self.file}, line {lines}" if self.is_cell else f"{self.file}:{lines}"
+
+    @property
+    def last(self) -> int:
+        """The number of the last line."""
+        return self.line + self.text.count("\n")
 
     def value_of(self, values: Mapping[str, str]) -> str:
         """Return the value of its knob, of `workers` that of its own stage; `off` where there is none."""
@@ -61,21 +67,38 @@ class CodeEdit:
 
     @property
     def is_plain(self) -> bool:
-        """True if a terminal prints the line as it is."""
-        return "".join((self.file, self.text, self.new, self.auto, self.plain)).replace("\t", " ").isprintable()
+        """True if a terminal prints the lines as they are."""
+        lines = "".join((self.text, self.new, self.auto, self.plain)).replace("\t", " ").replace("\n", " ")
+        return (self.file + lines).isprintable()
 
 
 def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
-    """Return each line that these values of knobs change, with its place and its text before; empty without any.
+    """Return the lines that these values of knobs change, with their place and their text before; empty without any.
 
-    A line that several knobs change has all their changes.
+    A line that several knobs change has all their changes, and changes that share a line are one.
     """
     wanted = [edit for edit in edits if edit.value_of(values) not in _UNSET and edit.is_plain]
-    by_line: dict[tuple[str, int], list[CodeEdit]] = {}
-    for edit in wanted:
-        by_line.setdefault((edit.file, edit.line), []).append(edit)
-    changed = [(group, _edited(_apart(group), values)) for _, group in sorted(by_line.items())]
-    return "\n".join(_described(group[0], after) for group, after in changed if after != group[0].text)
+    blocks: list[list[CodeEdit]] = []
+    for edit in sorted(wanted, key=lambda edit: (edit.file, edit.line)):
+        if blocks and blocks[-1][0].file == edit.file and edit.line <= max(one.last for one in blocks[-1]):
+            blocks[-1].append(edit)
+        else:
+            blocks.append([edit])
+    described = [_described(_in_one_block(block), values) for block in blocks]
+    return "\n".join(filter(None, described))
+
+
+def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
+    """Return changes that share lines with the text of all these lines."""
+    lines = {edit.line + at: line for edit in edits for at, line in enumerate(edit.text.split("\n"))}
+    first, text = min(lines), "\n".join(line for _, line in sorted(lines.items()))
+    before = {edit.line: sum(len(lines[at]) + 1 for at in range(first, edit.line)) for edit in edits}
+    return _apart(
+        [
+            replace(one, line=first, text=text, start=before[one.line] + one.start, end=before[one.line] + one.end)
+            for one in edits
+        ]
+    )
 
 
 def _apart(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
@@ -91,12 +114,11 @@ def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:
     return edit.plain if calls in _UNSET else edit.replacement(calls)
 
 
-def _edited(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
-    text = edits[0].text
+def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
+    """Return the lines of changes after them, below a comment with their place; empty where they stay the same."""
+    before = after = edits[0].text
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        text = text[: edit.start] + _replacement(edit, values) + text[edit.end :]
-    return text
-
-
-def _described(edit: CodeEdit, after: str) -> str:
-    return f"# {edit.place}  in place of: {edit.text.strip()}\n{after}"
+        after = after[: edit.start] + _replacement(edit, values) + after[edit.end :]
+    lines = before.strip().split("\n")
+    old = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1].strip()}"
+    return f"# {edits[0].place}  in place of: {old}\n{after}" if after != before else ""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tfdata.script_code.test_source_edits import _noted, edits_of, pasted, run
+from tests.tfdata.script_code.pasted_lines import pasted
+from tests.tfdata.script_code.test_source_edits import _noted, edits_of, run
 from tfwatch.core.code_edits import edited_lines
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ SCRIPTS = {
         "data = (\n    data.map(half, 2)  # two\n    .shuffle(4, seed=1)\n    .batch(3, drop_remainder=True)\n)\n",
         f"data = (\n    data.shuffle(4, seed=1)  # two\n    .batch(3, drop_remainder=True)\n    .map({HALF}, 2)\n)\n",
     ),
+    "calls of several lines": (
+        "data = data.map(\n    half,\n    num_parallel_calls=2,  # two\n).batch(\n    3\n)\n",
+        f"data = data.batch(\n    3\n).map(\n    {HALF},\n    num_parallel_calls=2,  # two\n)\n",
+    ),
+    "backslashes": (
+        "data = data \\\n    .map(lambda x:\n        half(x)) \\\n    .batch(3)\n",
+        "data = data \\\n    .batch(3) \\\n    .map({})\n".format(VEC.format("(lambda x:\n        half(x))")),
+    ),
     "several maps": (
         "data = data.map(half).map(map_func=pair).map(both).batch(3)\n",
         f"data = data.batch(3).map({HALF}).map(map_func={PAIR}).map({BOTH})\n",
@@ -61,7 +70,7 @@ SCRIPTS = {
 def test_pasted_lines_put_the_batch_first_and_change_no_element(name: str, tmp_path: Path) -> None:
     body, wanted = SCRIPTS[name]
     data = run(tmp_path / "train.py", HEAD + body)
-    text = pasted(HEAD + body, edited_lines(edits_of(data), ON)) + "\n"
+    text = pasted(HEAD + body, edited_lines(edits_of(data), ON))
     assert text == HEAD + wanted
     before, after = run(tmp_path / "before.py", HEAD + body), run(tmp_path / "after.py", text)
     assert before.element_spec == after.element_spec
@@ -73,7 +82,7 @@ def test_workers_and_prefetch_are_set_in_the_same_lines(tmp_path: Path) -> None:
     edits = edits_of(run(tmp_path / "train.py", HEAD + body))
     text = pasted(HEAD + body, edited_lines(edits, ON | {"workers": "auto", "prefetch": "4"}))
     calls = f"{HALF}, tf.data.AUTOTUNE).map({PAIR}, num_parallel_calls=tf.data.AUTOTUNE)"
-    assert text == f"{HEAD}data = data.batch(3).map({calls}.prefetch(4)"
+    assert text == f"{HEAD}data = data.batch(3).map({calls}.prefetch(4)\n"
     assert [*map(str, run(tmp_path / "after.py", text))] == [*map(str, run(tmp_path / "b.py", HEAD + body))]
 
 
@@ -82,7 +91,6 @@ def test_workers_and_prefetch_are_set_in_the_same_lines(tmp_path: Path) -> None:
     [
         pytest.param("data = data.map(half)\nsize = 3\ndata = data.batch(size)\n", id="a line between"),
         pytest.param("mapped = data.map(half)\ndata = mapped.batch(3)\n", id="another name"),
-        pytest.param("data = data.map(\n    half\n).batch(3)\n", id="two lines"),
         pytest.param("for f in (half, half):\n    data = data.map(f)\ndata = data.batch(3)\n", id="one line, two maps"),
         pytest.param("data = data.map(listed).batch(3)\n", id="a list is one tensor"),
         pytest.param("data = data.map(constants).batch(3)\n", id="a list of constants is one tensor"),

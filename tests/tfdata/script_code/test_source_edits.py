@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import linecache
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tfdata.script_code.pasted_lines import pasted
 from tfwatch.core.code_edits import CodeEdit, edited_lines
 
 if TYPE_CHECKING:
@@ -49,15 +49,6 @@ def edits_of(data: Any) -> tuple[CodeEdit, ...]:
     return script.edits
 
 
-def pasted(source: str, text: str) -> str:
-    """Return a source with each line of a code suggestion in the place that the comment before it names."""
-    lines = source.splitlines()
-    for number, old, new in re.findall(r"^# .*:(\d+)  in place of: (.*)\n(.*)$", text, re.MULTILINE):
-        assert lines[int(number) - 1].strip() == old
-        lines[int(number) - 1] = new
-    return "\n".join(lines)
-
-
 SCRIPTS = {
     "lines": (
         "data = data.map(triple)\ndata = data.batch(3)\n",
@@ -76,6 +67,18 @@ SCRIPTS = {
     "trailing comma": (
         "data = data.map(\n    triple,  # three times\n).batch(3)\n",
         "data = data.map(\n    triple, num_parallel_calls=tf.data.AUTOTUNE  # three times\n).batch(3).prefetch(4)",
+    ),
+    "backslashes": (
+        "data = data \\\n    .map(triple) \\\n    .batch(3)\n",
+        "data = data \\\n    .map(triple, num_parallel_calls=tf.data.AUTOTUNE) \\\n    .batch(3).prefetch(4)",
+    ),
+    "arguments on lines": (
+        "data = data.map(\n    triple,\n    num_parallel_calls=1,\n).batch(\n    3\n)\n",
+        "data = data.map(\n    triple,\n    num_parallel_calls=tf.data.AUTOTUNE,\n).batch(\n    3\n).prefetch(4)",
+    ),
+    "a value of two lines": (
+        "data = data.map(triple, num_parallel_calls=2 if data\n    else 3).batch(3)\n",
+        "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE).batch(3).prefetch(4)",
     ),
     "given": (
         "é = 2; data = data.map(triple, é).map(abs, num_parallel_calls=None).prefetch(é)\n",
@@ -97,7 +100,7 @@ def test_pasted_lines_set_the_calls_and_change_no_element(name: str, tmp_path: P
     body, wanted = SCRIPTS[name]
     data = run(tmp_path / "train.py", HEAD + body)
     text = pasted(HEAD + body, edited_lines(edits_of(data), BOTH))
-    assert text == HEAD + wanted
+    assert text == HEAD + wanted.rstrip("\n") + "\n"
     before, after = run(tmp_path / "before.py", HEAD + body), run(tmp_path / "after.py", text)
     assert [*map(str, before)] == [*map(str, after)]
     assert type(after).__name__ == "_PrefetchDataset"
@@ -146,7 +149,7 @@ def test_the_calls_of_an_interleave_are_at_most_its_cycle(tmp_path: Path) -> Non
     source = HEAD + ROWS.format(", 3")
     edits = edits_of(run(tmp_path / "train.py", source))
     text = pasted(source, edited_lines(edits, {"workers": "8"}))
-    assert text + "\n" == HEAD + ROWS.format(", 3, num_parallel_calls=3")
+    assert text == HEAD + ROWS.format(", 3, num_parallel_calls=3")
     assert [*run(tmp_path / "after.py", text).as_numpy_iterator()] == [
         *run(tmp_path / "b.py", source).as_numpy_iterator()
     ]

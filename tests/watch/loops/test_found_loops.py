@@ -183,6 +183,35 @@ def test_zipped_data_sets_are_one_loop_and_wait_for_both(tf: Hooked, tmp_path: P
     assert (run.steps["wait_ms"][1:] >= 20).all()  # the first one is not known to train when it waits
 
 
+def test_a_second_iterator_that_is_read_later_in_the_step_is_data_wait_too(tf: Hooked, tmp_path: Path) -> None:
+    slow = tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(8)))
+    for _ in range(2):
+        ones, others = iter(tf.Dataset(1, 2, 3, 4)), iter(slow)
+        for _ in range(4):
+            next(ones)
+            tf.train()
+            time.sleep(0.001)
+            next(others)
+            tf.train()
+
+    assert steps_of(tmp_path) == [[0] * 4 + [1] * 4]
+    (run,) = runs_in(tmp_path)
+    assert (run.steps["wait_ms"][1:] >= 20).all()
+    assert (run.steps["compute_ms"][1:] < 20).all()
+    assert cause(run) == "finished"
+
+
+def test_two_loops_in_turn_have_a_run_each(tf: Hooked, tmp_path: Path) -> None:
+    one, other = tf.Dataset(1, 2, 3), tf.Dataset(*range(5))
+    for _ in range(2):
+        for _ in one:
+            tf.train()
+        for _ in other:
+            tf.train()
+
+    assert sorted(steps_of(tmp_path)) == [[0] * 5 + [1] * 5, [0] * 3 + [1] * 3]
+
+
 @pytest.mark.parametrize("many", [2, 3])
 def test_a_loop_that_is_left_is_recorded_as_far_as_it_went(tf: Hooked, tmp_path: Path, many: int) -> None:
     for place, _ in enumerate(tf.Dataset(*range(9)), 1):

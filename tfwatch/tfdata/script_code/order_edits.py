@@ -1,14 +1,14 @@
 """The changes of a script's lines that put a batch before its maps, each of which then takes the whole batch.
 
-The calls from the first of these maps to the batch change places: `.map(f).batch(8)` becomes `.batch(8).map(...)`. Each
-has to stand in one line, and nothing may stand between them but the next call, or the next line `data = data...`.
+The calls from the first of these maps to the batch change places: `.map(f).batch(8)` becomes `.batch(8).map(...)`.
+Nothing may stand between them but the next call, or the next line `data = data...`.
 """
 
 from __future__ import annotations
 
 import ast
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +45,10 @@ def _edits_of(dataset: Any, group: Group) -> list[CodeEdit]:
     known = [call for call in calls if call is not None]
     if source is None or len(known) < len(nodes) or not _are_beside(source.tree, known):
         return []
-    parts = [_part(source, call) for call in known]
-    whole = [part for part in parts if part is not None]
-    if len(whole) < len(parts) or not source.auto.endswith(AUTOTUNE):
+    if not source.auto.endswith(AUTOTUNE):
         return []
     is_map = [any(node is one for one in group.maps) for node in nodes]
-    return _Swap(source, sites, whole, is_map).edits()
+    return _Swap(source, sites, [_part(source, call) for call in known], is_map).edits()
 
 
 def _between(group: Group) -> list[Any]:
@@ -115,18 +113,16 @@ def _root(statement: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A call from its method's name to its end, in one line: characters counted from 0, the line from 1."""
+    """A call from its method's name to its end, in characters of the source."""
 
     call: ast.Call
-    line: int
     start: int
     end: int
 
 
-def _part(source: Source, call: ast.Call) -> _Part | None:
+def _part(source: Source, call: ast.Call) -> _Part:
     assert isinstance(call.func, ast.Attribute)
-    (line, end), (first, after) = source.end_of(call), source.end_of(call.func)
-    return _Part(call, line, after - len(call.func.attr), end) if line == first else None
+    return _Part(call, source.end_of(call.func) - len(call.func.attr), source.end_of(call))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +144,8 @@ class _Swap:
         return edits if self._is_intended(edits, order) else []
 
     def _edit(self, part: _Part, plain: str, new: str) -> CodeEdit:
-        text = self.source.lines[part.line - 1].rstrip("\r\n")
-        file = name_of(self.source.file)
-        return CodeEdit(_KNOB, file, part.line, text, part.start, part.end, new, self.source.auto, plain=plain)
+        edit = self.source.edit(_KNOB, part.start, part.end, new)
+        return replace(edit, file=name_of(edit.file), plain=plain)
 
     def _texts(self, number: int) -> tuple[str, str]:
         """Return the text of a call in its new place, and that with `{}` parallel calls; empty where there is none."""
@@ -160,22 +155,19 @@ class _Swap:
             return ("", "") if VALUE in text else (text, text)
         given = _given_function(part.call)
         calls = self.source.argument(part.call, "map")
-        if given is None or calls is None or calls.line != part.line:
+        if given is None or calls is None:
             return "", ""
-        (first, start), (last, end) = self.source.start_of(given), self.source.end_of(given)
-        if not first == last == part.line:
-            return "", ""
-        wrapped = (start, end, self._wrapped(given, self.source.lines[first - 1][start:end]))
+        start, end = self.source.start_of(given), self.source.end_of(given)
+        wrapped = (start, end, self._wrapped(given, self.source.text[start:end]))
         plain = self._cut(part, [wrapped])
         return ("", "") if VALUE in plain else (plain, self._cut(part, [wrapped, (calls.start, calls.end, calls.new)]))
 
     def _cut(self, part: _Part, changes: list[tuple[int, int, str]]) -> str:
-        """Return the text of a call with changes of its line."""
-        line = self.source.lines[part.line - 1]
-        tail = line[part.end :]
+        """Return the text of a call with changes."""
+        text = self.source.text[part.start : part.end]
         for start, end, new in sorted(changes, reverse=True):
-            line = line[:start] + new + line[end:]
-        return line[part.start : len(line) - len(tail)]
+            text = text[: start - part.start] + new + text[end - part.start :]
+        return text
 
     def _wrapped(self, given: ast.expr, text: str) -> str:
         """Return a function of whole batches in place of one of examples."""
@@ -187,12 +179,11 @@ class _Swap:
 
     def _is_intended(self, edits: Sequence[CodeEdit], order: Sequence[int]) -> bool:
         """Return whether the changed source is the intended one: the same calls in this order."""
-        lines = [*self.source.lines]
-        for edit in sorted(edits, key=lambda edit: (edit.line, edit.start), reverse=True):
-            line = lines[edit.line - 1]
-            lines[edit.line - 1] = line[: edit.start] + edit.plain + line[edit.end :]
+        text = self.source.text
+        for part, edit in sorted(zip(self.parts, edits, strict=True), key=lambda pair: pair[0].start, reverse=True):
+            text = text[: part.start] + edit.plain + text[part.end :]
         try:
-            changed, wanted = ast.parse("".join(lines)), ast.parse("".join(self.source.lines))
+            changed, wanted = ast.parse(text), ast.parse(self.source.text)
         except (SyntaxError, ValueError):
             return False
         calls = [find_call(wanted, site) for site in self.sites]

@@ -1,7 +1,7 @@
 """The changes of a script's lines that set its own `num_parallel_calls`, `prefetch` and `cache`.
 
-A call is found in the source by its end, which Python keeps for each instruction. A change covers one line, and the
-changed source is parsed again: where it is not the intended call, there is no change to offer.
+A call is found in the source by its end, which Python keeps for each instruction. The changed source is parsed again:
+where it is not the intended call, there is no change to offer.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
     if source is None or call is None or site is None:
         return None
     if _is_appended(knob, site.method):
-        change: _Change | None = _Change(*source.end_of(call), source.end_of(call)[1], _APPENDED[knob])
+        change: _Change | None = _Change(source.end_of(call), source.end_of(call), _APPENDED[knob])
     else:
         change = source.argument(call, site.method)
     return source.checked(knob, site, change) if change else None
@@ -103,9 +103,8 @@ def _is_appended(knob: str, method: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Characters of a line, counted from 0 as the line is from 1, and their replacement."""
+    """Characters of a source, counted from its begin, and their replacement."""
 
-    line: int
     start: int
     end: int
     new: str
@@ -113,9 +112,10 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a file. lines: with their ends. auto: its name of `tf.data.AUTOTUNE`."""
+    """The source of a file: its text, its lines with their ends. auto: its name of `tf.data.AUTOTUNE`."""
 
     file: str
+    text: str
     lines: list[str]
     tree: ast.AST
     auto: str
@@ -125,11 +125,12 @@ class Source:
         """Read a file, or a cell of a notebook; None where it cannot be read."""
         linecache.checkcache(file)
         lines = linecache.getlines(file)
+        text = "".join(lines)
         try:
-            tree = ast.parse("".join(lines))
+            tree = ast.parse(text)
         except (SyntaxError, ValueError):
             return None
-        return Source(file, lines, tree, _autotune(tree, file)) if lines else None
+        return Source(file, text, lines, tree, _autotune(tree, file)) if lines else None
 
     def argument(self, call: ast.Call, method: str) -> _Change | None:
         """Return the change of the argument that holds the knob's value, or its addition."""
@@ -140,8 +141,7 @@ class Source:
         if given is None and len(call.args) > position:
             given = call.args[position]
         if given is not None:
-            (line, start), (last, end) = self.start_of(given), self.end_of(given)
-            return _Change(line, start, end, VALUE) if line == last else None
+            return _Change(self.start_of(given), self.end_of(given), VALUE)
         unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(not one.arg for one in call.keywords)
         return None if unpacked else self._addition(call, keyword)
 
@@ -150,53 +150,60 @@ class Source:
         token = self._before_end(call)
         if token is None:
             return None
-        line, column = token.end
+        end = self._offset(*token.end)
         space = " " if token.string == "," else "" if token.string == "(" else ", "
-        return _Change(line, column, column, f"{space}{keyword}={VALUE}")
+        return _Change(end, end, f"{space}{keyword}={VALUE}")
 
-    def _before_end(self, call: ast.Call) -> tokenize.TokenInfo | None:
+    def _before_end(self, call: Any) -> tokenize.TokenInfo | None:
         """Return the token before the closing parenthesis of a call."""
         last: tokenize.TokenInfo | None = None
         skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT)
-        for token in tokenize.generate_tokens(io.StringIO("".join(self.lines)).readline):
-            if token.end == self.end_of(call):
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.end == (call.end_lineno, self._column(call.end_lineno, call.end_col_offset)):
                 return last
             last = last if token.type in skipped else token
         return None
 
     def checked(self, knob: str, site: CallSite, change: _Change) -> CodeEdit | None:
         """Return a change as an edit; None where the changed source is not the intended call."""
-        text = self.lines[change.line - 1].rstrip("\r\n")
-        edit = _named(CodeEdit(knob, self.file, change.line, text, change.start, change.end, change.new, self.auto))
-        lines = [*self.lines]
-        after = text[: edit.start] + edit.replacement(str(_PROBE)) + text[edit.end :]
-        lines[change.line - 1] = lines[change.line - 1].replace(text, after, 1)
+        edit = self.edit(knob, change.start, change.end, change.new)
         try:
-            changed, wanted = ast.parse("".join(lines)), ast.parse("".join(self.lines))
+            changed = ast.parse(self.text[: change.start] + edit.replacement(str(_PROBE)) + self.text[change.end :])
+            wanted = ast.parse(self.text)
         except (SyntaxError, ValueError):
             return None
         call = find_call(wanted, site)
         if call is None:
             return None
         _set(call, site.method, knob)
-        return edit if ast.dump(changed) == ast.dump(wanted) else None
+        return _named(edit) if ast.dump(changed) == ast.dump(wanted) else None
 
-    def start_of(self, node: Any) -> tuple[int, int]:
-        """Return the line and the column of a node."""
-        return self._at(node.lineno, node.col_offset)
+    def edit(self, knob: str, start: int, end: int, new: str) -> CodeEdit:
+        """Return the change of these characters as that of their lines."""
+        begin = self.text.rfind("\n", 0, start) + 1
+        text = self.text[begin:end] + self.text[end:].partition("\n")[0]
+        line = self.text.count("\n", 0, begin) + 1
+        return CodeEdit(knob, self.file, line, text, start - begin, end - begin, new, self.auto)
 
-    def end_of(self, node: Any) -> tuple[int, int]:
-        """Return the line and the column after a node."""
-        return self._at(node.end_lineno, node.end_col_offset)
+    def start_of(self, node: Any) -> int:
+        """Return the place of a node, in characters."""
+        return self._offset(node.lineno, self._column(node.lineno, node.col_offset))
 
-    def _at(self, line: int, column: int) -> tuple[int, int]:
-        """Return a place with its column in characters: Python counts bytes."""
-        return line, len(self.lines[line - 1].encode()[:column].decode(errors="replace"))
+    def end_of(self, node: Any) -> int:
+        """Return the place after a node, in characters."""
+        return self._offset(node.end_lineno, self._column(node.end_lineno, node.end_col_offset))
+
+    def _offset(self, line: int, column: int) -> int:
+        return sum(map(len, self.lines[: line - 1])) + column
+
+    def _column(self, line: int, column: int) -> int:
+        """Return a column in characters: Python counts bytes."""
+        return len(self.lines[line - 1].encode()[:column].decode(errors="replace"))
 
 
 def _named(edit: CodeEdit) -> CodeEdit:
     """Return a change with its place as the user names it."""
-    place = place_in_cell(edit.file, edit.line, edit.text)
+    place = place_in_cell(edit.file, edit.line, edit.text.partition("\n")[0])
     if place is None:
         return replace(edit, file=name_of(edit.file))
     return replace(edit, file=place[0], line=place[1], is_cell=True)

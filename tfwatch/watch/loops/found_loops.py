@@ -162,16 +162,19 @@ class FoundLoop:
             return
         self._got_ns = SYSTEM.now_ns()
         beside = self._beside()
-        if beside and start_ns - beside._got_ns < _SAME_BATCH_NS:
-            beside._extend(self._got_ns)
+        if beside:
+            beside._extend(start_ns, self._got_ns)
         examples = count_examples(batch)
         self._kept.append(EarlierFetch(start_ns, self._got_ns, examples, self._loops.traced()))
         self._seen_signs = self._loops.signs.count
 
-    def _extend(self, got_ns: int) -> None:
-        if self._run is not None:
+    def _extend(self, start_ns: int, got_ns: int) -> None:
+        """Count the fetch of a second data set as data wait."""
+        if self._run is not None and start_ns - self._got_ns < _SAME_BATCH_NS:
             self._run.extend_fetch()
             self._got_ns = got_ns
+        elif self._run is not None:
+            self._run.add_wait(got_ns - start_ns)
 
     # -- whether it trains --------------------------------------------------------------------------
 

@@ -5,12 +5,11 @@ Runs in the thread that loops. A failure here ends the recording, never the loop
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
-import traceback
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
@@ -20,15 +19,18 @@ from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.loops.function_calls import function_calls
+from tfwatch.watch.loops.uncaught import find_stack, find_uncaught
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device, why_loop_copies_untimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
     from types import CodeType
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.loops.uncaught import Place
 
 _COMPILE, _RETRACE, _SHUFFLE_FILL = int(Flag.COMPILE), int(Flag.RETRACE), int(Flag.SHUFFLE_FILL)
 #: The number of fetches after which a GPU that cannot be probed yet is given up.
@@ -39,7 +41,6 @@ _SPLIT = (
     "a body without a call is compute"
 )
 _SPLIT_GPU = "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
-_HERE = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class LoopStepLog(StepLog):
         self._fetching_before = 0
         self._ever_traced = False
         self._open_step: tuple[int, int] | None = None
+        self._beside_ns = 0
 
     @failure_ends_recording
     def begin_fetch(self, start_ns: int) -> None:
@@ -110,6 +112,12 @@ class LoopStepLog(StepLog):
             self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
 
     @failure_ends_recording
+    def add_wait(self, wait_ns: int) -> None:
+        """Count the fetch of a second data set within the body as data wait; not on a GPU, which may work meanwhile."""
+        if self._open_step:
+            self._beside_ns += wait_ns
+
+    @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of the loop."""
         super().end_epoch(logs)
@@ -129,7 +137,7 @@ class LoopStepLog(StepLog):
         self.steps += 1
         self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
         self._report_progress(1, examples, {})
-        self._open_step = start_ns, got_ns
+        self._open_step, self._beside_ns = (start_ns, got_ns), 0
         self._traced_before = traced
         self._in_calls_before_ns = self._in_calls_ns() if self._in_calls_ns else 0
         self._fetching_before = self._fetching_calls() if self._fetching_calls else 0
@@ -147,8 +155,9 @@ class LoopStepLog(StepLog):
                 self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
             )
             return
-        host_ms = self._host_ns(end_ns - got_ns) / 1e6
-        wait_ms, compute_ms = (got_ns - start_ns) / 1e6, (end_ns - got_ns) / 1e6 - host_ms
+        body_ns = max(end_ns - got_ns - self._beside_ns, 0)
+        host_ms = self._host_ns(body_ns) / 1e6
+        wait_ms, compute_ms = (end_ns - start_ns - body_ns) / 1e6, body_ns / 1e6 - host_ms
         self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms)
 
     def _note_fetching_calls(self) -> None:
@@ -209,7 +218,9 @@ class TrackedRun:
         self._epochs = epochs
         self._epochs_begun = 0
         self._idle_ns = 0
-        self._left_at: list[tuple[CodeType, int]] = []
+        self._looped_at: list[Place] = []
+        self._is_left = False
+        self._ends_at: float = math.inf
         self._raised: ErrorText | None = None
         self._is_endless = False
         self._writer.describe(split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
@@ -231,7 +242,8 @@ class TrackedRun:
         """
         self._is_endless = endless
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
-        self._left_at, self._raised = [], None
+        self._looped_at, self._is_left, self._raised = find_stack(), False, None
+        self._ends_at = math.inf if steps is None else self._step_log.steps + steps
         self._writer.training_thread = threading.get_ident()
         at_ns = self._now_ns() if begun_ns is None else self._on_run_clock(begun_ns)
         self._step_log.begin_epoch(self.epoch, self._epochs or 0, steps, at_ns)
@@ -295,6 +307,10 @@ class TrackedRun:
         """Count the time until now as data wait: a second data set gave its part of the batch."""
         self._step_log.extend_fetch(self._now_ns())
 
+    def add_wait(self, wait_ns: int) -> None:
+        """Count the fetch of a second data set, later in the body, as data wait."""
+        self._step_log.add_wait(wait_ns)
+
     def record_error(self, error: BaseException) -> None:
         """Record an error of the fetch. The loop may fetch again."""
         self._raised = ErrorText.of(error)
@@ -315,7 +331,7 @@ class TrackedRun:
             self.end()
             return
         self._end_epoch()
-        self._left_at = _stack()
+        self._looped_at, self._is_left = find_stack(), self._has_data_left
         if self.is_looped_again and self.owner() is None:
             # The object was deleted before its loop: the garbage collector takes them in any order.
             self.end()
@@ -329,7 +345,8 @@ class TrackedRun:
             threading.Thread(target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run").start()
             return
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
-            self._end(raised or self._raised or _uncaught(self._left_at), meant)
+            is_left = self._is_left if self.epoch is None else self._has_data_left
+            self._end(raised or self._raised or find_uncaught(self._looped_at, is_left=is_left), meant, is_left)
 
     def lose(self, why: str) -> None:
         """End the recording, of which a part has failed."""
@@ -345,9 +362,12 @@ class TrackedRun:
         self.epoch = None
         self._idle_ns = self._now_ns()
 
-    def _end(self, raised: ErrorText | None, meant: bool) -> None:
-        at_ns = self._idle_ns if self.epoch is None else self._now_ns()
-        is_left = (self._left_at or self.epoch is not None) and not self._is_endless
+    @property
+    def _has_data_left(self) -> bool:
+        return not self._is_endless and self._step_log.steps < self._ends_at
+
+    def _end(self, raised: ErrorText | None, meant: bool, is_left: bool) -> None:
+        at_ns = self._idle_ns if self.epoch is None and raised is None else self._now_ns()
         stopped = "the loop was left before its data ended" if is_left else ""
         self.is_over, self.epoch = True, None
         calls_end = [function_calls.end] if self._times_calls else []
@@ -380,23 +400,3 @@ class TrackedRun:
     def _without_gpu(self, why: str) -> None:
         self._tries_left = 0
         self._step_log.report_failure(why)
-
-
-def _stack() -> list[tuple[CodeType, int]]:
-    """Return the stack of the thread, innermost first, without tfwatch's own code."""
-    found = []
-    for frame, line in traceback.walk_stack(sys._getframe(1)):
-        if not frame.f_code.co_filename.startswith(_HERE):
-            found.append((frame.f_code, line or 0))
-    return found
-
-
-def _uncaught(left_at: list[tuple[CodeType, int]]) -> ErrorText | None:
-    """Return the uncaught exception that left a loop: its traceback contains the loop's line."""
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if error is None or not left_at:
-        return None
-    lines = {(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)}
-    codes = {code for code, _ in lines}
-    innermost = next((place for place in left_at if place[0] in codes), None)
-    return ErrorText.of(error) if innermost in lines else None

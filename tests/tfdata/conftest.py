@@ -1,5 +1,26 @@
 """The fixtures of these tests."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
 from tests.keras_fixtures import always_deterministic, made, op_determinism
 
-__all__ = ["always_deterministic", "made", "op_determinism"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["always_deterministic", "in_parallel", "made", "op_determinism"]
+
+
+@pytest.fixture
+def in_parallel() -> Iterator[None]:
+    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
+    from tensorflow.python.framework import config
+
+    config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        config.enable_op_determinism()

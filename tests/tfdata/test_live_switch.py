@@ -13,21 +13,9 @@ from tfwatch.core.knobs import Knobs, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 SETTINGS: list[Setting] = ["off", "default", "auto", 1, 3, 16]
-
-
-@pytest.fixture(autouse=True)
-def _in_parallel() -> Iterator[None]:
-    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
-    from tensorflow.python.framework import config
-
-    config.disable_op_determinism()
-    try:
-        yield
-    finally:
-        config.enable_op_determinism()
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import run
 from tfwatch.doctor.facts import DiskSpeed, Interpreter, Nvidia, RunsFolder, Terminal
 from tfwatch.runs.library.finding import find_problem, list_runs, nearest
+from tfwatch.runs.machine_info import kernel_text
 from tfwatch.sensors.cpu import CpuSensor
 from tfwatch.sensors.protocol import Unavailable
 from tfwatch.terminal.capture import has_colour, has_unicode
@@ -62,7 +63,7 @@ def interpreter(system: str, root: Path = Path("/")) -> Interpreter:
         is_translated, is_arm64, chip, instructions = parse_sysctl(run(_SYSCTL, _SYSCTL_LIMIT_S).out)
     else:
         is_translated = is_arm64 = None
-        chip, instructions = parse_cpuinfo(_read(root / "proc/cpuinfo"))
+        chip, instructions = parse_cpuinfo(kernel_text(root / "proc/cpuinfo"))
     bits = 8 * struct.calcsize("P")
     return Interpreter(sys.version_info[:3], bits, is_translated, is_arm64, chip, instructions)
 
@@ -98,7 +99,7 @@ def nvidia(environ: Mapping[str, str], root: Path = Path("/")) -> Nvidia:
     """Return NVIDIA's driver and card as the system reports them, independent of TensorFlow."""
     is_windows = (root / "dev/dxg").exists() and (root / "usr/lib/wsl/lib/libcuda.so.1").exists()
     return Nvidia(
-        driver=parse_driver(_read(root / "proc/driver/nvidia/version")) or (_WINDOWS if is_windows else ""),
+        driver=parse_driver(kernel_text(root / "proc/driver/nvidia/version")) or (_WINDOWS if is_windows else ""),
         has_card=any(map(_is_nvidia_display, (root / "sys/bus/pci/devices").glob("*"))),
         has_device_files=is_windows or any((root / "dev").glob("nvidia[0-9]*")),
         hidden=environ.get("CUDA_VISIBLE_DEVICES"),
@@ -113,14 +114,7 @@ def parse_driver(text: str) -> str:
 
 def _is_nvidia_display(device: Path) -> bool:
     """Return True for an NVIDIA device of PCI class 0x03, a GPU; a card's other devices are for sound."""
-    return _read(device / "vendor").strip() == _NVIDIA and _read(device / "class").startswith(_DISPLAY)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return ""
+    return kernel_text(device / "vendor").strip() == _NVIDIA and kernel_text(device / "class").startswith(_DISPLAY)
 
 
 def terminal(environ: Mapping[str, str], needs: tuple[int, int]) -> Terminal | Unavailable:

@@ -102,13 +102,13 @@ def limits(root: Path = Path("/")) -> Limits:
 
 def _memory_limit(group: Path) -> int | None:
     """Return the limit in bytes; cgroup v1 reports no limit as a number above every machine's memory."""
-    return parse_limit(_read(group / "memory.max") or _read(group / "memory.limit_in_bytes"))
+    return parse_limit(kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes"))
 
 
 def _cpu_quota(group: Path) -> float | None:
     """Return the quota in cores. cgroup v1 has two files, and a quota of -1 where there is none."""
-    v1 = f"{_read(group / 'cpu.cfs_quota_us').strip()} {_read(group / 'cpu.cfs_period_us').strip()}"
-    return parse_cpu_max(_read(group / "cpu.max") or v1)
+    v1 = f"{kernel_text(group / 'cpu.cfs_quota_us').strip()} {kernel_text(group / 'cpu.cfs_period_us').strip()}"
+    return parse_cpu_max(kernel_text(group / "cpu.max") or v1)
 
 
 def free_bytes() -> int:
@@ -126,8 +126,8 @@ def used_bytes(group: Path) -> int | None:
 
     The working set that Kubernetes compares with a limit (memory.current - inactive_file).
     """
-    used = parse_limit(_read(group / "memory.current") or _read(group / "memory.usage_in_bytes"))
-    stat = _read(group / "memory.stat")
+    used = parse_limit(kernel_text(group / "memory.current") or kernel_text(group / "memory.usage_in_bytes"))
+    stat = kernel_text(group / "memory.stat")
     # cgroup v1 counts a group without those below it, and both under the longer name.
     dropped = parse_stat(stat, "total_inactive_file") or parse_stat(stat, "inactive_file")
     return None if used is None else max(used - (dropped or 0), 0)
@@ -186,7 +186,7 @@ def _group_paths(own: str) -> Iterator[tuple[str, str]]:
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    own, mounts = _read(root / "proc/self/cgroup"), _read(root / "proc/self/mountinfo")
+    own, mounts = kernel_text(root / "proc/self/cgroup"), kernel_text(root / "proc/self/mountinfo")
     for folder in parse_groups(own, mounts, controller):
         yield root / folder.lstrip("/")
 
@@ -196,7 +196,8 @@ def _affinity_cores() -> float:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else float("inf")
 
 
-def _read(path: Path) -> str:
+def kernel_text(path: Path) -> str:
+    """Return the text of a file of the kernel's; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):

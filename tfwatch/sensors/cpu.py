@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tfwatch.core.system_tool import run
+from tfwatch.runs.machine_info import kernel_text
 from tfwatch.sensors.protocol import Availability, Available, Unavailable
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def detect_core_kinds(system: str = sys.platform, devices: Path = _LINUX) -> Cor
     """Return the kinds of this machine's cores; None where the system does not report them."""
     if system == "darwin":
         return group_clusters(parse_ioreg(run(IOREG, timeout_s=1.0).out), psutil.cpu_count() or 0)
-    performance, efficiency = (parse_list(_read(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom"))
+    performance, efficiency = (parse_list(kernel_text(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom"))
     return CoreKinds(performance, efficiency) if performance and efficiency and not performance & efficiency else None
 
 
@@ -163,10 +164,3 @@ def _busy_and_total(times: Any) -> tuple[float, float]:
     spent = times._asdict()
     total = sum(spent.values()) - spent.get("guest", 0.0) - spent.get("guest_nice", 0.0)
     return total - times.idle - spent.get("iowait", 0.0), total
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.runs.machine_info import Limits, limits, parse_limit, parse_stat, used_bytes
+from tfwatch.runs.machine_info import Limits, kernel_text, limits, parse_limit, parse_stat, used_bytes
 from tfwatch.sensors.protocol import Availability, Available, Rate, Unavailable
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class ThermalSensor:
 
     def available(self) -> Availability:
         """Return `Unavailable` where the kernel does not count it: other processors than Intel's, virtual machines."""
-        packages = {_read(cpu / _PACKAGES): cpu / _THROTTLED for cpu in sorted(self._cpus.glob("cpu[0-9]*"))}
-        self._counters = {path: Rate() for path in packages.values() if parse_limit(_read(path)) is not None}
+        packages = {kernel_text(cpu / _PACKAGES): cpu / _THROTTLED for cpu in sorted(self._cpus.glob("cpu[0-9]*"))}
+        self._counters = {path: Rate() for path in packages.values() if parse_limit(kernel_text(path)) is not None}
         if self._counters:
             return Available()
         return Unavailable("this kernel does not count the time for which heat slows this processor", fix="")
@@ -146,12 +146,5 @@ def level(share: float) -> float:
 
 
 def _seconds(path: Path) -> float:
-    milliseconds = parse_limit(_read(path))
+    milliseconds = parse_limit(kernel_text(path))
     return math.nan if milliseconds is None else milliseconds / 1e3
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

@@ -31,6 +31,15 @@ def in_python(batch: Any) -> Any:
     return tf.nest.map_structure(lambda part: part.numpy().tolist(), batch)
 
 
+def script_of(data: Any) -> Any:
+    """Return the pipeline of a script over a data set, as it was read."""
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+
+    script = ScriptPipeline()
+    script.read(iter(data))
+    return script
+
+
 def replayed(iterator: Any, script: Any, got: list[Any], knobs: Knobs) -> Any:
     """Return a source that a thread takes to the place of an iterator, which gives batches to `got` meanwhile."""
     replay = script.replay(iterator, len(got), knobs)

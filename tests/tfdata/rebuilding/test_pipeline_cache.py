@@ -8,32 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tfdata.rebuilding import pipelines
-from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch, script_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture(autouse=True)
-def _in_parallel() -> Iterator[None]:
-    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
-    from tensorflow.python.framework import config
-
-    config.disable_op_determinism()
-    try:
-        yield
-    finally:
-        config.enable_op_determinism()
-
-
-def script_of(data: Any) -> Any:
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
-    script = ScriptPipeline()
-    script.read(iter(data))
-    return script
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 
 @pytest.mark.parametrize("name", ["shuffle", "map before shuffle", "take"])

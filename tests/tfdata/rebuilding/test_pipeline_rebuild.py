@@ -12,23 +12,11 @@ from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 EPOCHS, SWITCHES = 2, 50
-
-
-@pytest.fixture(autouse=True)
-def _in_parallel() -> Iterator[None]:
-    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
-    from tensorflow.python.framework import config
-
-    config.disable_op_determinism()
-    try:
-        yield
-    finally:
-        config.enable_op_determinism()
 
 
 @pytest.mark.parametrize("name", [*pipelines.AT_ONCE, *pipelines.WITH_EPOCH])

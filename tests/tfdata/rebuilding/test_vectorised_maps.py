@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.tfdata.rebuilding import vectorisable
-from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch, script_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 EPOCHS = 2
-
-
-@pytest.fixture(autouse=True)
-def _in_parallel() -> Iterator[None]:
-    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
-    from tensorflow.python.framework import config
-
-    config.disable_op_determinism()
-    try:
-        yield
-    finally:
-        config.enable_op_determinism()
-
-
-def script_of(data: Any) -> Any:
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
-    script = ScriptPipeline()
-    script.read(iter(data))
-    return script
 
 
 def never() -> bool:

@@ -14,46 +14,20 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import tfwatch.app
+from tests.bench.long_run import MeasuredApp
 from tests.bench.terminal import run_on_terminal
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control.requests import Control
 
-#: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
-tfwatch.app.FRAME_S = 0.1
 #: Steps of 13.9 ms in a quarter second.
 STEPS_A_FRAME = 18
 EPOCH, PAUSE_EVERY, SAMPLE_EVERY, STAGES_EVERY = 250, 500, 36, 72
 #: The first frames build the screen.
 WARM_UP = 15
-
-
-class GrowingRunApp(tfwatch.app.TfwatchApp):
-    """The app over a growing run, which exits after a number of frames."""
-
-    def __init__(self, run: Canned, frames: int) -> None:
-        super().__init__(run.reader(), Control(), clock=run.clock)
-        self.costs_ms: list[float] = []
-        self._run, self._left = run, frames
-        self._since_ns = 0
-        self._draw, self.live.frame = self.live.frame, self._measure  # type: ignore[method-assign]
-
-    def _measure(self) -> None:
-        """Record the cost since the last frame, and show the run a quarter second later."""
-        if self._since_ns:
-            self.costs_ms.append((time.process_time_ns() - self._since_ns) / 1e6)
-        self._left -= 1
-        if not self._left:
-            self.exit()
-        advance(self._run, STEPS_A_FRAME)
-        self._run.doing(Phase.COMPUTE, 0.004).writer.flush()
-        self._since_ns = time.process_time_ns()
-        self._draw()
 
 
 def advance(run: Canned, count: int) -> None:
@@ -76,7 +50,12 @@ def child(steps: int, frames: int, out: Path) -> None:
     """Show a run of `steps` steps, and write the cost of each frame."""
     run = usual(None)
     advance(run, max(0, steps - run.step))
-    app = GrowingRunApp(run, frames + WARM_UP)
+
+    def show_quarter_second() -> None:
+        advance(run, STEPS_A_FRAME)
+        run.doing(Phase.COMPUTE, 0.004).writer.flush()
+
+    app = MeasuredApp(run.reader(), run.clock, frames + WARM_UP, show_quarter_second, Control())
     gc.freeze()  # as a training does
     app.run()
     out.write_text(json.dumps(app.costs_ms[WARM_UP - 1 :]), encoding="utf-8")

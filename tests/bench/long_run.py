@@ -16,12 +16,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tfwatch.app
 from tests.bench.ten_hours import SHORT, LongRun, Plan, keep
 from tests.bench.terminal import run_on_terminal
 from tfwatch.core.clock import Clock
 from tfwatch.runs.reading.reader import FolderSource, RunReader
+
+if TYPE_CHECKING:
+    from tfwatch.runs.control.requests import Control
 
 #: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
 tfwatch.app.FRAME_S = 0.1
@@ -32,8 +36,10 @@ WARM_UP = 30
 class MeasuredApp(tfwatch.app.TfwatchApp):
     """The app over a run, which measures its frames and exits after a number of them."""
 
-    def __init__(self, reader: RunReader, clock: Clock, frames: int, advance: object = None) -> None:
-        super().__init__(reader, None, clock=clock)
+    def __init__(
+        self, reader: RunReader, clock: Clock, frames: int, advance: object = None, control: Control | None = None
+    ) -> None:
+        super().__init__(reader, control, clock=clock)
         self.costs_ms: list[float] = []
         self._left, self._advance = frames, advance
         self._since_ns = 0

@@ -171,9 +171,7 @@ def test_a_workload_that_raises_leaves_its_traceback(tmp_path: Path, monkeypatch
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def break_at_three(monkeypatch: pytest.MonkeyPatch) -> None:
     build = numbered_examples.pipeline
 
     def broken_at_three(source: Any, knobs: Knobs, **options: Any) -> Any:
@@ -181,9 +179,15 @@ def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
             raise ValueError("no such shape")
         return build(source, knobs, **options)
 
+    monkeypatch.setattr(numbered_examples, "pipeline", broken_at_three)
+
+
+def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     short = replace(MATMUL, epochs=1)
     still, _ = train("matmul", short, tmp_path)
-    monkeypatch.setattr(numbered_examples, "pipeline", broken_at_three)
+    break_at_three(monkeypatch)
     run, outcome = train("matmul", short, tmp_path, Scheduled(3, "prefetch", 3))
     assert outcome.cause == "finished"
     assert only(run, SwitchFailed).reason == "ValueError: no such shape"
@@ -193,16 +197,10 @@ def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
 def test_a_pipeline_that_cannot_be_built_with_an_epoch_is_refused_and_training_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, control = numbered_examples.pipeline, Control(Knobs())
-
-    def broken_at_three(source: Any, knobs: Knobs, **options: Any) -> Any:
-        if knobs.prefetch == 3:
-            raise ValueError("no such shape")
-        return build(source, knobs, **options)
-
+    control = Control(Knobs())
     short = replace(MATMUL, epochs=1)
     still, _ = train("matmul", short, tmp_path)
-    monkeypatch.setattr(numbered_examples, "pipeline", broken_at_three)
+    break_at_three(monkeypatch)
     control.ask(Request("prefetch", 3, "key"))
     run, outcome = train("matmul", short, tmp_path, control=control)
     assert outcome.cause == "finished"

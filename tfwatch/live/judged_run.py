@@ -77,7 +77,6 @@ class JudgedRun:
 
     @cached_property
     def lost(self) -> DataWaitCost:
-        """The cost of all data wait."""
         size = self.run.manifest.batch_size
         examples = self.summary.steps * size if size else None
         return cost_of_data_wait(self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy)

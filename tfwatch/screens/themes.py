@@ -105,7 +105,6 @@ class ThemedApp(App[Leave]):
         self.exit(leave)
 
     async def action_quit(self) -> None:
-        """Quit."""
         self.exit_with(Leave.LEFT)
 
     def action_no_suspend(self) -> None:

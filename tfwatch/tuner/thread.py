@@ -33,7 +33,6 @@ class TunerThread:
         self._thread = threading.Thread(target=self._run, name="tfwatch-tuner", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -68,12 +68,10 @@ class Stage:
 
     @property
     def calls_python(self) -> bool:
-        """True for a stage that calls Python."""
         return "python" in self.kind.split()
 
     @property
     def reads_files(self) -> bool:
-        """True for a stage that reads files."""
         return "files" in self.kind.split()
 
     @property

@@ -306,7 +306,6 @@ def _more(entry: TimeSpent, part: str, seconds: float) -> TimeSpent:
 
 
 def sum_time_spent(entries: Iterable[TimeSpent]) -> TimeSpent:
-    """Return the sums of all entries."""
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
     return TimeSpent(None, sum(entry.steps for entry in entries), sum(entry.copies for entry in entries), **sums)

@@ -53,7 +53,6 @@ class Question(ModalScreen["Leave | None"]):
         self.query_one("#answers", KeyLine).keys = self.KEYS
 
     def words(self) -> Sequence[str]:
-        """The question."""
         return self.WORDS
 
     def action_answer(self, leave: str) -> None:

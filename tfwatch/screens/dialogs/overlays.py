@@ -64,7 +64,6 @@ class TextScreen(ModalScreen[None]):
         self.dismiss()
 
     def action_scroll(self, rows: int) -> None:
-        """Scroll the text."""
         self.query_one("#text", VerticalScroll).scroll_relative(y=rows, animate=False)
 
 

@@ -279,7 +279,6 @@ class SourceThread:
         self._thread = threading.Thread(target=self._run, name=f"tfwatch-{source.name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

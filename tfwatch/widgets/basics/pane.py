@@ -85,7 +85,6 @@ class _Edges:
         self.looks = self.blank, widget.visual_style, self.filters, self.left, self.right
 
     def around(self, row: Strip, width: int) -> Strip:
-        """Return the row with its edges."""
         row = row.adjust_cell_length(width, self.blank)
         for line_filter in self.filters:
             row = row.apply_filter(line_filter, self.background)

@@ -55,7 +55,6 @@ class LogPane(RowList):
         self._fold()
 
     def show(self, view: RunView) -> None:
-        """Show the log of a view."""
         self.lines = log_lines(view)
 
     def count(self) -> int:

@@ -69,7 +69,6 @@ class Move:
         return self.changes[1:]
 
     def settings_after(self, knobs: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings after the move."""
         return {**knobs, **{change.knob: change.new for change in self.changes}}
 
 

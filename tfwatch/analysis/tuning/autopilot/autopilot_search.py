@@ -86,7 +86,6 @@ class AutopilotSearch:
         return frozenset(knob for knob, value in self.knobs.items() if value != self._start.get(knob))
 
     def state(self, make_forecast: MakeForecast) -> SearchState:
-        """Return the state of the search."""
         visited = [*(one.knobs for one in self._measured), *self._refused]
         return SearchState(self._start, self.knobs, self.now, visited, make_forecast, self._compute_floor_ms)
 

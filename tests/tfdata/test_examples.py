@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tensorflow
 def test_the_size_of_a_batch_is_that_of_its_tensors_and_unknown_for_strings() -> None:
     import tensorflow as tf
 
-    from tfwatch.watch.fit.batch_bytes import count_bytes
+    from tfwatch.watch.fit.fetch import count_bytes
 
     images, labels = tf.zeros((32, 8, 8, 3)), tf.zeros((32,), tf.int64)
     assert count_bytes((images, labels)) == count_bytes({"x": [images], "y": labels}) == 32 * (8 * 8 * 3 * 4 + 8)

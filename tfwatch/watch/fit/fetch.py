@@ -5,19 +5,18 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from tfwatch.core.errors import fails_open, reason
 from tfwatch.core.rows import Flag
 from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
-from tfwatch.watch.fit.batch_bytes import count_bytes
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
 from tfwatch.watch.fit.switching.described_knobs import KnobDescriber
 from tfwatch.watch.fit.switching.requested_switches import RequestedSwitches
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from tfwatch.tfdata.copy_stamps import CopyStamps
     from tfwatch.tfdata.live_switch import BatchSpec
     from tfwatch.watch.session import Session
@@ -183,3 +182,18 @@ class Fetch:
         self._stages.use(None)
         if not self._session.stages:
             self._stages.stop()
+
+
+def count_bytes(batch: Any) -> int | None:
+    """Return the bytes that a batch takes in memory; None if it holds strings or anything but tensors."""
+    leaves = tf.nest.flatten(batch, expand_composites=True)
+    sizes = [_count_tensor_bytes(leaf) for leaf in leaves]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
+
+
+def _count_tensor_bytes(tensor: Any) -> int | None:
+    count_elements = getattr(getattr(tensor, "shape", None), "num_elements", None)
+    kind = getattr(tensor, "dtype", None)
+    count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)
+    return count * size if count is not None and size and getattr(kind, "name", "") != "string" else None

@@ -91,6 +91,11 @@ def test_what_keeps_the_order_comes_before_workers(now: Situation, first: str) -
             situation(FILES, MAP, BATCH, EMPTY, origin=BatchSource(SourceKind.GENERATOR)), "generator", id="generator"
         ),
         pytest.param(situation(FILES, MAP, BATCH, EMPTY, batch_size=4096), "to take 4 096", id="many elements"),
+        pytest.param(
+            situation(SERIAL, BATCH, judgement=judged(Verdict.MODERATELY, 9.6)),
+            "a batch takes 9.6 ms, less than compute and host: prefetch makes it while a step runs",
+            id="in time",
+        ),
     ],
 )
 def test_a_pipeline_that_cannot_be_fed_has_the_reason(now: Situation, why: str) -> None:

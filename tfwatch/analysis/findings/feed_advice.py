@@ -134,7 +134,11 @@ def forecast_feed(now: Situation) -> FeedForecast | None:
     if size and (taking := taking_ms(size, now.cores_free + _own_cores(table))) > part.work_mean_ms:
         taken = f"to take {units.count(size)} elements from the service needs about {units.milliseconds(taking)}"
         return FeedForecast(missing=f"{taken}, longer than compute and host")
-    count = forecast_workers(_supply_ms(table, part), part.work_mean_ms, size or _BATCH)
+    supply_ms = _supply_ms(table, part)
+    if supply_ms <= part.work_mean_ms:
+        takes = f"a batch takes {units.milliseconds(supply_ms)}, less than compute and host"
+        return FeedForecast(missing=f"{takes}: prefetch makes it while a step runs")
+    count = forecast_workers(supply_ms, part.work_mean_ms, size or _BATCH)
     if count is None:
         return FeedForecast(missing="the time of a batch is not known")
     return FeedForecast(count, place=_place(now, table, count), first=_first(now, table))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +20,13 @@ from tfwatch.runs.format import EVENTS
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.reading.disk_call import SLOW_S
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.dialogs.leave import Leave
-from tfwatch.screens.group import READ_S, SLOW_S, TIMES, GroupApp, GroupReader, GroupScreen, HistoryReader
+from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader, GroupScreen, HistoryReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from textual.pilot import Pilot
 
@@ -67,7 +68,7 @@ class Now:
 
 @pytest.fixture
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfwatch.screens.group.threading.Thread", Now)
+    monkeypatch.setattr("tfwatch.runs.reading.disk_call.threading.Thread", Now)
 
 
 def screen_of(pilot: Pilot[Leave]) -> GroupScreen:
@@ -131,14 +132,14 @@ async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGrou
         assert responds.wait(60)
         return group
 
-    reader = GroupReader(read, "/mnt/runs/one", clock.clock)
+    reader = GroupReader(read, Path("/mnt/runs/one"), clock.clock)
     app = GroupApp(reader)
     async with app.run_test(size=(100, 30)) as pilot:
         assert reads.wait(60)
         clock.at_s = SLOW_S + 2
         screen_of(pilot).frame()
         await pilot.pause()
-        assert "/mnt/runs/one has not responded for 5.0 s" in "\n".join(rows_of(app.screen))
+        assert "the disk has not responded for 5.0 s: /mnt/runs/one" in "\n".join(rows_of(app.screen))
         await pilot.press("s", "q")
         responds.set()
 
@@ -193,7 +194,7 @@ def test_a_rank_that_stops_has_the_group_read_at_once(group: JudgedGroup) -> Non
         clock.at_s += 0.5
         return group
 
-    reader = GroupReader(read, "", Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives))
+    reader = GroupReader(read, None, Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives))
     for clock.at_s in (0.0, 2.0):
         reader.begin()
     lives[:] = [Life.KILLED]

@@ -20,6 +20,7 @@ from tfwatch.runs.control.messages import AskSwitch
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.library.finding import find_run
+from tfwatch.runs.reading.disk_call import call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.script_process import ProcessRuns
@@ -45,9 +46,9 @@ def attach(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     Raises:
         BadInputError: there is no such training, or no screen to show it on.
     """
-    if group := _find_group(options):
+    if group := call_and_report(lambda: _find_group(options), options.runs_dir):
         return _attach_group(group, options, factories, clock)
-    folder, control = find_training(options.run, options.runs_dir)
+    folder, control = call_and_report(lambda: find_training(options.run, options.runs_dir), options.runs_dir)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json"))
     return _attach(folder, control, options, factories, clock)

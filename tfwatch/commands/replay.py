@@ -18,9 +18,9 @@ from tfwatch.runs.format import NotARunError
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group, signs_of
 from tfwatch.runs.library.finding import find_run
+from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
 from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.reading.reader import RunReader, follow_folder
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.terminal.output import write
@@ -63,12 +63,12 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
 def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
     """Show the group and, one after the other, the ranks that the user opens."""
     from tfwatch.live.groups.history import GroupHistory
-    from tfwatch.screens.group import SLOW_S, GroupApp, GroupReader, HistoryReader
+    from tfwatch.screens.group import GroupApp, GroupReader, HistoryReader
 
     def read() -> JudgedGroup:
         return JudgedGroup(open_group(folder, clock))
 
-    reader = GroupReader(read, str(folder), clock, lambda judged: signs_of(judged.group, clock))
+    reader = GroupReader(read, folder, clock, lambda judged: signs_of(judged.group, clock))
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise NotARunError(why_not)
@@ -108,7 +108,7 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         BadInputError: there is no such run, or no screen to show it on.
     """
     try:
-        folder = find_run(options.run, options.runs_dir)
+        folder = call_and_report(lambda: find_run(options.run, options.runs_dir), options.runs_dir)
         if is_group(folder):
 
             def show_rank(rank: Path) -> int:
@@ -143,7 +143,7 @@ def show_run(
     """
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
-    earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)
+    earlier = earlier_of(reader.manifest, folder, clock)
     shown: dict[str, Any] = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
     shown |= {"is_attached": control is not None, "runs": runs}
     shown["notifier"] = notifier = Notifier(options.notify, clock=clock)

@@ -11,8 +11,9 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs.control.client import ControlClient
 from tfwatch.runs.format import NotARunError
+from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.patient_source import DiskSilentError, PatientSource
+from tfwatch.runs.reading.patient_source import PatientSource
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
 

@@ -17,6 +17,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.library.finding import runs_since
 from tfwatch.runs.machine_info import boot_id, describe_machine
+from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskCall
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.streams import FolderSource, read_file
@@ -47,6 +48,10 @@ class AwaitedRun:
     @property
     def folder(self) -> Path | None:
         return None
+
+    @property
+    def silent_s(self) -> float:
+        return 0.0
 
     def manifest(self) -> Manifest:
         """Return a manifest of the script's process."""
@@ -94,11 +99,18 @@ class ProcessRuns:
         self._names: set[str] = set(os.listdir(self._runs_dir))
         self._new: set[str] = set()
         self._found = [*self._before(folder), folder]
+        self._looking: DiskCall[None] | None = None
 
     def take(self) -> list[Path]:
-        """Return the folders that were found since the last call, the oldest first."""
+        """Return the folders that were found since the last call, the oldest first; none while the disk is silent."""
+        if self._looking is None:
+            self._looking = DiskCall(self._look, self._clock)
+            self._looking.wait(PATIENCE_S)
+        if not self._looking.is_done:
+            return []
         with suppress(OSError):
-            self._look()
+            self._looking.answer()
+        self._looking = None
         found, self._found = self._found, []
         return found
 

@@ -51,7 +51,7 @@ _END_S = 5.0
 #: Seconds that a reader in the same process waits for the disk.
 _NOW_S = 0.5
 #: A disk that takes longer for one flush holds up the thread that writes.
-_STUCK_NS = 500_000_000
+_STUCK_S = 0.5
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
@@ -285,7 +285,7 @@ class RunWriter:
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Return up to `limit` bytes of a file from `offset`, on disk or only in memory."""
-        if self._is_stuck:
+        if self.silent_s > _STUCK_S:
             for part in self._in_memory:
                 _run_part(part)
         if name == layout.PULSES:
@@ -295,10 +295,10 @@ class RunWriter:
         return self._streams[name].read(offset, limit)
 
     @property
-    def _is_stuck(self) -> bool:
-        """True while the disk holds up the thread that writes."""
+    def silent_s(self) -> float:
+        """The seconds for which the disk has held up the thread that writes; 0.0 between two writes."""
         since_ns = self._write_since_ns
-        return since_ns is not None and self.clock.now_ns() - since_ns > _STUCK_NS
+        return 0.0 if since_ns is None else (self.clock.now_ns() - since_ns) / 1e9
 
     def is_here(self) -> bool:
         """Return True: the training runs in this process."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +13,10 @@ from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.report.group_report import group_text
+from tfwatch.runs.reading.disk_call import DiskCall
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.dialogs.overlays import GoodputScreen
+from tfwatch.screens.silent_disk import silence_of
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
@@ -39,16 +40,15 @@ class HistoryReader:
 
     def __init__(self, history: GroupHistory) -> None:
         self._history = history
-        self._is_reading = False
+        self._call: DiskCall[None] | None = None
         self._read_to = 0
         self._failed = ""
         self.steps: GroupSteps | None = None
 
     def begin(self) -> None:
         """Read the new steps in a thread, unless the last read still runs."""
-        if not self._is_reading:
-            self._is_reading = True
-            threading.Thread(target=self._run, name="tfwatch-group-steps", daemon=True).start()
+        if self._call is None or self._call.is_done:
+            self._call = DiskCall(self._run, name="tfwatch-group-steps")
 
     def note(self, last_step: int) -> str:
         """Return why the steps are not there yet, of a group that has come to a step; empty where they are."""
@@ -63,14 +63,11 @@ class HistoryReader:
                 self._read_to = last
             self.steps = self._history.steps
         self._failed = f"all steps: n/a, {failures[0]}" if failures else ""
-        self._is_reading = False
 
 
 #: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
 #: last read: 5 % of a core.
 READ_S, TIMES = 1.0, 20.0
-#: A read that takes longer is reported.
-SLOW_S = 3.0
 #: Below this many rows the chart is left out.
 _LOW = 18
 #: Rows of the list beside the ranks: the frame, and the heading.
@@ -81,13 +78,13 @@ class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
     read: opens and judges the group. look: returns what makes a new read necessary at once, and costs little.
-    place: its folder, for messages. clock: measures how long a read has lasted.
+    place: its folder, named while its disk does not respond. clock: measures how long a read has lasted.
     """
 
     def __init__(
         self,
         read: Callable[[], JudgedGroup],
-        place: str = "",
+        place: Path | None = None,
         clock: Clock = SYSTEM,
         look: Callable[[JudgedGroup], object] = lambda _: None,
     ) -> None:
@@ -95,13 +92,13 @@ class GroupReader:
         self._newest: tuple[JudgedGroup, object] | None = None
         self._found: JudgedGroup | None = None
         self._failed = ""
-        self._begun_ns: int | None = None
+        self._call: DiskCall[None] | None = None
         self._look_ns = self._next_ns = 0
-        self._has_answered = threading.Event()
 
     def wait(self, seconds: float) -> str:
         """Wait for the first answer, at most so long; return why the group cannot be read, empty where it may be."""
-        self._has_answered.wait(seconds)
+        if self._call:
+            self._call.wait(seconds)
         return self._failed
 
     def take(self) -> JudgedGroup | None:
@@ -111,17 +108,13 @@ class GroupReader:
 
     def trouble(self) -> str:
         """Return why the judgement is not up to date; empty where it is."""
-        begun_ns = self._begun_ns
-        waited_s = (self._clock.now_ns() - begun_ns) / 1e9 if begun_ns is not None else 0.0
-        is_slow = waited_s >= SLOW_S
-        return f"{self._place} has not responded for {units.seconds(waited_s)}" if is_slow else self._failed
+        return silence_of(self._place, self._call.silent_s if self._call else 0.0) or self._failed
 
     def begin(self) -> None:
         """Read the group in a thread, or look at it, unless the last read still runs, or ended just now."""
         now_ns = self._clock.now_ns()
-        if self._begun_ns is None and now_ns >= self._look_ns:
-            self._begun_ns = now_ns
-            threading.Thread(target=self._run, name="tfwatch-group", daemon=True).start()
+        if (self._call is None or self._call.is_done) and now_ns >= self._look_ns:
+            self._call = DiskCall(self._run, self._clock, "tfwatch-group")
 
     def _run(self) -> None:
         failures: list[str] = []
@@ -130,8 +123,6 @@ class GroupReader:
                 self._read_all()
         self._failed = failures[0] if failures else ""
         self._look_ns = self._clock.now_ns() + round(READ_S * 1e9)
-        self._begun_ns = None
-        self._has_answered.set()
 
     def _is_due(self) -> bool:
         """Return whether the group is to be read again: after a while, or as a rank has stopped."""

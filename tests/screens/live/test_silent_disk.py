@@ -11,7 +11,8 @@ import pytest
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import Shown, shown
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.patient_source import DiskSilentError, PatientSource
+from tfwatch.runs.reading.disk_call import DiskSilentError
+from tfwatch.runs.reading.patient_source import PatientSource
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
 
@@ -79,7 +80,7 @@ async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
         run.at_s += 41.0
         await show.frame()
         assert "DISK NOT RESPONDING" in show.text
-        assert " has not responded for 41" in show.words
+        assert "the disk has not responded for 41" in show.words
         reads = len(disk.reads)
         await show.press("question_mark")
         assert type(show.app.screen).__name__ == "HelpScreen"
@@ -87,6 +88,18 @@ async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
         assert len(disk.reads) == reads  # nobody waits for an answer, so nobody asks
         disk.responds.set()
         await frame_until(show, "step 501")
+        assert "DISK NOT RESPONDING" not in show.text
+
+
+async def test_a_disk_that_holds_up_the_writer_of_this_process_is_named(run: Canned) -> None:
+    async with shown(run, reader=RunReader(PatientSource(run.writer, run.clock), run.clock)) as show:
+        assert "recording" in show.words
+        run.writer._write_since_ns = run.clock.now_ns()
+        run.at_s += 41.0
+        show.app.live.frame()
+        await show.pilot.pause()
+        assert "NOT RECORDED: the disk has not responded for 41" in show.words
+        assert "● recording" not in show.text
         assert "DISK NOT RESPONDING" not in show.text
 
 
@@ -104,8 +117,8 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: H
             snapshot = reader.tail()
         except DiskSilentError:
             disk.responds.set()
-            for job in tuple(source._jobs.values()):
-                assert job.done.wait(WAIT_S)
+            for _, call in tuple(source._calls.values()):
+                assert call.wait(WAIT_S)
     assert tries > 1
     assert disk.reads.count(layout.STEPS) == 1
     assert (snapshot.steps_total, len(snapshot.events)) == (expected.steps_total, len(expected.events))

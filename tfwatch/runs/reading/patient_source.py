@@ -6,12 +6,11 @@ answer is kept for the same call: the next frame finds it, so that a slow disk t
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs import format as layout
+from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskCall, DiskSilentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,42 +19,10 @@ if TYPE_CHECKING:
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.streams import Source
 
-#: Seconds that the calls of a frame may wait for the disk.
-PATIENCE_S = 0.1
 #: Bytes of a pulse, and more.
 _PULSE_BYTES = 4096
 
 Call = tuple[object, ...]
-
-
-class DiskSilentError(OSError):
-    """The disk has not responded in time."""
-
-
-@dataclass
-class _Job:
-    """A call in a thread. answer: its result; error: what it raised."""
-
-    call: Call
-    work: Callable[[], Any]
-    begun_ns: int = 0
-    answer: Any = None
-    error: BaseException | None = None
-    done: threading.Event = field(default_factory=threading.Event)
-
-    def begin(self) -> None:
-        """Work in a thread; where the system gives none, at once."""
-        try:
-            threading.Thread(target=self._run, name="tfwatch-disk", daemon=True).start()
-        except RuntimeError:
-            self._run()
-
-    def _run(self) -> None:
-        try:
-            self.answer = self.work()
-        except Exception as error:  # noqa: BLE001  the caller raises it
-            self.error = error
-        self.done.set()
 
 
 class PatientSource:
@@ -70,8 +37,8 @@ class PatientSource:
         self._clock = clock
         self.patience_s = self._left_s = patience_s
         #: Those without an answer. The log has its own: the file of a process that trains is read from the disk alone.
-        self._jobs: dict[str, _Job] = {}
-        self._answers: dict[Call, _Job] = {}
+        self._calls: dict[str, tuple[Call, DiskCall[Any]]] = {}
+        self._answers: dict[Call, DiskCall[Any] | bytes] = {}
 
     # -- the source -----------------------------------------------------------------------------
 
@@ -125,12 +92,9 @@ class PatientSource:
 
     def _take_all(self, found: list[bytes], wanted: list[tuple[str, int, int]]) -> None:
         for (name, offset, limit), data in zip(wanted, found, strict=True):
-            self._keep((name, offset, limit), data)
+            self._answers[name, offset, limit] = data
             if name != layout.PULSES and len(data) < limit:
-                self._keep((name, offset + len(data), limit), b"")  # the end, which the reader asks for next
-
-    def _keep(self, call: Call, answer: bytes) -> None:
-        self._answers[call] = _Job(call, bytes, answer=answer)
+                self._answers[name, offset + len(data), limit] = b""  # the end, which the reader asks for next
 
     def begin_frame(self) -> None:
         """Begin a frame: its calls may wait, unless the answer to an earlier one is still missing."""
@@ -142,9 +106,8 @@ class PatientSource:
 
     @property
     def silent_s(self) -> float:
-        """The seconds for which the disk has owed an answer; 0.0 where it does not."""
-        begun = [job.begun_ns for job in self._jobs.values() if not job.done.is_set()]
-        return (self._clock.now_ns() - min(begun)) / 1e9 if begun else 0.0
+        """The seconds for which the disk has owed an answer, to a reader or to the writer of this process; else 0.0."""
+        return max([self.source.silent_s, *(made.silent_s for _, made in self._calls.values())])
 
     # -- the threads --------------------------------------------------------------------------------
 
@@ -156,31 +119,35 @@ class PatientSource:
         """
         self._take_answers()
         if call not in self._answers:
-            self._wait_for(self._begin_job(call, work))
+            self._wait_for(self._begin(call, work))
             self._take_answers()
-        answered = self._answers.get(call)
-        if answered is None:
+        found = self._answers.get(call)
+        if found is None:
             raise DiskSilentError(f"{self.folder} does not respond")
-        if answered.error:
+        if isinstance(found, bytes):
+            return found
+        try:
+            return found.answer()
+        except Exception:
             del self._answers[call]
-            raise answered.error
-        return answered.answer
+            raise
 
-    def _begin_job(self, call: Call, work: Callable[[], Any]) -> _Job:
+    def _begin(self, call: Call, work: Callable[[], Any]) -> DiskCall[Any]:
         kind = layout.LOG if call[0] == layout.LOG else ""
-        if kind in self._jobs:
+        if kind in self._calls:
             raise DiskSilentError(f"{self.folder} does not respond")
-        self._jobs[kind] = job = _Job(call, work, self._clock.now_ns())
-        job.begin()
-        return job
+        made = DiskCall(work, self._clock)
+        self._calls[kind] = call, made
+        return made
 
-    def _wait_for(self, job: _Job) -> None:
+    def _wait_for(self, made: DiskCall[Any]) -> None:
         """Wait for an answer, as long as there is patience left."""
         begun_ns = SYSTEM.now_ns()
-        job.done.wait(self._left_s)
+        made.wait(self._left_s)
         self._left_s = max(0.0, self._left_s - (SYSTEM.now_ns() - begun_ns) / 1e9)
 
     def _take_answers(self) -> None:
-        for kind, job in tuple(self._jobs.items()):
-            if job.done.is_set():
-                self._answers[job.call] = self._jobs.pop(kind)
+        for kind, (call, made) in tuple(self._calls.items()):
+            if made.is_done:
+                self._answers[call] = made
+                del self._calls[kind]

@@ -27,9 +27,10 @@ from tfwatch.runs.reading.buffers import (
     StageRows,
     ThinnedRows,
 )
+from tfwatch.runs.reading.disk_call import FIRST_S, PATIENCE_S, DiskSilentError
 from tfwatch.runs.reading.liveness import Life, life_of, now_s
 from tfwatch.runs.reading.opened import Run, read_run
-from tfwatch.runs.reading.patient_source import PATIENCE_S, DiskSilentError, PatientSource
+from tfwatch.runs.reading.patient_source import PatientSource
 from tfwatch.runs.reading.streams import FolderSource, Source
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
@@ -54,8 +55,6 @@ THINNED_PROGRESS = 2048
 #: Rows of workers of the tf.data service, one a second of each: at most 256 workers for 8 s.
 RECENT_FEEDS = 2048
 _CHUNK = 4 * 2**20
-#: Seconds that a command waits for the disk of a run that it opens.
-FIRST_S = 10.0
 #: Errors of a folder that was moved or deleted; ESTALE on a network disk.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
@@ -90,6 +89,7 @@ class Snapshot:
     torn: unreadable lines, rows and entries of the manifest.
     silent_s: the age of the pulse where the run does not respond.
     unrecorded: why the disk takes no rows now; empty where it does.
+    disk_silent_s: the seconds for which the disk of the folder has not responded; else 0.0.
     examples_s: examples a second over the last 5 s; None before there are any.
     log, log_head: the log's last and first lines, of `log_total` in all; log_unfinished: the line that has not ended.
     """
@@ -124,6 +124,7 @@ class Snapshot:
     log_total: int
     log_unfinished: str
     unrecorded: str
+    disk_silent_s: float
     torn: int
 
     def local_time(self, at_s: float) -> datetime:
@@ -295,6 +296,7 @@ class RunReader:
             log_total=self._log.total,
             log_unfinished=self._log.unfinished,
             unrecorded=self._unrecorded,
+            disk_silent_s=self._source.silent_s,
             torn=self._torn + len(self._manifest.skipped),
         )
 

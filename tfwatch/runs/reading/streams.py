@@ -192,7 +192,8 @@ def read_file(path: Path, offset: int, limit: int) -> bytes:
     except (OSError, OverflowError):
         return b""
     finally:
-        os.close(fd)
+        with contextlib.suppress(OSError):  # of a file system that went away meanwhile
+            os.close(fd)
 
 
 def write_at_start(path: Path, data: bytes) -> None:
@@ -220,6 +221,11 @@ class Source(Protocol):
     @property
     def folder(self) -> Path | None: ...
 
+    @property
+    def silent_s(self) -> float:
+        """The seconds for which the disk has held up who writes, or who reads, in threads of their own; else 0.0."""
+        ...
+
 
 class _Writer(Protocol):
     def write_now(self) -> None: ...
@@ -244,6 +250,10 @@ class FolderSource:
     @property
     def folder(self) -> Path | None:
         return self._folder
+
+    @property
+    def silent_s(self) -> float:
+        return 0.0
 
     def manifest(self) -> Manifest:
         """Read run.json.

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.runs.library.finding import save_copy
-from tfwatch.runs.reading.patient_source import DiskSilentError
+from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.screens.dialogs.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.screens.keys import (
     ALL_FROM,
@@ -31,7 +31,7 @@ from tfwatch.screens.keys import (
     whole_run_rows,
 )
 from tfwatch.screens.live.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
-from tfwatch.screens.live.silent_disk import beside, silent_disk
+from tfwatch.screens.silent_disk import beside, silent_disk
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.basics.text import shorten

@@ -10,6 +10,7 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
+from tfwatch.runs.reading.disk_call import SLOW_S
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.pane import Pane
 from tfwatch.widgets.basics.text import fit, row, shorten, spread
@@ -155,7 +156,7 @@ def _state(view: RunView) -> tuple[str, bool]:
     if snapshot.life is Life.KILLED:
         return "REPLAY, killed", True
     if snapshot.is_here:
-        if snapshot.unrecorded or snapshot.folder is None:
+        if snapshot.unrecorded or snapshot.folder is None or (not snapshot.ended and snapshot.disk_silent_s >= SLOW_S):
             return "NOT RECORDED", True
         return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:

@@ -11,8 +11,8 @@ import numpy as np
 
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Phase
+from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.patient_source import DiskSilentError
 from tfwatch.runs.reading.sums import BUCKET_S
 from tfwatch.widgets.live.timeline.step_bars import (
     OPEN_MS,

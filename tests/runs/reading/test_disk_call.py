@@ -1,0 +1,75 @@
+"""A call on a disk that may hang: who waits for it, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from tests.runs.folders import FakeClock
+from tests.runs.hanging import hang
+from tests.runs.processes import wait_until
+from tests.screens.canned import usual
+from tfwatch.runs import format as layout
+from tfwatch.runs.reading import disk_call
+from tfwatch.runs.reading.disk_call import DiskCall, call_and_report
+from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.script_process import ProcessRuns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_silence_lasts_until_the_answer() -> None:
+    clock, responds = FakeClock(0), threading.Event()
+    call = DiskCall(lambda: responds.wait(30), clock.clock)
+    clock.at_s = 41.0
+    assert (call.is_done, call.silent_s) == (False, 41.0)
+    responds.set()
+    assert call.wait(30)
+    assert (call.answer(), call.silent_s) == (True, 0.0)
+
+
+def test_a_command_says_that_it_waits_and_goes_on_with_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_call, "SLOW_S", 0.01)
+    said: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(disk_call, "warn_user", said.put)
+    sentence = call_and_report(lambda: said.get(timeout=30), tmp_path)
+    assert f"waiting for the disk of {tmp_path}, which has not responded for" in sentence
+
+
+def test_a_disk_that_hangs_holds_up_no_look_for_the_next_run_of_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual(tmp_path / "first").writer.flush()
+    runs = ProcessRuns(tmp_path / "first")
+    assert runs.take() == [tmp_path / "first"]
+    with hang(monkeypatch, ProcessRuns, "_look") as hanging:
+        monkeypatch.setattr("tfwatch.runs.script_process.PATIENCE_S", 0.01)
+        assert runs.take() == []
+        assert hanging.asked.is_set()
+        usual(tmp_path / "second", pid=os.getpid()).writer.flush()
+        assert runs.take() == []
+    found: list[Path] = []
+    wait_until(lambda: found.extend(runs.take()) or found == [tmp_path / "second"])
+
+
+def test_a_file_system_that_went_away_before_the_file_is_closed_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual(tmp_path).writer.flush()
+    close = os.close
+
+    def fail(fd: int) -> None:
+        close(fd)
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", fail)
+        assert FolderSource(tmp_path).read(layout.STEPS, 0, 32)

@@ -1,0 +1,42 @@
+"""A disk that does not respond, as the screens of a run and of a group name it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.findings.situation import Banner, Tone
+from tfwatch.core import units
+from tfwatch.runs.reading.disk_call import SLOW_S
+from tfwatch.terminal.guard import short_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.reading.patient_source import PatientSource
+
+
+def silence_text(silent_s: float) -> str:
+    """Return for how long a disk has not responded; empty where it responds in time."""
+    return f"the disk has not responded for {units.seconds(silent_s)}" if silent_s >= SLOW_S else ""
+
+
+def silence_of(folder: Path | None, silent_s: float) -> str:
+    """Return the same with the folder, which comes last: its end is what a narrow window cuts."""
+    silence = silence_text(silent_s)
+    return f"{silence}: {short_path(folder)}" if silence and folder else silence
+
+
+def silent_disk(disk: PatientSource | None) -> Banner | None:
+    """Return the finding about the disk of a run that cannot be read now; None where the disk responds in time."""
+    silence = silence_of(disk.folder, disk.silent_s) if disk and disk.folder else ""
+    advice = (
+        "the figures are those of the last answer; the training goes on by itself, and the keys of this screen work"
+    )
+    return Banner("DISK NOT RESPONDING", silence, advice, Tone.WARN) if silence else None
+
+
+def beside(finding: Banner, disk: PatientSource | None) -> Banner:
+    """Return the finding of a run that is read from memory, with the state of its disk."""
+    silence = silence_text(disk.silent_s) if disk and disk.folder else ""
+    return replace(finding, advice=f"NOT RECORDED: {silence}; training goes on") if silence else finding

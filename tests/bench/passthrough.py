@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import fuse  # type: ignore[import-not-found,unused-ignore]
+import fuse  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 _STAT = ("st_atime", "st_ctime", "st_gid", "st_ino", "st_mode", "st_mtime", "st_nlink", "st_size", "st_uid")
 _ROOM = ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree", "f_files", "f_flag", "f_frsize")

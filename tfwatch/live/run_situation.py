@@ -149,16 +149,16 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         failed=events.newest(TrainingFailed),
         metric=_metric_text(snapshot),
         memory=_memory(snapshot),
-        run=_run_argument(snapshot.folder) if snapshot.folder else "",
+        run=_run_argument(snapshot.folder, bool(snapshot.manifest.group)) if snapshot.folder else "",
         located=_located(snapshot),
         diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
     )
 
 
 @lru_cache(maxsize=64)
-def _run_argument(folder: Path) -> str:
-    """Return the argument of `tfwatch replay`, found once: it asks the disk, which may hang later."""
-    return replay_argument(folder)
+def _run_argument(folder: Path, is_rank: bool) -> str:
+    """Return the argument of `tfwatch replay`, found once. The manifest knows of the group: the disk may hang."""
+    return replay_argument(folder, is_rank)
 
 
 def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:

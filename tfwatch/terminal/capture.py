@@ -54,6 +54,8 @@ class Capture:
         self._if_killed = if_killed
         self._hung_up = False
         self._temporary: Path | None = None
+        #: Python's prints; made once, because that asks the disk of the log, which may hang later.
+        self._prints: TextIO = sys.stderr
 
     def __enter__(self) -> Capture:
         _open_missing()
@@ -92,6 +94,7 @@ class Capture:
         os.dup2(fd, 1)
         os.dup2(fd, 2)
         os.close(fd)
+        self._prints = _text(_SafeWriter(2, closefd=False))
         self.log_prints()
         if self._guard:
             self._guard.set_log(self.log)
@@ -111,7 +114,7 @@ class Capture:
 
     def log_prints(self) -> None:
         """Send Python's prints to the log. Textual redirects prints while it runs: call this again then."""
-        sys.stdout = sys.stderr = _text(_SafeWriter(2, closefd=False))
+        sys.stdout = sys.stderr = self._prints
 
     def keep_log(self) -> str:
         """Keep the log even if it is a temporary file; return its place as text, empty where there is no log."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -101,6 +102,31 @@ async def test_a_disk_that_holds_up_the_writer_of_this_process_is_named(run: Can
         assert "NOT RECORDED: the disk has not responded for 41" in show.words
         assert "● recording" not in show.text
         assert "DISK NOT RESPONDING" not in show.text
+
+
+async def test_the_thread_of_the_screen_never_asks_the_disk(
+    run: Canned, disk: HangingSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen, asked, place = threading.get_ident(), list[str](), str(run.writer.folder and run.writer.folder.parent)
+
+    def watch(name: str) -> None:
+        function = getattr(os, name)
+
+        def watched(path: Any = ".", *args: Any, **named: Any) -> Any:
+            if threading.get_ident() == screen and not isinstance(path, int) and place in os.fspath(path):
+                asked.append(f"{name} {path}")
+            return function(path, *args, **named)
+
+        monkeypatch.setattr(os, name, watched)
+
+    monkeypatch.setattr(run.writer, "flush", lambda: None)
+    for name in ("stat", "lstat", "open", "listdir", "scandir", "mkdir"):
+        watch(name)
+    async with shown(run, live=False, reader=RunReader(patient(disk, run), run.clock), is_attached=True) as show:
+        for key in "1234567899yzS[]e?":
+            show.app.live.frame()
+            await show.press(key, "escape")
+    assert asked == []
 
 
 def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: HangingSource) -> None:

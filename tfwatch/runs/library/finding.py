@@ -103,10 +103,14 @@ def list_folders(runs_dir: Path) -> list[Path]:
     return sorted(filter(_is_entry, folders), key=_sort_key, reverse=True)
 
 
-def run_name(run: Path) -> str:
-    """Return the name by which `find_run` finds a run: its folder's, with the group's in front of a rank's."""
+def run_name(run: Path, is_rank: bool | None = None) -> str:
+    """Return the name by which `find_run` finds a run: its folder's, with the group's in front of a rank's.
+
+    is_rank: whether it is that of a rank; None asks the disk.
+    """
     path = run.absolute()
-    return f"{path.parent.name}/{path.name}" if is_group(path.parent) else path.name
+    is_rank = is_group(path.parent) if is_rank is None else is_rank
+    return f"{path.parent.name}/{path.name}" if is_rank else path.name
 
 
 def list_single_runs(runs_dir: Path) -> list[Path]:
@@ -221,10 +225,13 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
     return f"{wanted} is not a run: its {MANIFEST} is not a file"
 
 
-def replay_argument(run: Path) -> str:
-    """Return the argument of `tfwatch replay` for a run: its name, or its path outside the default folder."""
+def replay_argument(run: Path, is_rank: bool | None = None) -> str:
+    """Return the argument of `tfwatch replay` for a run: its name, or its path outside the default folder.
+
+    is_rank: as of `run_name`.
+    """
     path = run.absolute()
-    name = run_name(path)
+    name = run_name(path, is_rank)
     if default_runs_dir() / name == path:
         return name
     home = Path(os.path.expanduser("~"))

@@ -3,10 +3,11 @@
     python -m tests.bench.disk_kills [--trials 30]
 
 Two ranks, or a single run, record by `tfwatch.track` on a disk of this program, and a screen follows them. At a random
-moment the disk hangs (a FUSE file system that is stopped), goes away (the same one, killed: each call fails) or gets
-full (a tmpfs of 1 MB). It comes back while they train, or after that. Then: the result of each training against one
-without a disk, the rows before that moment, the longest time that a key of the screen took, `tfwatch check` and
-`report` of what is there, and the processes that live on. Needs root, /dev/fuse, libfuse 2 and `pip install fusepy`.
+moment the disk hangs (a FUSE file system that is stopped), goes away (the same one, killed: each call fails), is
+unmounted (`umount -l`: open files stay, paths are gone) or gets full (a tmpfs of 1 MB). It comes back while they train,
+or after that. Then: the result of each training against one without a disk, the rows before that moment, the longest
+time that a key of the screen took, `tfwatch check` and `report` of what is there, and the processes that live on. Needs
+root, /dev/fuse, libfuse 2 and `pip install fusepy`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.reading.opened import Run
 
-_KINDS = ("hangs", "is gone", "is full")
+_KINDS = ("hangs", "is gone", "is unmounted", "is full")
+_COMES_BACK = ("hangs", "is full")
 _STEPS = 1800
 #: Seconds after the first rows until the disk fails, and then until it comes back, at most.
 _FAILS_S, _LASTS_S = 1.5, 6.0
@@ -100,8 +102,10 @@ class Disk:
             raise RuntimeError("the file system is not mounted")
 
     def fail(self) -> None:
-        """Hang, go away, or be full."""
-        if self._daemon:
+        """Hang, go away, be unmounted, or be full."""
+        if self.kind == "is unmounted":
+            subprocess.run(["umount", "-l", str(self.place)], check=True)
+        elif self._daemon:
             self._daemon.send_signal(signal.SIGSTOP if self.kind == "hangs" else signal.SIGKILL)
         else:
             with contextlib.suppress(OSError), (self.place / "filler").open("wb", buffering=0) as filler:
@@ -150,7 +154,7 @@ class Trial:
 def fail_once(number: int, folder: Path) -> Trial:
     """Let a disk fail under ranks and their screen, and look at what is there then."""
     disk, size = Disk(folder, _KINDS[number % len(_KINDS)]), 1 + number // len(_KINDS) % 2
-    comes_back = disk.kind != "is gone" and random.random() < 0.6
+    comes_back = disk.kind in _COMES_BACK and random.random() < 0.6
     name = f"disks-{os.getpid()}-{folder.name}"
     runs_dir = disk.place / "runs"
     ranks = [start(rank, size, name, folder, runs_dir) for rank in range(size)]

@@ -11,7 +11,7 @@ from tfwatch.analysis.groups.straggler import (
     without_sentence,
 )
 from tfwatch.core import units
-from tfwatch.live.groups.rank_lines import held_s, state_lines
+from tfwatch.live.groups.rank_lines import call_s, held_s, held_where, state_lines
 from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite, split_json
 from tfwatch.report.progress_line import one_line
@@ -95,6 +95,7 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "aligned_steps": len(judged.aligned.steps),
             "figures_of": {"first_step": judged.first_step, "last_step": judged.last_step, "whole": judged.is_whole},
             "waiting_share": judged.waiting_share,
+            "in_call_s": call_s(judged),
             "straggler": _straggler(judged.straggler) if judged.straggler and not judged.why_not else None,
             "straggler_not_known": judged.why_not or None,
             "compute_known": not judged.why_not and judged.is_compute_known,
@@ -132,6 +133,7 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
         "state": state_of(run),
         "silent_s": run.silent_s if run.life.is_stale else None,
         "held_s": held_s(judged, state),
+        "held_where": held_where(judged, state) or None,
         "last_step": state.step,
         "behind_steps": state.behind,
         "late_ms": state.late_ms,

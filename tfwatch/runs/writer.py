@@ -78,7 +78,7 @@ class RunWriter:
         progress: the training thread appends its progress here after each call; the next flush takes it.
         strategy_gpus: the UUIDs, by device, of the GPUs of a distribution strategy; empty without one over several.
         training_thread: the identifier of the training thread; 0 where it is unknown.
-        current_callback: `since_ns` of a status, and the callback that the training thread runs since then.
+        current_callback: `since_ns` of a status, and the callback, or other Python, that runs since then.
         folder: the run folder; None where there is none, or none yet.
         cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the pipeline's stages.
         lost: why rows do not get to disk, and since when; None where they do, or there is no folder.

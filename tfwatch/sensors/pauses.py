@@ -16,6 +16,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.core.threads import thread_frames
+from tfwatch.sensors.python_calls import PythonCalls
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -44,6 +45,7 @@ class Pauses:
         self._writer = writer
         self._clock = clock
         self._callbacks = CallbackTimes(writer)
+        self._python_calls = PythonCalls(writer)
         self._collections = CollectionTimes(writer)
         self._stops = StopDetector(writer, clock)
         self._stopping = threading.Event()
@@ -69,6 +71,7 @@ class Pauses:
         with fails_open(self._report):
             while not self._stopping.wait(POLL_S):
                 self._callbacks.poll()
+                self._python_calls.poll()
                 self._stops.poll()
                 self._collections.pass_on()
                 self.cpu_ns = self._clock.thread_ns()

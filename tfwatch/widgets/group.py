@@ -17,7 +17,7 @@ from tfwatch.analysis.groups.straggler import (
     without_sentence,
 )
 from tfwatch.core import units
-from tfwatch.live.groups.rank_lines import state_lines, stopped_word
+from tfwatch.live.groups.rank_lines import held_s, held_where, state_lines, stopped_word
 from tfwatch.report.text import fate
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, STALL_COLOUR, WAIT_COLOUR
@@ -226,6 +226,8 @@ class RankList(ChoiceList):
         run = self._judged.group.ranks[state.rank]
         if state.life is Life.NOT_RESPONDING:
             return f"not responding {units.seconds(run.silent_s)}"
+        if (seconds := held_s(self._judged, state)) is not None:
+            return f"{held_where(self._judged, state).partition(',')[0]} {units.seconds(seconds)}"
         return f"{state.behind} steps behind" if state.is_lagging else fate(run)
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:

@@ -157,7 +157,7 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
         pytest.param(
             {"life": "folder gone", "run": "~/runs/20T10"},
             "RUN FOLDER GONE",
-            "moved or deleted: ~/runs/20T10",
+            "moved, deleted or unmounted: ~/runs/20T10",
             id="its folder was moved",
         ),
         pytest.param(

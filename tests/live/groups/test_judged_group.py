@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.analysis.samples import make_samples
 from tests.groups import FINISHED, STEPS, write_group
 from tests.runs.folders import FakeClock
 from tests.schemas import errors
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.live.groups import judged_group
 from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.live.groups.rank_lines import state_lines, stopped_word
+from tfwatch.live.groups.rank_lines import state_lines, stopped_ranks, stopped_word
 from tfwatch.report.group_report import group_json, group_text
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, NotARunError, Pulse
+from tfwatch.runs.format import SAMPLES as SAMPLES_FILE
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.groups import reading
 from tfwatch.runs.groups.group_file import folder_of_rank
@@ -147,24 +149,71 @@ def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -
     assert signs_of(found.group, FakeClock(9).clock) == [(Life.NOT_RESPONDING, False)] * 2
 
 
-@pytest.mark.parametrize(("phase", "words"), [(Phase.WAIT, "no batch"), (Phase.HOST, "in Python between two steps")])
-def test_a_rank_that_does_not_come_to_the_call_is_named_while_it_runs(phase: Phase, words: str, tmp_path: Path) -> None:
-    folder, clock = write_group(tmp_path / "one", [1, 1, 1]), FakeClock(43).clock
-    for rank, now in enumerate((Phase.COMPUTE, phase, Phase.COMPUTE)):
+def in_phases(folder: Path, *now: tuple[Phase, str]) -> JudgedGroup:
+    """Return a group whose ranks are all in the same step, each in a phase since 41 s, with its detail."""
+    clock = FakeClock(43).clock
+    for rank, (phase, detail) in enumerate(now):
         place = folder_of_rank(folder, rank)
         (place / EVENTS).write_text("")
-        pulse = Pulse(43 * 10**9, clock.wall_ns(), now, 2 * 10**9, STEPS + 1, 0, "")
+        pulse = Pulse(43 * 10**9, clock.wall_ns(), phase, 2 * 10**9, STEPS + 1, 0, detail)
         (place / PULSES).write_bytes(pulse.encode(7))
+    return JudgedGroup(open_group(folder, clock))
 
-    found = JudgedGroup(open_group(folder, clock))
 
-    waits = f"rank 1: {words} for 41.0 s, since step {STEPS}; the other ranks wait for it"
+IN_CALL = (Phase.COMPUTE, "")
+
+
+@pytest.mark.parametrize(
+    ("phase", "detail", "words"),
+    [
+        (Phase.WAIT, "", "no batch"),
+        (Phase.WAIT, "read (train.py:11)", "no batch"),
+        (Phase.HOST, "", "in Python between two steps"),
+        (Phase.COMPUTE, "read (train.py:11)", "hangs in its call"),
+    ],
+)
+def test_a_rank_that_holds_the_others_up_is_named_while_it_runs(
+    phase: Phase, detail: str, words: str, tmp_path: Path
+) -> None:
+    found = in_phases(write_group(tmp_path / "one", [1, 1, 1]), IN_CALL, (phase, detail), IN_CALL)
+
+    python = f", in {detail}" if detail else ""
+    waits = f"rank 1: {words} for 41.0 s{python}, since step {STEPS}; the other ranks wait for it"
     assert [one.life for one in found.ranks] == [Life.RUNNING] * 3
     assert state_lines(found) == [waits]
     assert stopped_word(found) == f"{words.upper()} rank 1 for 41.0 s"
-    assert [one["held_s"] for one in group_json(found)["ranks"]] == [None, 41.0, None]
-    assert signs_of(found.group, clock) == [(Life.RUNNING, False), (Life.RUNNING, True), (Life.RUNNING, False)]
+    ranks = group_json(found)["ranks"]
+    assert [one["held_s"] for one in ranks] == [None, 41.0, None]
+    assert [one["held_where"] for one in ranks] == [None, f"{words}, {detail}".removesuffix(", "), None]
+    assert group_json(found)["in_call_s"] is None
+    assert signs_of(found.group, FakeClock(43).clock) == [(Life.RUNNING, True)] * 3
     assert errors("group", group_json(found)) == []
+
+
+def test_a_group_that_hangs_in_a_call_says_so_where_no_rank_is_seen_to_hold_it_up(tmp_path: Path) -> None:
+    found = in_phases(write_group(tmp_path / "one", [1, 1, 1]), IN_CALL, IN_CALL, IN_CALL)
+
+    sentence = f"no step since step {STEPS}, for 41.0 s: all ranks are in the call"
+    assert state_lines(found) == [f"{sentence}, and nothing shows which one the others wait for"]
+    assert stopped_word(found) == "NO STEP for 41.0 s"
+    assert group_json(found)["in_call_s"] == 41.0
+    assert errors("group", group_json(found)) == []
+
+
+@pytest.mark.parametrize(("cores", "names"), [(0.25, True), (0.05, False)])
+def test_a_rank_that_computes_while_the_others_wait_in_the_call_is_named(
+    cores: float, names: bool, tmp_path: Path
+) -> None:
+    folder = write_group(tmp_path / "one", [1, 1, 1])
+    for rank in range(3):
+        used = cores if rank == 1 else 0.02
+        rows = make_samples(range(2, 43), process_cores=used)
+        (folder_of_rank(folder, rank) / SAMPLES_FILE).write_bytes(rows.tobytes())
+
+    found = in_phases(folder, IN_CALL, IN_CALL, IN_CALL)
+
+    assert [one.rank for one in stopped_ranks(found)] == ([1] if names else [])
+    assert stopped_word(found) == ("HANGS IN ITS CALL rank 1 for 41.0 s" if names else "NO STEP for 41.0 s")
 
 
 def test_the_figures_of_a_long_run_name_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,7 @@ def _killed(now: Situation) -> Banner | None:
 
 def _silent(now: Situation) -> Banner | None:
     if now.life == "folder gone":
-        where = f"moved or deleted: {now.run}"
+        where = f"moved, deleted or unmounted: {now.run}"
         moved = "tfwatch replay opens it at its new place; the screen shows the last data"
         return Banner("RUN FOLDER GONE", where, moved, Tone.WARN)
     if now.life != "not responding":
@@ -263,9 +263,10 @@ def _stalled(now: Situation) -> Banner | None:
 def _long_step(now: Situation) -> Banner | None:
     if not now.is_running_long:
         return None
-    where = (
-        "in compute" if now.phase is Phase.COMPUTE else f"in callback {now.detail}" if now.detail else "in host code"
-    )
+    if now.phase is Phase.COMPUTE:
+        where = f"in compute, in {now.detail}" if now.detail else "in compute"
+    else:
+        where = f"in callback {now.detail}" if now.detail else "in host code"
     usual = units.milliseconds(now.median_step_ms)
     note = f"a step usually takes {usual}; this is not data wait" if now.median_step_ms else ""
     word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"

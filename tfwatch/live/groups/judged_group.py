@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _SILENT_MS = 300.0
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
+#: Cores from which a rank computes in a call in which the others wait, and over theirs: a process that shares the cores
+#: of a busy machine used a quarter of one, those that waited 0.02.
+_LEAST_CORES, _MORE_CORES = 0.1, 3.0
 #: A rank that has made so many steps less than the first one lags: those of a collective are within one step. Ranks
 #: write ten times a second, at different moments, so while they train the steps of this time are not behind.
 _LAGS_FROM, _WRITES_MS = 2, 1000.0
@@ -138,6 +141,18 @@ class JudgedGroup:
         """True where a rank that computes longer would show."""
         return is_compute_known(self.aligned)
 
+    @cached_property
+    def busy_in_call(self) -> int | None:
+        """The rank that computes in a call in which the others have waited for seconds; None where none is seen to."""
+        last = {rank: run.open_phase for rank, run in self.group.ranks.items() if not run.life.is_over}
+        if len(last) < 2 or not all(one is not None and one.is_in_call for one in last.values()):
+            return None
+        cores = {rank: _cores_since(self.group.ranks[rank], one.since_ns) for rank, one in last.items() if one}
+        known = sorted((value, rank) for rank, value in cores.items() if value is not None)
+        if len(known) < len(last) or known[-1][0] <= max(_MORE_CORES * known[-2][0], _LEAST_CORES):
+            return None
+        return known[-1][1]
+
     @property
     def why_not(self) -> str:
         """The reason why no straggler can be named; empty where one can be."""
@@ -181,6 +196,12 @@ def _machine(run: Run, steps: Rows) -> Machine:
     within = run.samples[(at_ns > steps["start_ns"][0]) & (at_ns <= steps["start_ns"][-1])]
     names = ("process_cores", "gpu_freq_mhz", "gpu_power_w", "gpu_temperature_c")
     return Machine(*(_median(within[name]) for name in names))
+
+
+def _cores_since(run: Run, since_ns: int) -> float | None:
+    """Return the cores that a rank has used in its open phase, without the first second; None with too few samples."""
+    newest = run.samples[run.samples["at_ns"] > since_ns + 10**9]
+    return _median(newest["process_cores"])
 
 
 def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:

@@ -112,12 +112,12 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
 
 
-#: A rank that has not come to the next call for so many seconds holds the group up.
+#: A rank that has not come to the next call for so many seconds, or hangs in it, holds the group up.
 HELD_S = 3.0
 
 
 def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
-    """Return the present states of the ranks that were not over, and whether each has not come to the call for long.
+    """Return the present states of the ranks that were not over, and whether each has been in one phase for long.
 
     Much less is read for it than to open the group.
     """
@@ -128,7 +128,7 @@ def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
     data = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
     pulse = decode_pulse(data, run.manifest.layout(layout.PULSES))
     last = find_open_phase(None, pulse)
-    is_held = last is not None and last.is_before_call and last.lasts_s >= HELD_S
+    is_held = last is not None and (last.is_before_call or last.is_in_call) and last.lasts_s >= HELD_S
     return life_of(run.manifest, pulse, clock)[0], is_held
 
 

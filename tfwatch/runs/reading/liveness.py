@@ -33,7 +33,7 @@ class Life(Enum):
     ENDED = "ended"
     KILLED = "killed"
     UNKNOWN = "unknown"
-    #: The folder was moved or deleted: the state cannot be read.
+    #: The folder was moved, deleted or unmounted: the state cannot be read.
     GONE = "folder gone"
 
     @property
@@ -89,13 +89,17 @@ def is_alive(pid: int, started_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OpenPhase:
-    """The phase from `since_ns` to the run's end, or to its last pulse; `step` is the next step."""
+    """The phase from `since_ns` to the run's end, or to its last pulse; `step` is the next step.
+
+    detail: the callback, or the Python that TensorFlow called, that runs then; empty where none is seen.
+    """
 
     phase: Phase
     since_ns: int
     until_ns: int
     step: int
     epoch: int
+    detail: str = ""
 
     @property
     def lasts_s(self) -> float:
@@ -106,6 +110,11 @@ class OpenPhase:
     def is_before_call(self) -> bool:
         """True where the rank of a group has not come to the call, in which the others wait for it."""
         return self.phase in (Phase.WAIT, Phase.HOST)
+
+    @property
+    def is_in_call(self) -> bool:
+        """True where the rank of a group is in the call, as those are that wait for another one there."""
+        return self.phase is Phase.COMPUTE
 
     @property
     def wait(self) -> Rows:
@@ -127,4 +136,4 @@ def find_open_phase(ended: RunEnded | None, pulse: Pulse | None) -> OpenPhase | 
         return OpenPhase(Phase[ended.doing], since_ns, ended.at_ns, ended.steps + 1, epoch) if known else None
     if pulse is None:
         return None
-    return OpenPhase(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch)
+    return OpenPhase(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch, pulse.detail)

@@ -55,7 +55,7 @@ THINNED_PROGRESS = 2048
 #: Rows of workers of the tf.data service, one a second of each: at most 256 workers for 8 s.
 RECENT_FEEDS = 2048
 _CHUNK = 4 * 2**20
-#: Errors of a folder that was moved or deleted; ESTALE on a network disk.
+#: Errors of a folder that was moved, deleted or unmounted; ESTALE on a network disk.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 

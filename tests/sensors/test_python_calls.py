@@ -67,7 +67,12 @@ def test_the_function_is_named_once_the_phase_lasts_long(phase: Phase) -> None:
 def test_frames_are_read_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[float] = []
     clock = FakeClock(1.0)
-    monkeypatch.setattr("tfwatch.sensors.python_calls.python_in_call", lambda: reads.append(clock.at_s) or "")
+
+    def read() -> str:
+        reads.append(clock.at_s)
+        return ""
+
+    monkeypatch.setattr("tfwatch.sensors.python_calls.python_in_call", read)
     writer = RunWriter(None, make_manifest(), clock.clock)
     calls = PythonCalls(writer)
     writer.status = (Phase.COMPUTE, 10**9, 7, 0, "")

@@ -1,6 +1,6 @@
 """Python that TensorFlow calls within a step: a `py_function` of the step, a map or a generator of its data set.
 
-While a step waits, nothing else that is seen tells a fetch or a call that hangs from one that waits for another rank.
+In rows and pulses a fetch within a call, or a call, that hangs looks like one that waits for another rank.
 """
 
 from __future__ import annotations

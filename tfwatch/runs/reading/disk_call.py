@@ -55,7 +55,7 @@ class DiskCall(Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether `answer` may be called."""
+        """True once `answer` may be called."""
         return self._done.is_set()
 
     @property

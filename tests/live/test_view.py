@@ -304,6 +304,14 @@ def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int 
     assert steps_in_all(usual(None, **changes).snapshot()) == steps
 
 
+@pytest.mark.parametrize(("size", "words"), [(4, "rank 1 of 4"), (None, "rank 1")])
+def test_the_header_of_a_rank_names_it(size: int | None, words: str) -> None:
+    run = Canned(None, group="night", rank=1, group_size=size).started().steps(9, STARVING)
+
+    assert header_view(look(run)).rank == words
+    assert header_view(look(Canned(None).started().steps(9, STARVING))).rank == ""
+
+
 def test_a_header_leaves_out_what_is_not_known() -> None:
     run = Canned(None, device="", steps_per_epoch=None, epochs=None, metric="").started().steps(99, STARVING)
 

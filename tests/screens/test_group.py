@@ -40,6 +40,13 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
 
 
 @pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
+    """A group of 64 ranks, of which rank 40 waits for data."""
+    folder = write_group(tmp_path_factory.mktemp("runs") / "many", [8.0 if rank == 40 else 1.0 for rank in range(64)])
+    return JudgedGroup(open_group(folder, FakeClock(2).clock))
+
+
+@pytest.fixture(scope="module")
 def silent(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     """A group whose rank 1 is late, and whose rank 2 has written nothing for 43 s."""
     folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 21, 1])
@@ -97,8 +104,8 @@ async def test_the_screen_shows_the_late_rank_at_every_size(
 async def test_enter_opens_the_rank_under_the_cursor_and_s_puts_the_latest_first(group: JudgedGroup) -> None:
     app = GroupApp(GroupReader(lambda: group))
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("down", "down", "up")
-        assert screen_of(pilot).ranks.chosen == 1
+        await pilot.press("down", "up", "up")
+        assert screen_of(pilot).ranks.chosen == 4
         await pilot.press("s", "home")
         assert screen_of(pilot).ranks.chosen == 5
         await pilot.press("enter")
@@ -202,6 +209,19 @@ def test_a_rank_that_stops_has_the_group_read_at_once(group: JudgedGroup) -> Non
         reader.begin()
 
     assert reads == [0.0, 3.0]
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_the_list_begins_at_the_rank_that_the_finding_names(many: JudgedGroup) -> None:
+    app = GroupApp(GroupReader(lambda: many))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        listed = [row for row in rows_of(app.screen) if row.startswith("│") and "finished" in row]
+        assert [row for row in listed if row.split()[1] == "40"]
+        assert not [row for row in listed if "…" in row]
+        await pilot.press("enter")
+
+    assert app.opened == folder_of_rank(many.group.folder, 40)
 
 
 @pytest.mark.usefixtures("_at_once")

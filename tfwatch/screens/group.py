@@ -12,6 +12,7 @@ from textual.screen import Screen
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
+from tfwatch.live.groups.rank_lines import stopped_ranks
 from tfwatch.report.group_report import group_text
 from tfwatch.runs.reading.disk_call import DiskCall
 from tfwatch.screens.dialogs.leave import Leave
@@ -170,6 +171,7 @@ class GroupScreen(Screen[None]):
         super().__init__()
         self._reader, self._view, self._history = reader, view, history
         self._judged: JudgedGroup | None = None
+        self._has_shown = False
         self._glyphs = choose_glyphs(colour, unicode)
 
     def compose(self) -> ComposeResult:
@@ -215,7 +217,11 @@ class GroupScreen(Screen[None]):
         order = "latest first" if self.ranks.latest_first else "by rank"
         self.ranks.set_titles("ranks, ms/step; late by: after the first one", order)
         self.ranks.styles.height = len(judged.ranks) + _FRAME_ROWS
-        self.ranks.show(judged, self._view.take_chosen())
+        chosen = self._view.take_chosen()
+        if chosen is None and not self._has_shown:
+            chosen = first_to_look_at(judged)
+        self._has_shown = True
+        self.ranks.show(judged, chosen)
 
     def _show_steps(self) -> None:
         """Show all steps that are read, else the newest ones."""
@@ -259,6 +265,14 @@ class GroupScreen(Screen[None]):
             app.view = GroupView(rank, self.ranks.latest_first, self._view.is_newest)
             app.opened = self._judged.group.ranks[rank].path
             app.exit_with(Leave.LEFT)
+
+
+def first_to_look_at(judged: JudgedGroup) -> int | None:
+    """Return the rank that the finding names, which of 64 may be below the window; None where it names none."""
+    stopped = stopped_ranks(judged)
+    if stopped:
+        return stopped[0].rank
+    return judged.named_straggler.rank if judged.named_straggler else None
 
 
 @dataclass

@@ -175,6 +175,8 @@ class RankList(ChoiceList):
 
     def show(self, judged: JudgedGroup, chosen: int | None = None) -> None:
         """Show a judgement; the cursor stays at its rank. chosen: the rank to put it at."""
+        if chosen is not None:  # once the list has its height
+            self.call_after_refresh(self.watch_cursor)
         chosen = self.chosen if chosen is None else chosen
         self._judged = judged
         self._ranks = sorted(judged.ranks, key=self._place)
@@ -207,12 +209,13 @@ class RankList(ChoiceList):
         here = "reverse" if index == self.cursor and self.has_focus else ""
         figures = "".join(f"{text:>{cells}}" for text, (_, cells) in zip(_figures(state), _COLUMNS, strict=True))
         room = width - len(figures) - gpu_cells - _STATE_CELLS - 4
+        has_bar = room >= _LEAST_BAR
         return row(
             (figures, f"{self._style(state)} {here}".strip()),
             f"{_gpu(state):>{gpu_cells}}" if gpu_cells else "",
             "  ",
-            (f"{shorten(self._state(state), _STATE_CELLS):<{_STATE_CELLS}}", _state_style(state)),
-            *([("  ", ""), *self._bar(state, room)] if room >= _LEAST_BAR else []),
+            (shorten(self._state(state), _STATE_CELLS).ljust(_STATE_CELLS if has_bar else 0), _state_style(state)),
+            *([("  ", ""), *self._bar(state, room)] if has_bar else []),
         )
 
     def _style(self, state: RankState) -> str:

@@ -32,11 +32,12 @@ _LONGEST_NAME = 28
 class HeaderView:
     """The content of the header; empty texts are omitted.
 
-    done: the finished share of the epoch, None where unknown. is_recording: show the recording mark.
+    rank: its number in a group. done: the finished share of the epoch, None where unknown. is_recording: show the recording mark.
     """
 
     workload: str = ""
     device: str = ""
+    rank: str = ""
     epoch: str = ""
     done: float | None = None
     step: str = ""
@@ -78,6 +79,7 @@ class RunHeader(Pane):
             (5, row(("tfwatch", "$accent bold"))),
             (0, row((shorten(view.workload, _LONGEST_NAME), "bold"))),
             (4, row((f"on {view.device}", "")) if view.device else Content()),
+            (0, row((view.rank, "bold"))),
             (0, row(view.epoch)),
             (3, self._bar()),
             (2, row((view.step, ""))),
@@ -106,6 +108,7 @@ def header_view(view: RunView) -> HeaderView:
     return HeaderView(
         workload=manifest.title,
         device=_device(view),
+        rank=_rank(view),
         epoch=f"{fit}epoch {latest.epoch + 1}{epochs}" if latest else fit.strip(),
         done=latest.epoch_step / per_epoch if latest and per_epoch else None,
         step=_step(snapshot),
@@ -116,6 +119,13 @@ def header_view(view: RunView) -> HeaderView:
         alert=alert,
         is_recording=state == _RECORDING,
     )
+
+
+def _rank(view: RunView) -> str:
+    """Return the number of the rank in its group; empty where the process trains alone."""
+    manifest = view.snapshot.manifest
+    of_size = f" of {manifest.group_size}" if manifest.group_size else ""
+    return f"rank {manifest.rank}{of_size}" if manifest.group else ""
 
 
 def _device(view: RunView) -> str:

@@ -32,7 +32,8 @@ _LONGEST_NAME = 28
 class HeaderView:
     """The content of the header; empty texts are omitted.
 
-    rank: its number in a group. done: the finished share of the epoch, None where unknown. is_recording: show the recording mark.
+    rank: its number in a group. done: the finished share of the epoch, None where unknown. is_recording: show the mark
+    of a recording.
     """
 
     workload: str = ""

@@ -219,6 +219,9 @@ async def test_the_list_begins_at_the_rank_that_the_finding_names(many: JudgedGr
         listed = [row for row in rows_of(app.screen) if row.startswith("│") and "finished" in row]
         assert [row for row in listed if row.split()[1] == "40"]
         assert not [row for row in listed if "…" in row]
+        ranks, first = screen_of(pilot).ranks, many.ranks[0]
+        bars = {cells: "".join(part for part, _ in ranks._bar(first, cells)) for cells in range(10, 120)}
+        assert [cells for cells, bar in bars.items() if len(bar) != cells] == []
         await pilot.press("enter")
 
     assert app.opened == folder_of_rank(many.group.folder, 40)

@@ -17,7 +17,7 @@ from tfwatch.analysis.groups.straggler import (
     without_sentence,
 )
 from tfwatch.core import units
-from tfwatch.live.groups.rank_lines import held_s, held_where, state_lines, stopped_word
+from tfwatch.live.groups.rank_lines import held_briefly, held_s, state_lines, stopped_word
 from tfwatch.report.text import fate
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, STALL_COLOUR, WAIT_COLOUR
@@ -214,7 +214,7 @@ class RankList(ChoiceList):
             (figures, f"{self._style(state)} {here}".strip()),
             f"{_gpu(state):>{gpu_cells}}" if gpu_cells else "",
             "  ",
-            (shorten(self._state(state), _STATE_CELLS).ljust(_STATE_CELLS if has_bar else 0), _state_style(state)),
+            (shorten(self._state(state), _STATE_CELLS).ljust(_STATE_CELLS if has_bar else 0), self._state_style(state)),
             *([("  ", ""), *self._bar(state, room)] if has_bar else []),
         )
 
@@ -230,8 +230,14 @@ class RankList(ChoiceList):
         if state.life is Life.NOT_RESPONDING:
             return f"not responding {units.seconds(run.silent_s)}"
         if (seconds := held_s(self._judged, state)) is not None:
-            return f"{held_where(self._judged, state).partition(',')[0]} {units.seconds(seconds)}"
+            return f"{held_briefly(run)} {units.seconds(seconds)}"
         return f"{state.behind} steps behind" if state.is_lagging else fate(run)
+
+    def _state_style(self, state: RankState) -> str:
+        assert self._judged
+        if state.life in (Life.KILLED, Life.NOT_RESPONDING) or held_s(self._judged, state) is not None:
+            return STALL_COLOUR
+        return WAIT_COLOUR if state.is_lagging else QUIET_COLOUR
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:
         """Return the parts of the rank's step as a bar; all ranks have one scale."""
@@ -239,12 +245,10 @@ class RankList(ChoiceList):
         if state.split is None or longest <= 0:
             return []
         split, marks = state.split, "█▓▒" if self.unicode else "W#="
-        parts = (
-            (split.wait.mean, marks[0], WAIT_COLOUR),
-            (split.compute.mean, marks[1], COMPUTE_COLOUR),
-            (split.host.mean, marks[2], HOST_COLOUR),
-        )
-        return [(mark * round(value / longest * cells), style) for value, mark, style in parts]
+        ends = np.cumsum([0.0, split.wait.mean, split.compute.mean, split.host.mean]) / longest * cells
+        counts = np.diff(np.minimum(np.rint(ends), cells)).astype(int)
+        styles = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)
+        return [(mark * count, style) for mark, count, style in zip(marks, counts, styles, strict=True)]
 
     def action_move(self, rows: int) -> None:
         """Move the cursor; the heading is no row."""
@@ -261,12 +265,6 @@ def _gpu(state: RankState) -> str:
     """Return `1980 MHz  44 °C`; empty where neither is known."""
     clock, heat = state.machine.clock_mhz, state.machine.temperature_c
     return "  ".join([*([f"{clock:.0f} MHz"] if clock else []), *([f"{heat:.0f} °C"] if heat else [])])
-
-
-def _state_style(state: RankState) -> str:
-    if state.life in (Life.KILLED, Life.NOT_RESPONDING):
-        return STALL_COLOUR
-    return WAIT_COLOUR if state.is_lagging else QUIET_COLOUR
 
 
 def legend(judged: JudgedGroup) -> Content:

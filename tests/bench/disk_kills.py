@@ -239,7 +239,7 @@ def press_keys(screen: Pseudo, size: int, seconds: float) -> float:
     longest_s, until_s = 0.0, time.monotonic() + seconds
     while time.monotonic() < until_s:
         for key, effect in (
-            (("s", "latest first"), ("s", "by rank")) if size > 1 else (("?", "keys and terms"), ("\x1b", ""))
+            (("s", "latest first"), ("s", "by rank")) if size > 1 else (("?", "keys and terms"), ("?", ""))
         ):
             screen.output = b""
             screen.press(key)

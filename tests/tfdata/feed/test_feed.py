@@ -30,9 +30,20 @@ def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
     feed.workers[1].process.wait(5)
     assert [sentence[:37] for sentence in feed.newly_lost()] == ["feed: worker 2 ended, 1 of 2 left; el"]
     assert feed.newly_lost() == []
+    assert feed.dispatcher
+    feed.dispatcher.process.kill()
+    feed.dispatcher.process.wait(5)
+    assert feed.newly_lost() == ["feed: the dispatcher ended"]
+
+
+def test_stop_leaves_nothing_and_is_no_loss() -> None:
+    feed = LocalFeed(_sleeper(), [_sleeper(), _sleeper()])
+    for one in feed._all:
+        one.address = "localhost:1"
     feed.stop()
     assert not feed.can_serve
-    assert "the dispatcher ended" in " ".join(feed.newly_lost())
+    assert feed.newly_lost() == []
+    assert list(feed.restart_lost()) == []
 
 
 def test_the_journal_of_a_service_that_was_killed_is_removed_and_no_other_one(

@@ -70,6 +70,7 @@ class LocalFeed:
     directory: str = ""
     restarts: int = 0
     _reported: set[int] = field(default_factory=set)
+    _is_stopping: bool = False
 
     @property
     def address(self) -> str:
@@ -96,13 +97,12 @@ class LocalFeed:
         return [*self.workers, *([self.dispatcher] if self.dispatcher else [])]
 
     def newly_lost(self) -> list[str]:
-        """Return a sentence for each process that ended since the last call."""
-        sentences = []
-        for one in self._all:
-            if not one.is_alive and one.process.pid not in self._reported:
-                self._reported.add(one.process.pid)
-                sentences.append(self._loss(one))
-        return sentences
+        """Return a sentence for each process that ended since the last call, and not because `stop` ends it."""
+        lost = [one for one in self._all if not one.is_alive and one.process.pid not in self._reported]
+        if self._is_stopping:  # looked at last: `stop` may be called by another thread meanwhile
+            return []
+        self._reported.update(one.process.pid for one in lost)
+        return [self._loss(one) for one in lost]
 
     def _loss(self, lost: ServiceProcess) -> str:
         if lost is self.dispatcher:
@@ -125,7 +125,8 @@ class LocalFeed:
                 yield from _result(self.workers[index], f"worker {index + 1}")
 
     def _may_restart(self, one: ServiceProcess) -> bool:
-        return not one.is_alive and bool(one.address) and self.restarts < _MOST_RESTARTS
+        is_lost = not one.is_alive and bool(one.address) and not self._is_stopping
+        return is_lost and self.restarts < _MOST_RESTARTS
 
     def _again(self, lost: ServiceProcess) -> ServiceProcess:
         self.restarts += 1
@@ -137,6 +138,7 @@ class LocalFeed:
 
     def stop(self) -> None:
         """End all processes."""
+        self._is_stopping = True
         for one in self._all:
             one.process.kill()
         try:

@@ -34,6 +34,7 @@ def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
     feed.dispatcher.process.kill()
     feed.dispatcher.process.wait(5)
     assert feed.newly_lost() == ["feed: the dispatcher ended"]
+    feed.stop()
 
 
 def test_stop_leaves_nothing_and_is_no_loss() -> None:

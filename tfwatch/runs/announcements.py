@@ -18,12 +18,23 @@ _END = b"\0"
 _file: list[tuple[str, int]] = []
 #: Called with the first run.
 _at_first_run: list[Callable[[], None]] = []
+#: The folder in which `tfwatch run` records the runs of this process.
+_runs_dir: list[str] = []
 
 
-def announce_in(path: str, at_first_run: Callable[[], None] | None = None) -> None:
-    """Announce the runs of this process in a file from now on; in none for an empty path."""
+def announce_in(path: str, at_first_run: Callable[[], None] | None = None, runs_dir: str = "") -> None:
+    """Announce the runs of this process in a file from now on; in none for an empty path.
+
+    runs_dir: where `tfwatch run` records the runs of this process; empty where the process runs by itself.
+    """
+    _runs_dir[:] = [runs_dir] if runs_dir else []
     _file[:] = [(path, os.getpid())] if path else []
     _at_first_run[:] = [at_first_run] if at_first_run else []
+
+
+def launched_runs_dir() -> str:
+    """Return where `tfwatch run` records the runs of this process; empty where the process runs by itself."""
+    return "".join(_runs_dir)
 
 
 def announce(folder: Path) -> None:

@@ -18,7 +18,7 @@ from tfwatch.core.errors import reason as to_text
 from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.runs.announcements import announce
+from tfwatch.runs.announcements import announce, launched_runs_dir
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
@@ -179,7 +179,8 @@ class ScriptRun:
     ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         name = "notebook" if name in _NOTEBOOKS else name
-        self._runs_dir, self._is_default = runs_dir or platform_runs_dir(), runs_dir is None
+        named = runs_dir or (Path(launched) if (launched := launched_runs_dir()) else None)
+        self._runs_dir, self._is_default = named or platform_runs_dir(), named is None
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
             begun_ns=begun_ns,

@@ -20,8 +20,9 @@ from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
+from tfwatch.runs.announcements import announce_in
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.tracked_loop import LoopStepLog
@@ -59,6 +60,22 @@ def test_len_is_that_of_the_iterable_and_raises_if_it_has_none(tmp_path: Path) -
 def test_an_object_that_is_not_iterable_raises_as_without_track(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="'int' object is not iterable"):
         list(tfwatch.track(5, tmp_path))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("named", [None, "elsewhere"])
+def test_under_tfwatch_run_a_loop_is_recorded_where_the_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    announce_in("", runs_dir=str(tmp_path / "of-run"))
+    try:
+        for _ in tfwatch.track(range(10), named and tmp_path / named):
+            pass
+    finally:
+        announce_in("")
+
+    (run,) = (tmp_path / (named or "of-run")).iterdir()
+    assert len(open_run(run).steps) == 10
 
 
 def test_a_generator_is_closed_when_its_loop_is_left(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _install_hook(runs_dir: str, announcements: str, descriptors: str) -> None:
 
         output = OrphanedOutput(descriptors, Path(announcements).parent) if descriptors else None
         ImportHook(runs_dir).install()
-        announce_in(announcements, output.watch if output else None)
+        announce_in(announcements, output.watch if output else None, runs_dir)
     except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch
         sys.stderr.write(f"tfwatch: this script runs unwatched: {type(error).__name__}: {error}\n")
     finally:

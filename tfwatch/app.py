@@ -136,6 +136,9 @@ class TfwatchApp(ThemedApp):
     def frame(self) -> None:
         """Draw a frame of the newest run. A question that is open waits for its answer."""
         has_ended = self._script is not None and self._script.has_ended
+        if has_ended and self._leaving:
+            self.exit_with(Leave.STOP)  # also where its run can no longer be read
+            return
         if self._runs and self.screen is self.live and not self._leaves_with_run():
             self._show_newest_run(self._runs)
             if has_ended and self._runs.folder is None:

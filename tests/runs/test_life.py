@@ -108,8 +108,18 @@ def test_a_moved_folder_is_gone_until_it_is_back(tmp_path: Path, pid: int) -> No
 
 @pytest.mark.parametrize(
     ("number", "life"),
-    [(errno.EACCES, Life.NOT_RESPONDING), (errno.EIO, Life.NOT_RESPONDING), (errno.ESTALE, Life.GONE)],
-    ids=["may not be looked at", "a disk that fails", "a share's folder that was deleted"],
+    [
+        (errno.EACCES, Life.NOT_RESPONDING),
+        (errno.EIO, Life.NOT_RESPONDING),
+        (errno.ESTALE, Life.GONE),
+        (errno.ENOTCONN, Life.GONE),
+    ],
+    ids=[
+        "may not be looked at",
+        "a disk that fails",
+        "a share's folder that was deleted",
+        "a file system whose server died",
+    ],
 )
 def test_an_unreadable_folder_is_gone_only_with_certain_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, life: Life

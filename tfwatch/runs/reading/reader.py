@@ -55,8 +55,8 @@ THINNED_PROGRESS = 2048
 #: Rows of workers of the tf.data service, one a second of each: at most 256 workers for 8 s.
 RECENT_FEEDS = 2048
 _CHUNK = 4 * 2**20
-#: Errors of a folder that was moved, deleted or unmounted; ESTALE on a network disk.
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+#: Errors of a folder that was moved, deleted or unmounted: ESTALE on a network disk, ENOTCONN of a server that died.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
 
 
 @dataclass(frozen=True, slots=True)

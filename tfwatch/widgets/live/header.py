@@ -182,6 +182,8 @@ def _script_state(view: RunView) -> tuple[str, bool]:
         return view.script, snapshot.life is Life.KILLED
     if snapshot.unrecorded:
         return "NOT RECORDED", True
+    if snapshot.life is Life.GONE:
+        return "FOLDER GONE", True
     return _RECORDING, snapshot.life is not Life.RUNNING
 
 

@@ -139,13 +139,19 @@ def cores_of(run: RunDescription) -> int:
 
 
 def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:
-    """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: it reads the 10 s before a moment."""
+    """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the last reading.
+
+    None where that is 20 s before the moment: the same readings as a live screen has.
+    """
     rows = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
 
     def table_at(step: int, at_ns: int) -> StageTable | None:
         del step
         last = int(np.searchsorted(rows["at_ns"], np.uint64(at_ns), side="right"))
-        first = int(np.searchsorted(rows["at_ns"], np.uint64(max(at_ns - _READINGS_NS, 0)), side="left"))
+        end_ns = int(rows["at_ns"][last - 1]) if last else 0
+        if end_ns < at_ns - 2 * _READINGS_NS:
+            return None
+        first = int(np.searchsorted(rows["at_ns"], np.uint64(max(end_ns - _READINGS_NS, 0)), side="right"))
         return make_stage_table(rows[first:last], found)
 
     return table_at

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+
 import tfwatch
 
 if TYPE_CHECKING:
@@ -167,3 +169,12 @@ def test_one_module_starts_the_systems_tools() -> None:
     found = {path.name for path in (ROOT / "tfwatch").rglob("*.py") if starts.search(path.read_text(encoding="utf-8"))}
 
     assert found == {"system_tool.py", COMMAND_STARTER, *PYTHON_STARTERS}
+
+
+def test_python_3_14_gets_the_pre_release_that_is_the_only_tensorflow_with_wheels_for_it() -> None:
+    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    wanted = [Requirement(line.strip()[1:-2]) for line in lines if re.match(r' +"tensorflow(\[and-cuda\])?>=', line)]
+    machine = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.14"}
+    taken = [one for one in wanted if one.marker and one.marker.evaluate(machine)]
+    assert len(taken) == 2
+    assert all(one.specifier.prereleases for one in taken)

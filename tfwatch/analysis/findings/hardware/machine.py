@@ -16,7 +16,7 @@ from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.core.rows import SAMPLE, plausible_rows, step_ms
+from tfwatch.core.rows import SAMPLE, chosen, plausible_rows, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -386,8 +386,10 @@ class Hardware:
 def summarise_hardware(
     samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool, gpus: Rows | None = None
 ) -> Hardware:
-    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, `STEP` and `GPU`. accelerated: steps ran on a GPU."""
-    steps = plausible_rows(steps)
+    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, plausible ones of `STEP`, and rows of `GPU`.
+
+    accelerated: steps ran on a GPU.
+    """
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
     found = [event for event in events if isinstance(event, GpuFound)]
@@ -415,8 +417,7 @@ def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
 def _while_training(samples: Rows, steps: Rows) -> Rows:
     if not len(steps):
         return samples[:0]
-    rows: Rows = samples[(samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps))]
-    return rows
+    return chosen(samples, (samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps)))
 
 
 def _end_ns(steps: Rows) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -144,8 +145,8 @@ def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callab
 
     def table_at(step: int, at_ns: int) -> StageTable | None:
         del step
-        last = int(np.searchsorted(rows["at_ns"], np.uint64(at_ns), side="right"))
-        first = int(np.searchsorted(rows["at_ns"], np.uint64(max(at_ns - _READINGS_NS, 0)), side="left"))
+        first = bisect_left(rows["at_ns"], max(at_ns - _READINGS_NS, 0))
+        last = bisect_right(rows["at_ns"], at_ns)
         return make_stage_table(rows[first:last], found)
 
     return table_at
@@ -204,8 +205,8 @@ def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> S
 
 
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
-    first = np.searchsorted(samples["at_ns"], np.uint64(begun_ns + _PERIOD_NS), side="right")
-    last = np.searchsorted(samples["at_ns"], np.uint64(at_ns), side="right")
+    # Not `searchsorted`: it copies the whole column first.
+    first, last = (bisect_right(samples["at_ns"], at) for at in (begun_ns + _PERIOD_NS, at_ns))
     found: Rows = samples[first:last]
     return found
 

@@ -1,6 +1,8 @@
 """Opening, and the cost of a frame, of a simulated run of ten hours, beside a run of a minute.
 
-    python -m tests.bench.long_run [--sizes 80x24,120x40,200x60] [--frames 60] [--rounds 3]
+    python -m tests.bench.long_run [--sizes 80x24,120x40,200x60] [--frames 60] [--rounds 3] [--report]
+
+With --report the report, and the opening, of a run of ten million steps instead, which takes a minute to make.
 
 The long run is that of `tests.bench.ten_hours`. Where other programs keep the CPU busy, its CPU time says more about an
 opening than its wall time.
@@ -11,7 +13,9 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tfwatch.app
-from tests.bench.ten_hours import SHORT, LongRun, Plan, keep
+from tests.bench.ten_hours import SHORT, TEN_MILLION, LongRun, Plan, keep
 from tests.bench.terminal import run_on_terminal
 from tfwatch.core.clock import Clock
 from tfwatch.runs.reading.reader import FolderSource, RunReader
@@ -101,31 +105,62 @@ def main() -> None:
     parser.add_argument("--sizes", default="80x24,120x40,200x60")
     parser.add_argument("--frames", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--report", action="store_true")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options)
-    else:
-        _measure_all(options)
-
-
-def _measure_all(options: argparse.Namespace) -> None:
+        return
     with tempfile.TemporaryDirectory() as folder:
-        run = keep(Path(folder))
-        for text in options.sizes.split(","):
-            columns, _, rows = text.partition("x")
-            size = (int(columns), int(rows))
-            opened = [measured(size, "--open", str(run)) for _ in range(options.rounds)]
-            wall_s, cpu_s = (statistics.median(figures) for figures in zip(*opened, strict=True))
-            print(f"{text} opens in {wall_s:.2f} s, {cpu_s:.2f} s of CPU", flush=True)
-            pairs = [
-                [_median_ms(size, options.frames, case) for case in ("short", "long")] for _ in range(options.rounds)
-            ]
-            short, long = (statistics.median(figures) for figures in zip(*pairs, strict=True))
-            ratio = statistics.median([after / before for before, after in pairs])
-            print(f"{text} a frame: short {short:.1f} ms, long {long:.1f} ms, ratio {ratio:.2f}", flush=True)
+        if options.report:
+            _measure_report(options, Path(folder))
+        else:
+            _measure_all(options, Path(folder))
+
+
+def _measure_all(options: argparse.Namespace, folder: Path) -> None:
+    run = keep(folder)
+    for size in _sizes(options):
+        _measure_opening(options, run, size)
+        pairs = [[_median_ms(size, options.frames, case) for case in ("short", "long")] for _ in range(options.rounds)]
+        short, long = (statistics.median(figures) for figures in zip(*pairs, strict=True))
+        ratio = statistics.median([after / before for before, after in pairs])
+        print(f"{_name(size)} a frame: short {short:.1f} ms, long {long:.1f} ms, ratio {ratio:.2f}", flush=True)
+
+
+def _sizes(options: argparse.Namespace) -> list[tuple[int, int]]:
+    pairs = (text.partition("x") for text in options.sizes.split(","))
+    return [(int(columns), int(rows)) for columns, _, rows in pairs]
+
+
+def _name(size: tuple[int, int]) -> str:
+    return "{}x{}".format(*size)
+
+
+def _measure_opening(options: argparse.Namespace, run: Path, size: tuple[int, int]) -> None:
+    opened = [measured(size, "--open", str(run)) for _ in range(options.rounds)]
+    wall_s, cpu_s = (statistics.median(figures) for figures in zip(*opened, strict=True))
+    print(f"{_name(size)} opens in {wall_s:.2f} s, {cpu_s:.2f} s of CPU", flush=True)
+
+
+def _measure_report(options: argparse.Namespace, folder: Path) -> None:
+    run = folder / "2026-11-20T10-17-03_cnn"
+    LongRun(run, TEN_MILLION).make().end()
+    for size in _sizes(options):
+        _measure_opening(options, run, size)
+    page = folder / "page.html"
+    for _ in range(options.rounds):
+        before_s, began_s = _cpu_of_children_s(), time.perf_counter()
+        subprocess.run([sys.executable, "-m", "tfwatch", "report", run, "-o", page], check=True, capture_output=True)
+        took_s, cpu_s = time.perf_counter() - began_s, _cpu_of_children_s() - before_s
+        print(f"report: {page.stat().st_size / 1e6:.2f} MB in {took_s:.2f} s, {cpu_s:.2f} s of CPU", flush=True)
+
+
+def _cpu_of_children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _median_ms(size: tuple[int, int], frames: int, case: str) -> float:

@@ -60,6 +60,7 @@ class Plan:
         return self.epochs * self.epoch_steps
 
 
+TEN_MILLION = Plan(epochs=2000, epoch_steps=5000, stalls=200, switches=100)
 SHORT = Plan(epochs=4, epoch_steps=360, stalls=1, switches=1)
 
 

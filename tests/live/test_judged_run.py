@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from tests.analysis.samples import make_samples
 from tests.analysis.step_rows import make_steps, plain, restart
 from tests.report.written_runs import FINISHED, open_written, text_of
 from tfwatch.core.events import (
@@ -23,6 +25,7 @@ from tfwatch.core.events import (
     SwitchAsked,
 )
 from tfwatch.core.rows import Flag, Rows
+from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report import document
 
 if TYPE_CHECKING:
@@ -65,6 +68,18 @@ def test_what_a_run_is_bound_by_has_its_own_next_step(
 
     (told,) = [line for line in lines if line.startswith("next: ")]
     assert says in told
+
+
+def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
+    rows = plain(100)
+    rows["wait_ms"][5] = np.nan
+    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=True)
+    samples = make_samples(np.arange(0, 3, 0.5), gpu_power_w=50.0)
+    found = JudgedRun(replace(run, samples=samples)).hardware.energy
+
+    assert found is not None
+    assert np.isfinite(found.starving_j)
+    assert found.steps == 99
 
 
 def test_a_callback_that_takes_most_is_named(tmp_path: Path) -> None:

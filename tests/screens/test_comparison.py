@@ -44,6 +44,7 @@ async def test_the_screen_shows_the_answer_at_every_size(
     assert "B is slower than A" in text or width < 60
     assert ("step time" in text) is (height > 4)
     assert ("the same 2" in text) is (height >= 24)
+    assert ("time breakdown" in text) is (height >= 46)
     assert unicode or text.isascii()
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.analysis.findings.hardware.machine import (
@@ -21,6 +20,7 @@ from tfwatch.analysis.findings.hardware.machine import (
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.analysis.steps.patterns import Pattern, find_patterns
+from tfwatch.analysis.steps.quantiles import median
 from tfwatch.analysis.steps.spikes import Compiled, find_compiles
 from tfwatch.analysis.steps.stalls import Stall, StallSearch, without_stops, without_switches
 from tfwatch.core.clock import Slot, second_of
@@ -56,7 +56,7 @@ _LAG_S = 1.0
 def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
     """Return the memory of the training process from the first step on: an import takes less."""
     begin_ns = snapshot.steps["start_ns"][0] if len(snapshot.steps) else 0
-    return memory_over_run(snapshot.samples[snapshot.samples["at_ns"] >= begin_ns])
+    return memory_over_run(snapshot.samples[bisect_left(snapshot.samples["at_ns"], begin_ns) :])
 
 
 class MachineFollower:
@@ -83,7 +83,7 @@ class MachineFollower:
         if snapshot.life is Life.ENDED:
             if self._whole is None or self._whole[0] != len(samples):
                 whole = summarise_machine(samples, words, typical=True)
-                gpus = gpu_lanes(snapshot.gpus, find_gpus(words), np.median)
+                gpus = gpu_lanes(snapshot.gpus, find_gpus(words), median)
                 self._whole = len(samples), replace(whole, process_memory=_process_memory(snapshot), gpus=gpus)
             return self._whole[1]
         if snapshot.now_s >= self._due_s:

@@ -54,7 +54,7 @@ class JudgedRun:
         run, manifest = self.run, self.run.manifest
         open_wait = run.open_phase.wait if run.open_phase else None
         conditions = Conditions(manifest.accelerated, manifest.op_by_op, manifest.copy_ahead_ms)
-        return summarise(run.steps, run.events, conditions, open_wait)
+        return summarise(run.steps, run.events, conditions, open_wait, run.plausible_steps)
 
     @cached_property
     def time_breakdown(self) -> TimeBreakdown:
@@ -68,7 +68,7 @@ class JudgedRun:
     def hardware(self) -> Hardware:
         """The machine in figures."""
         run = self.run
-        return summarise_hardware(run.samples, run.steps, run.events, run.manifest.accelerated, run.gpus)
+        return summarise_hardware(run.samples, run.plausible_steps, run.events, run.manifest.accelerated, run.gpus)
 
     @cached_property
     def record(self) -> Record:

@@ -11,12 +11,14 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from tfwatch.analysis.comparing.run_steps import PARTS, STEP
+from tfwatch.core import units
 from tfwatch.report.evidence.comparison_report import (
     SIDES,
     answer_text,
     change_lines,
     change_text,
     comparison_lines,
+    figure_lines,
     pair_text,
     part_lines,
     sides_text,
@@ -167,6 +169,19 @@ def whiskers(one: ComparedFigure, width: int, most: float, unicode: bool) -> str
     return "".join(cells)
 
 
+class MoreFiguresPane(FramedPane):
+    """The other figures of a large window: memory, energy, time breakdown, and those of the last common epoch."""
+
+    found: reactive[tuple[ComparedRuns, str] | None] = reactive(None)
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        if self.found is None:
+            return []
+        found, letter = self.found
+        others = [one for one in found.figures if one.name not in (STEP, *PARTS)]
+        return [row(shorten(line, width)) for line in figure_lines(found, letter, others)][:height]
+
+
 class FactsPane(FramedPane):
     """The origin of the intervals, and the facts that differ."""
 
@@ -201,6 +216,8 @@ class ComparisonHeader(Pane):
 
 #: Below this many rows the facts are left out, and below the second one the chart.
 _LOW, _LOWEST = 20, 15
+#: From this many rows on there is room for all figures.
+_HIGH = 46
 
 
 class ComparisonScreen(Screen[None]):
@@ -229,6 +246,7 @@ class ComparisonScreen(Screen[None]):
         yield AnswerPane()
         yield StepTimesPane()
         yield DifferencesPane()
+        yield MoreFiguresPane()
         yield FactsPane()
         yield KeyLine()
 
@@ -245,17 +263,19 @@ class ComparisonScreen(Screen[None]):
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < _LOW, "-low")
         self.set_class(self.app.size.height < _LOWEST, "-lowest")
+        self.set_class(self.app.size.height >= _HIGH, "-high")
 
     def _show(self) -> None:
         one = self._found[self._at]
         letter = SIDES[self._at + 1]
         for pane in (self.query_one(AnswerPane), self.step_times, self.query_one(DifferencesPane)):
             pane.found = (one, letter)
-        self.query_one(FactsPane).found = (one, letter)
+        self.query_one(MoreFiguresPane).found = self.query_one(FactsPane).found = (one, letter)
         first, second = sides_text([one.before, one.after])
         self.header.names = (first, f"{letter}{second[1:]}")
-        self.step_times.set_titles(self.step_times.legend(), f"the same {one.steps} steady steps")
+        self.step_times.set_titles(self.step_times.legend(), f"the same {units.count(one.steps)} steady steps")
         self.query_one(DifferencesPane).set_titles("difference", "95 % interval, coloured where clear")
+        self.query_one(MoreFiguresPane).set_titles("other figures", "")
         self.query_one(FactsPane).set_titles("what differs, and the spread of equal runs", "")
 
     def action_next_side(self) -> None:

@@ -129,13 +129,3 @@ def test_a_wait_that_is_still_open_counts_as_starving() -> None:
     assert before is not None
     assert open_wait is not None
     assert open_wait.starving_j - before.starving_j == pytest.approx(10.5 * 8)
-
-
-def test_damaged_steps_are_left_out() -> None:
-    steps = plain(100)
-    steps["wait_ms"][5] = np.nan
-    found = energy(make_samples(np.arange(0, 3, 0.5), gpu_power_w=50.0), steps, accelerated=True)
-
-    assert found is not None
-    assert np.isfinite(found.starving_j)
-    assert found.steps == 99

@@ -59,10 +59,10 @@ def test_the_verdict_counts_the_host_of_whole_calls(host: float, bound: Bound) -
 
 
 def test_calls_in_progress_and_calls_of_one_step_are_unchanged() -> None:
-    rows = in_calls(2, 4, host=8.0)
-    assert spread_hosts(rows[:6])["host_ms"].tolist() == [2, 2, 2, 2, 0, 0]
-    assert rows["host_ms"].tolist() == [0, 0, 0, 8, 0, 0, 0, 8]
-    single = make_steps(np.zeros(5), compute=1.0, host=2.0)
+    hosts = in_calls(2, 4, host=8.0)["host_ms"]
+    assert spread_hosts(hosts[:6]).tolist() == [2, 2, 2, 2, 0, 0]
+    assert hosts.tolist() == [0, 0, 0, 8, 0, 0, 0, 8]
+    single = make_steps(np.zeros(5), compute=1.0, host=2.0)["host_ms"]
     assert spread_hosts(single) is single
-    none = make_steps(np.zeros(5), compute=1.0, host=0.0)
+    none = make_steps(np.zeros(5), compute=1.0, host=0.0)["host_ms"]
     assert spread_hosts(none) is none

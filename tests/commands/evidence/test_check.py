@@ -102,6 +102,16 @@ def test_a_figure_names_the_steps_that_it_leaves_out(folder: Path, capsys: pytes
     assert step.endswith(") without the first tenth of the steps, limit 25.0 ms")
 
 
+#: The attributes that the JUnit schema of Jenkins (junit-10.xsd, MIT) needs and allows.
+JENKINS: dict[str, tuple[set[str], set[str]]] = {
+    "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}),
+    "testsuite": ({"name", "tests", "failures", "errors"}, {"skipped", "time"}),
+    "testcase": ({"name"}, {"classname", "time"}),
+    "failure": (set(), {"type", "message"}),
+    "skipped": (set(), {"type", "message"}),
+}
+
+
 def test_json_and_the_reports_of_a_ci_system(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,8 +132,12 @@ def test_json_and_the_reports_of_a_ci_system(
         "step_ms": "failed",
     }
     assert [line.split(" ")[0] for line in err.splitlines()] == ["::warning", "::error"]
-    suite = ElementTree.parse(junit).getroot()
+    root = ElementTree.parse(junit).getroot()
+    (suite,) = root
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    for element in root.iter():
+        needed, allowed = JENKINS[element.tag]
+        assert needed <= set(element.attrib) <= needed | allowed
     assert summary.read_text(encoding="utf-8").startswith("before\n### ❌ tfwatch check fast\\_cnn: failed\n")
 
 

@@ -84,6 +84,16 @@ def test_a_missing_figure_is_an_empty_cell(run: Run) -> None:
     assert {row["cpu_cores"] for row in files.rows("samples.csv")} == {"1.60000002"}
 
 
+def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", make_steps([1.0])[:0], FINISHED)
+
+    files = csv_of(run)
+
+    assert files.data["steps.csv"].startswith(b"start_ns,step,epoch,")
+    assert files.data["gpus.csv"] == b"at_ns,gpu,busy,process_busy,power_w,temperature_c,freq_mhz,memory_bytes\n"
+    assert all(data.count(b"\n") == 1 for name, data in files.data.items() if name != "events.csv")
+
+
 def test_text_of_a_cell_is_no_formula_and_no_control_character(tmp_path: Path) -> None:
     files = csv_of(hostile_run(tmp_path / "run"))
 
@@ -127,7 +137,8 @@ def test_hostile_text_and_empty_tables_are_parquet(tmp_path: Path) -> None:
     write_parquet(recorded(open_written(tmp_path / "none", make_steps([1.0])[:0], FINISHED)), without.create)
 
     assert pq.read_table(io.BytesIO(files.data["events.parquet"])).num_rows > 10
-    assert pq.read_table(io.BytesIO(without.data["steps.parquet"])).num_rows == 0
+    empty = pq.read_table(io.BytesIO(without.data["steps.parquet"]))
+    assert (empty.num_rows, empty.column_names[-1]) == (0, "copy_ms")
 
 
 def test_tensorboard_gets_the_means_and_the_metrics(tmp_path: Path) -> None:

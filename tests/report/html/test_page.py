@@ -172,7 +172,8 @@ def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
     page = page_of(run)
 
     assert len(page.encode()) < 800_000
-    assert "the worst 10 of" in text_of(page)
+    assert "the costliest of" in text_of(page)
+    assert "no data, 20 times, every 5 000 steps: " in text_of(page)
 
 
 # -- redaction ----------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ the first tenth. The value of a run is that of all these steps; the values of it
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfwatch.analysis.steps.verdict import BURSTS, steady
-from tfwatch.core.rows import plausible, step_ms
+from tfwatch.core.rows import plausible_rows, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,10 +61,10 @@ class RunSteps:
 
 def rows_to_compare(steps: Rows, stretches: Sequence[tuple[int, int]]) -> Rows:
     """Return the steady steps of a run's last setting, at most 500 000; `stretches`: as in `summary.LastSetting`."""
-    rows = steps[plausible(steps)]
+    rows = plausible_rows(steps)
     parts = []
     for first, last in stretches:
-        begin, end = np.searchsorted(rows["step"], [first, last + 1])
+        begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
         parts.append(rows[begin : min(end, begin + _MOST_STEPS)])
     return steady(np.concatenate(parts) if parts else rows[:0])
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfwatch.core import units
-from tfwatch.core.rows import plausible_rows, step_ms
+from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
@@ -154,10 +154,13 @@ def energy_curve(at_s: Floats, power_w: Floats) -> EnergyCurve | None:
 
 
 def energy(samples: Rows, steps: Rows, accelerated: bool) -> Energy | None:
-    """Return the energy of a run from rows of `core.rows.SAMPLE` and `STEP`; None where no power was read."""
+    """Return the energy of a run from rows of `core.rows.SAMPLE` and plausible ones of `STEP`.
+
+    None where no power was read.
+    """
     sums = RunningEnergy(accelerated)
     for first in range(0, max(len(steps), 1), _BLOCK):
-        sums.add(samples, plausible_rows(steps[first : first + _BLOCK]))
+        sums.add(samples, steps[first : first + _BLOCK])
     return sums.so_far(samples)
 
 
@@ -212,8 +215,10 @@ class RunningEnergy:
         newest_s = float(samples["at_ns"][-1]) / 1e9 if len(samples) else 0.0
         done = _ends_s(steps) <= max(self._read_s, newest_s - GAP_S)
         done[:-_BLOCK] = True
-        self._sums += self._of_steps(samples, steps[done])
-        self._waiting = None if done.all() else steps[~done]
+        if done.all():
+            self._sums, self._waiting = self._sums + self._of_steps(samples, steps), None
+        else:
+            self._sums, self._waiting = self._sums + self._of_steps(samples, steps[done]), steps[~done]
 
     def _of_steps(self, samples: Rows, steps: Rows) -> Energy:
         if not len(steps):

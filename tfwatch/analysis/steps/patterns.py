@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.analysis.steps.causes import THERMAL, UNEXPLAINED, Cause
+from tfwatch.analysis.steps.quantiles import median
 from tfwatch.analysis.steps.spikes import NO_PAUSES, flag_cause, spread_hosts
 from tfwatch.core import units
-from tfwatch.core.rows import Flag, step_ms
+from tfwatch.core.rows import Flag, chosen, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def find_patterns(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Pattern]:
     for stretch in np.split(rows, np.flatnonzero(rows["flags"] & Flag.SWITCH)):
         # A buffer that fills repeatedly makes a period, which its flag explains.
         flagged = (stretch["flags"] & ~np.uint16(Flag.SHUFFLE_FILL)) != 0
-        plain = stretch[~flagged] if flagged.any() else stretch
+        plain = chosen(stretch, ~flagged) if flagged.any() else stretch
         if len(plain) > LEAST_TIMES:
             found.extend(_of_parts(plain, pauses))
     return found
@@ -97,22 +98,22 @@ def _ordinal(number: int) -> str:
 
 
 def _of_parts(rows: Rows, pauses: Pauses) -> Iterator[Pattern]:
-    spread = spread_hosts(rows)
-    median_ms = float(np.median(step_ms(spread)))
-    for part in _PARTS:
-        times = np.ascontiguousarray(spread[f"{part}_ms"])
+    columns = {part: np.ascontiguousarray(rows[f"{part}_ms"]) for part in _PARTS}
+    columns["host"] = spread_hosts(columns["host"])
+    median_ms = median(columns["wait"] + columns["compute"] + columns["host"])
+    for part, times in columns.items():
         pattern = _periodic(rows, part, times, median_ms, pauses) or _drift(rows, part, times, median_ms, pauses)
         if pattern:
             yield pattern
 
 
 def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses) -> Pattern | None:
-    extra = times - np.median(times)
+    extra = times - median(times)
     slow = extra > max(_LEAST_MS, _SHARE * median_ms)
     begins = np.flatnonzero(slow & ~np.concatenate([[False], slow[:-1]]))
     if len(begins) < LEAST_TIMES:
         return None
-    period = find_period(np.diff(rows["step"].astype(np.int64)[begins]))
+    period = find_period(np.diff(rows["step"][begins].astype(np.int64)))
     if period is None:
         return None
     each_ms = float(np.median(extra[begins]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,10 +20,9 @@ from tfwatch.analysis.steps.verdict import (
     Bound,
     Conditions,
     Judgement,
+    SteadySteps,
     Verdict,
-    breakdown,
     judge_split,
-    steady,
 )
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
 from tfwatch.analysis.tuning.tuner_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
@@ -97,12 +97,14 @@ def summarise(
     events: Sequence[Event],
     conditions: Conditions = ON_CPU,
     open_wait: Rows | None = None,
+    plausible: Rows | None = None,
 ) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
-    open_wait: a row of the wait in progress, if any: it may be a stall, and is no step.
+    open_wait: a row of the wait in progress, if any: it may be a stall, and is no step. plausible: the plausible ones
+    of the steps, if they are known.
     """
-    rows, pauses = plausible_rows(steps), Pauses(events)
+    rows, pauses = plausible_rows(steps) if plausible is None else plausible, Pauses(events)
     with ThreadPoolExecutor(1) as pool:
         # Of ten million steps these take 2 of 6 seconds, nearly all of it in numpy, which lets other threads run.
         stalls = pool.submit(find_stalls, rows if open_wait is None else np.concatenate([rows, open_wait]), pauses)
@@ -121,8 +123,8 @@ def _summarise(
 ) -> Summary:
     """Sum up a run; `rows` are its plausible steps. stalls, patterns: return those of the rows once they are found."""
     search = SpikeSearch(rows)
-    calm = steady(rows, search)
-    split = breakdown(calm)
+    calm = SteadySteps(rows, search)
+    split = calm.breakdown
     setting = last_setting(rows, events, calm, conditions)
     host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
     return Summary(
@@ -144,7 +146,7 @@ def _summarise(
 def last_setting(
     rows: Rows,
     events: Sequence[Event],
-    calm: Rows,
+    calm: SteadySteps,
     conditions: Conditions,
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
@@ -155,21 +157,21 @@ def last_setting(
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins:
-        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, conditions))
+        return LastSetting(_ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions))
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
         found.append(rows[begins[-1] :])
     # One stretch may be ten million steps: it is not copied.
-    calm = steady(found[0] if len(found) == 1 else np.concatenate(found))
+    calm = SteadySteps(found[0] if len(found) == 1 else np.concatenate(found))
     ends = tuple(end for stretch in found for end in _ends(stretch))
     begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
-    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, conditions))
+    return LastSetting(ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm, conditions))
 
 
 def _within(rows: Rows, first: int, last: int) -> Rows:
     """Return the rows of steps first to last."""
-    begin, end = np.searchsorted(rows["step"], [first, last + 1])
+    begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
     found: Rows = rows[begin:end]
     return found
 
@@ -183,8 +185,8 @@ def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
     return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
 
 
-def _judged(calm: Rows, conditions: Conditions) -> Judgement:
-    split = breakdown(calm)
+def _judged(calm: SteadySteps, conditions: Conditions) -> Judgement:
+    split = calm.breakdown
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
     return judge_split(split, conditions)

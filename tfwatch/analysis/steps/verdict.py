@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.analysis.steps.quantiles import quantiles
 from tfwatch.analysis.steps.spikes import SpikeSearch, spread_hosts
 from tfwatch.core.rows import Flag, step_ms
 
@@ -260,44 +262,68 @@ def _window_start(rows: Rows) -> int:
     return max(len(rows) - max(in_time, NEEDED), 0)
 
 
-def steady(rows: Rows, search: SpikeSearch | None = None) -> Rows:
-    """Return the rows without flags and single spikes, each with its share of its call's host time.
+class SteadySteps:
+    """The rows without flags and single spikes, each with its share of its call's host time.
 
-    Slow steps that recur, or that follow one another, are typical of the run and are kept.
+    Slow steps that recur, or that follow one another, are typical of the run and are kept. It holds columns, and no
+    rows before they are asked for: a copy of ten million takes 360 MB, and a second.
     search: the search over these rows, if there is one already.
     """
-    single = (search or SpikeSearch(rows)).single
-    # `take` copies ten million rows in a tenth of the time that a mask takes.
-    return spread_hosts(np.asarray(rows).take(np.flatnonzero((rows["flags"] == 0) & ~single)))
+
+    def __init__(self, rows: Rows, search: SpikeSearch | None = None) -> None:
+        self._rows = np.asarray(rows)
+        self._kept = (rows["flags"] == 0) & ~(search or SpikeSearch(rows)).single
+        self._hosts = spread_hosts(self._column("host"))
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    @cached_property
+    def breakdown(self) -> Breakdown | None:
+        """The split of their time; None without any."""
+        names = (name for name in (*_PARTS, "copy") if name != "host")
+        return _split({**{name: self._column(name) for name in names}, "host": self._hosts})
+
+    def newest(self, count: int | None = None) -> Rows:
+        """Return a copy of the last `count` of them, of all for None."""
+        first = 0 if count is None else max(len(self) - count, 0)
+        found: Rows = self._rows.take(np.flatnonzero(self._kept)[first:])
+        found["host_ms"] = self._hosts[first:]
+        return found
+
+    def _column(self, name: str) -> NDArray[np.float32]:
+        column: NDArray[np.float32] = self._rows[f"{name}_ms"][self._kept]
+        return column
+
+
+def steady(rows: Rows) -> Rows:
+    """Return a copy of the steady rows; see `SteadySteps`."""
+    return SteadySteps(rows).newest()
 
 
 def breakdown(rows: Rows) -> Breakdown | None:
     """Split the time of all rows; None without rows."""
-    if not len(rows):
+    return _split({name: np.ascontiguousarray(rows[f"{name}_ms"]) for name in (*_PARTS, "copy")})
+
+
+def _split(parts: dict[str, NDArray[np.float32]]) -> Breakdown | None:
+    """Split the time of steps by their columns, milliseconds; None without steps."""
+    copies, count = parts.pop("copy"), len(parts["wait"])
+    if not count:
         return None
-    parts = {name: np.ascontiguousarray(rows[f"{name}_ms"]) for name in _PARTS}
-    copies = None if np.isnan(rows["copy_ms"]).any() else np.ascontiguousarray(rows["copy_ms"])
-    if copies is not None:
+    step = _stat(parts["wait"] + parts["compute"] + parts["host"])
+    is_timed = not np.isnan(copies).any()
+    if is_timed:
         parts["compute"] = parts["compute"] - copies
-    step = _stat(step_ms(rows))
     stats = {name: _stat(values) for name, values in parts.items()}
     share = stats["wait"].mean / step.mean if step.mean > 0 else 0.0
-    return Breakdown(len(rows), step, **stats, wait_share=share, copy=None if copies is None else _stat(copies))
+    return Breakdown(count, step, **stats, wait_share=share, copy=_stat(copies) if is_timed else None)
 
 
 def _stat(values: NDArray[np.float32]) -> Stat:
-    """Return the statistics of one part; quantiles interpolate linearly."""
-    mean, last = float(values.mean(dtype=np.float64)), len(values) - 1
-    places = [share * last for share in (0.5, 0.95)]
-    lows = [int(place) for place in places]
-    wanted = sorted({*lows, *(min(low + 1, last) for low in lows)})
-    # A partition takes a tenth of the time of a sort of ten million steps.
-    ordered = np.partition(values, wanted)
-    median, p95 = (
-        float(ordered[low] + (place - low) * (float(ordered[min(low + 1, last)]) - float(ordered[low])))
-        for low, place in zip(lows, places, strict=True)
-    )
-    return Stat(median, mean, p95)
+    """Return the statistics of one part."""
+    median, p95 = quantiles(values, (0.5, 0.95))
+    return Stat(median, float(values.mean(dtype=np.float64)), p95)
 
 
 _WINDOW_S = 60.0

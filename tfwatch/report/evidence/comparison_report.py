@@ -41,12 +41,18 @@ def side_text(side: Sequence[RunToCompare]) -> str:
 
 def comparison_lines(found: ComparedRuns, letter: str) -> list[str]:
     """Return the lines of one comparison. letter: of the side that is compared with A."""
-    rows = [("", "A", letter, f"{letter} less A", "95 % interval"), *map(_row, found.figures)]
+    table = figure_lines(found, letter, found.figures)
+    lines = [answer_text(found, letter), *part_lines(found), "", *table, ""]
+    return [*lines, *why_lines(found), *change_lines(found)]
+
+
+def figure_lines(found: ComparedRuns, letter: str, first: Sequence[ComparedFigure]) -> list[str]:
+    """Return the table of the figures: the `first` ones, the time breakdown, and those after the last common epoch."""
+    rows = [("", "A", letter, f"{letter} less A", "95 % interval"), *map(_row, first)]
     epoch = f"after epoch {(found.loss_epoch or 0) + 1}"
     for head, figures in (("time breakdown", found.time_spent), (epoch, found.losses)):
         rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
-    lines = [answer_text(found, letter), *part_lines(found), "", *_table(rows), ""]
-    return [*lines, *why_lines(found), *change_lines(found)]
+    return _table(rows)
 
 
 def answer_text(found: ComparedRuns, letter: str) -> str:

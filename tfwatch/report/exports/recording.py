@@ -35,7 +35,7 @@ def filled(template: str, *columns: NDArray[np.generic]) -> str:
 
 #: Rows of a chunk: 2.4 MB of steps.
 _CHUNK = 65_536
-#: The tables of numbers, each with its file in the run folder.
+#: The tables of numbers, each with its file in the run folder; `runs.format.TABLES` has their columns.
 TABLES = {
     "steps": layout.STEPS,
     "samples": layout.SAMPLES,

@@ -6,14 +6,15 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tfwatch.core.errors import printable
 from tfwatch.report.exports.recording import TABLES, filled
+from tfwatch.runs import format as layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO
-
-    import numpy as np
 
     from tfwatch.core.rows import Rows
     from tfwatch.report.exports.recording import Recording, Text
@@ -26,25 +27,22 @@ _DIGITS = {"<f4": "%.9g", "<f8": "%.17g"}
 
 def write_csv(recording: Recording, create: Callable[[str], IO[bytes]]) -> None:
     """Write the tables of a run. create: opens the file of this name."""
-    for table in TABLES:
+    for table, source in TABLES.items():
         with create(f"{table}.csv") as file:
-            is_first = True
+            file.write(f"{','.join(_columns(layout.TABLES[source]))}\n".encode())
             for rows in recording.rows(table):
-                if is_first:
-                    file.write(f"{','.join(_csv_columns(rows.dtype))}\n".encode())
-                is_first = False
                 file.write(_lines(rows).encode())
     for name, text in recording.texts().items():
         with create(f"{name}.csv") as file:
             file.write(_csv_text(text).encode("utf-8", "replace"))
 
 
-def _csv_columns(layout: np.dtype[np.void]) -> list[str]:
-    return [name for name in layout.names or () if name != "pad"]
+def _columns(row: np.dtype[np.void]) -> list[str]:
+    return [name for name in row.names or () if name != "pad"]
 
 
 def _lines(rows: Rows) -> str:
-    names = _csv_columns(rows.dtype)
+    names = _columns(rows.dtype)
     template = ",".join(_DIGITS.get(rows.dtype[name].str, "%d") for name in names) + "\n"
     # All cells are numbers, so these letters are those of a missing figure.
     return filled(template, *(rows[name] for name in names)).replace("nan", "")
@@ -74,28 +72,21 @@ def write_parquet(recording: Recording, create: Callable[[str], IO[bytes]]) -> N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for table in TABLES:
-        writer: Any = None
-        with create(f"{table}.parquet") as file:
+    for table, source in TABLES.items():
+        columns = pa.table(_parquet_columns(pa, np.empty(0, dtype=layout.TABLES[source])))
+        with create(f"{table}.parquet") as file, pq.ParquetWriter(file, columns.schema) as writer:
             for rows in recording.rows(table):
-                batch = pa.table(_parquet_columns(pa, rows))
-                writer = writer or pq.ParquetWriter(file, batch.schema)
-                writer.write_table(batch)
-            if writer:
-                writer.close()
-            else:
-                pq.write_table(pa.table({}), file)
+                writer.write_table(pa.table(_parquet_columns(pa, rows)))
     for name, text in recording.texts().items():
-        columns = zip(*text.rows, strict=True) if text.rows else ([] for _ in text.columns)
+        values = zip(*text.rows, strict=True) if text.rows else ([] for _ in text.columns)
         with create(f"{name}.parquet") as file:
             pq.write_table(
-                pa.table({key: _parquet_text(pa, one) for key, one in zip(text.columns, columns, strict=True)}), file
+                pa.table({key: _parquet_text(pa, one) for key, one in zip(text.columns, values, strict=True)}), file
             )
 
 
 def _parquet_columns(pa: Any, rows: Rows) -> dict[str, Any]:
-    names = (name for name in rows.dtype.names or () if name != "pad")
-    return {name: pa.array(rows[name], from_pandas=True) for name in names}
+    return {name: pa.array(rows[name], from_pandas=True) for name in _columns(rows.dtype)}
 
 
 def _parquet_text(pa: Any, values: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.hardware.machine import PIPELINE
-from tfwatch.analysis.steps.patterns import pattern_text
+from tfwatch.analysis.steps.patterns import Pattern, pattern_text
+from tfwatch.analysis.steps.stalls import Stall, StallGroup, period_text, split_periodic
 from tfwatch.analysis.steps.time_breakdown import PARTS
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
@@ -200,30 +202,27 @@ def _stage(stage: Stage, longest: float, is_limit: bool) -> StageRow:
 
 
 def make_stalls(judged: JudgedRun) -> list[Slow]:
-    """Return the patterns and the worst stalls, the costliest first."""
-    found = [(one.lost_ms, _stall(one, judged)) for one in judged.summary.stalls]
-    found += [
-        (
-            one.lost_ms,
-            Slow(
-                _when(one.start_ns, one.step),
-                f"{pattern_text(one)}, {units.counted(one.steps, 'step')}",
-                _lost(one.lost_ms),
-            ),
-        )
-        for one in judged.summary.patterns
-    ]
-    return [row for _, row in sorted(found, key=lambda one: -one[0])[:MOST_STALLS]]
+    """Return the patterns and the worst stalls, the costliest first; stalls that recur are one row."""
+    groups, single = split_periodic(judged.summary.stalls)
+    found: list[Stall | StallGroup | Pattern] = [*groups, *single, *judged.summary.patterns]
+    found.sort(key=attrgetter("lost_ms"), reverse=True)
+    return [_slow(one, judged) for one in found[:MOST_STALLS]]
 
 
-def _stall(stall: Any, judged: JudgedRun) -> Slow:
-    over = f" over {units.counted(stall.steps, 'step')}" if stall.steps > 1 else ""
-    what = f"no data{over}: {stall.cause}{stall_place_text(stall, judged.run.events)}"
-    return Slow(_when(stall.start_ns, stall.step), what, _lost(stall.lost_ms))
+def _slow(one: Stall | StallGroup | Pattern, judged: JudgedRun) -> Slow:
+    if isinstance(one, StallGroup):
+        first, times = one.stalls[0], period_text(one.period, judged.run.manifest.steps_per_epoch)
+        what = f"no data, {len(one.stalls)} times, {times}: {first.cause}"
+    elif isinstance(one, Stall):
+        first, over = one, f" over {units.counted(one.steps, 'step')}" if one.steps > 1 else ""
+        what = f"no data{over}: {one.cause}{stall_place_text(one, judged.run.events)}"
+    else:
+        return Slow(_when(one), f"{pattern_text(one)}, {units.counted(one.steps, 'step')}", _lost(one.lost_ms))
+    return Slow(_when(first), what, _lost(one.lost_ms))
 
 
-def _when(start_ns: int, step: int) -> str:
-    return f"{time_text(start_ns / 1e9)}, step {units.count(step)}"
+def _when(one: Stall | Pattern) -> str:
+    return f"{time_text(one.start_ns / 1e9)}, step {units.count(one.step)}"
 
 
 def _lost(lost_ms: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, LossDiverged
-from tfwatch.core.rows import plausible_rows, step_ms
+from tfwatch.core.rows import step_ms
 from tfwatch.report.html.plot import Scale, areas, round_up, ticks, time_text, time_ticks
 from tfwatch.runs.reading.sums import BUCKET_S
 
@@ -146,7 +146,7 @@ def make_timeline(judged: JudgedRun) -> Timeline | None:
 
 def _columns(run: Run) -> Columns:
     if len(run.steps) <= COLUMNS:
-        return _single_steps(plausible_rows(run.steps))
+        return _single_steps(run.plausible_steps)
     pyramid = run.pyramid
     length_s = max(run.length_s, pyramid.end_s)
     width_s = BUCKET_S * max(1, np.ceil(length_s / COLUMNS / BUCKET_S))

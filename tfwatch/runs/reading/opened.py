@@ -62,6 +62,11 @@ class Run:
     feeds: Rows = field(default_factory=lambda: np.empty(0, dtype=FEED))
 
     @cached_property
+    def plausible_steps(self) -> Rows:
+        """The plausible ones of `steps`."""
+        return plausible_rows(self.steps)
+
+    @cached_property
     def epochs(self) -> Rows:
         """Rows of `core.rows.EPOCH`: the sums of each epoch's steps."""
         sums = EpochSums()
@@ -79,8 +84,8 @@ class Run:
 
     def _blocks(self) -> Iterator[Rows]:
         """Yield the plausible steps, a block at a time."""
-        for start in range(0, len(self.steps), _BLOCK):
-            yield plausible_rows(self.steps[start : start + _BLOCK])
+        for start in range(0, len(self.plausible_steps), _BLOCK):
+            yield self.plausible_steps[start : start + _BLOCK]
 
     @cached_property
     def fits(self) -> tuple[Rows, ...]:

@@ -5,6 +5,7 @@ The GPU's busy counter is checked against the step times. Where they disagree, t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,10 +14,11 @@ import numpy as np
 from tfwatch.analysis.findings.hardware.gpus import GpuLane, find_gpus, gpu_lanes, others_share
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
+from tfwatch.analysis.steps.quantiles import median
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.core.rows import SAMPLE, plausible_rows, step_ms
+from tfwatch.core.rows import SAMPLE, chosen, plausible_rows, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
-    _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating]
+    _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating | float]
 
 #: A process that grew by less, in bytes or as a share, is described by one figure.
 _GREW_BYTES, _GREW = 0.2 * 2**30, 0.1
@@ -275,13 +277,13 @@ def summarise_machine(
 
     since_s: the start of the current setting, for the GPU. typical: medians instead of means, for a whole run.
     """
-    of = np.median if typical else np.mean
+    of = median if typical else np.mean
     status = gpu_status(events)
     swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
     mains = _newest(rows["on_mains"])
     return Machine(
-        gpu=gpu_figures(rows[rows["at_ns"] >= max(since_s, 0.0) * 1e9], of),
+        gpu=gpu_figures(rows[bisect_left(rows["at_ns"], max(since_s, 0.0) * 1e9) :], of),
         found=status if isinstance(status, GpuFound) else None,
         cpu_power_w=_figure(rows["cpu_power_w"], of),
         heat=_level(rows["thermal_level"], HEAT),
@@ -333,10 +335,11 @@ def recent(samples: Rows, now_s: float) -> Rows:
 
 def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
     """Return the median of each column over the samples that hold it; None where none does."""
-    return {name: _figure(rows[name], np.median) for name in columns}
+    return {name: _figure(rows[name], median) for name in columns}
 
 
 def _figure(values: NDArray[np.floating], of: _Of) -> float | None:
+    values = np.ascontiguousarray(values)  # of a column in the rows each look costs as much as the copy
     known = values[np.isfinite(values)].astype(np.float64)
     return float(of(known)) if len(known) else None
 
@@ -386,8 +389,10 @@ class Hardware:
 def summarise_hardware(
     samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool, gpus: Rows | None = None
 ) -> Hardware:
-    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, `STEP` and `GPU`. accelerated: steps ran on a GPU."""
-    steps = plausible_rows(steps)
+    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, plausible ones of `STEP`, and rows of `GPU`.
+
+    accelerated: steps ran on a GPU.
+    """
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
     found = [event for event in events if isinstance(event, GpuFound)]
@@ -402,7 +407,7 @@ def summarise_hardware(
         swap_s=limit_time_s(events, "swap"),
         others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
         process_memory=memory_over_run(training),
-        gpus=() if gpus is None else gpu_lanes(_while_training(gpus, steps), find_gpus(events), np.median),
+        gpus=() if gpus is None else gpu_lanes(_while_training(gpus, steps), find_gpus(events), median),
     )
 
 
@@ -415,8 +420,7 @@ def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
 def _while_training(samples: Rows, steps: Rows) -> Rows:
     if not len(steps):
         return samples[:0]
-    rows: Rows = samples[(samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps))]
-    return rows
+    return chosen(samples, (samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps)))
 
 
 def _end_ns(steps: Rows) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -147,11 +148,11 @@ def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callab
 
     def table_at(step: int, at_ns: int) -> StageTable | None:
         del step
-        last = int(np.searchsorted(rows["at_ns"], np.uint64(at_ns), side="right"))
+        last = bisect_right(rows["at_ns"], at_ns)
         end_ns = int(rows["at_ns"][last - 1]) if last else 0
         if end_ns < at_ns - 2 * _READINGS_NS:
             return None
-        first = int(np.searchsorted(rows["at_ns"], np.uint64(max(end_ns - _READINGS_NS, 0)), side="right"))
+        first = bisect_right(rows["at_ns"], max(end_ns - _READINGS_NS, 0))
         return make_stage_table(rows[first:last], found)
 
     return table_at
@@ -210,8 +211,8 @@ def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> S
 
 
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
-    first = np.searchsorted(samples["at_ns"], np.uint64(begun_ns + _PERIOD_NS), side="right")
-    last = np.searchsorted(samples["at_ns"], np.uint64(at_ns), side="right")
+    # Not `searchsorted`: it copies the whole column first.
+    first, last = (bisect_right(samples["at_ns"], at) for at in (begun_ns + _PERIOD_NS, at_ns))
     found: Rows = samples[first:last]
     return found
 

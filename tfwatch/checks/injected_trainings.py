@@ -240,7 +240,7 @@ class Trainings:
             run, end_of_step_ns = train(model, schedule, sleeps)
         end_ns = _step_ends(end_of_step_ns, run.steps, FUSED.get(schedule.kind, 1))
         return TrainingResult(
-            comparisons=list(_compare(run.steps, schedule, sleeps, end_ns)),
+            comparisons=list(compare_parts(run.steps, schedule, sleeps, end_ns)),
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
             slow_steps=[_with_actual_ms(one, sleeps) for one in schedule.slow_steps],
@@ -368,9 +368,13 @@ def _step_ends(end_ns: list[int], rows: Rows, fused: int) -> NDArray[np.int64]:
     return ends
 
 
-def _compare(
+def compare_parts(
     rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: NDArray[np.int64]
 ) -> Iterator[PartComparison]:
+    """Compare each injected delay of a part with the measured time of that part.
+
+    end_ns: as of `_step_ends`, a time a row.
+    """
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
     steady[[one.step - 1 for one in schedule.slow_steps]] = False
@@ -388,9 +392,12 @@ def _compare(
                 injected, own_ms = np.clip(measured, injected, np.maximum(injected, latest)), 0.0
         if own_ms is None:
             own_ms = float(np.median((measured - injected)[steady & (planned == 0) & (injected < _LEFT_MS)]))
+        error = measured - injected
+        # A fetch that blocks works in part while the delay still lasts: none to all of its own time comes on top.
+        error -= np.clip(error, 0.0, own_ms) if part == "wait" and schedule.kind in AHEAD else own_ms
         for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
             at_level = steady & (planned == level) & (injected >= _LEFT_MS)
-            yield _make_comparison(part, float(level), injected[at_level], (measured - injected)[at_level] - own_ms)
+            yield _make_comparison(part, float(level), injected[at_level], error[at_level])
 
 
 def _median_ms(sleeps: Sleeps, rows: Rows) -> float:

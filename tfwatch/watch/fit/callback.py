@@ -28,6 +28,7 @@ from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
+from tfwatch.watch.fit.switching.relayed_epochs import find_relayed
 from tfwatch.watch.session import ErrorText, Session
 
 if TYPE_CHECKING:
@@ -247,6 +248,7 @@ class Watch(keras.callbacks.Callback):
                 run.step_log,
                 run.stages,
                 py_dataset=self._py_dataset,
+                relayed=find_relayed(epochs),
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )

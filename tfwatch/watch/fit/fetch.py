@@ -52,6 +52,9 @@ class Fetch:
         if self.switches.script.is_rebuilt and iterator is self.current.keras:
             return self.current.spec
         is_new = self.current.use(iterator)
+        if self.current.relayed:
+            self.current.open_direct()
+            return self.current.spec
         self._filling = ShuffleFill(iterator)
         if not self.current.is_ours:
             self.switches.begin_iterator(iterator, is_new=is_new)

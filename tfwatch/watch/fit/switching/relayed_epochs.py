@@ -1,0 +1,164 @@
+"""The epochs of a `fit` over several devices of one process, whose batches go through a relay once that is requested.
+
+Keras makes the iterator of an epoch from a distributed data set, which holds batches ahead. A relay stands below it, in
+place of the script's data set, so what is switched there takes effect after those batches. Until a switch is requested
+Keras' own distributed data set gives the batches, and nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfwatch.core.errors import reason
+from tfwatch.core.refusals import Refusal
+from tfwatch.tfdata.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_NO_OTHER = "steps_per_epoch: one iterator gives the batches of all epochs; set it before fit begins"
+_FROM_FUNCTION = "DistributedDatasetsFromFunction"
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedIterator:
+    """An iterator of Keras' over a relay.
+
+    iterator: the strategy's. base: an iterator of the script's data set in its place, with the order that it would have.
+    parts: the elements of the relay that make a batch.
+    """
+
+    iterator: Any
+    base: tf.data.Iterator
+    relay: Relay
+    parts: int
+
+
+class RelayedEpochs:
+    """Stands in for the distributed data set of Keras' epochs, from the first epoch after a request on.
+
+    why_not: the reason why a relay cannot stand below this data set; empty if it can. is_active: it does.
+    begin: called with the iterator of each epoch, before a batch of it is asked for.
+    """
+
+    def __init__(self, epochs: Any) -> None:
+        self._epochs = weakref.ref(epochs)
+        self._stock = epochs._distributed_dataset
+        self._prepared: tuple[Relay, Any] | None = None
+        self._is_due = False
+        self.is_active = False
+        self.why_not = self._find_obstacle()
+        self.begin: Callable[[RelayedIterator], None] = lambda iterator: None
+
+    def _find_obstacle(self) -> str:
+        strategy = getattr(self._stock, "_strategy", None)
+        if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.extended._in_multi_worker_mode():
+            return Refusal.OTHER_STRATEGY.words
+        try:
+            return "" if self._dataset is not None else Refusal.SPREAD.words
+        except (AttributeError, IndexError) as error:  # private names of another TensorFlow
+            return f"{Refusal.SPREAD.words} ({reason(error)})"
+
+    @property
+    def _dataset(self) -> Any:
+        """The data set that the script made; of a function of the script's, its data set for each replica."""
+        is_made = type(self._stock).__name__ == _FROM_FUNCTION
+        return self._stock._datasets[0] if is_made else self._stock._original_dataset
+
+    @property
+    def why_not_later(self) -> str:
+        """The reason why no relay can begin with a later epoch; empty if one can."""
+        epochs = self._epochs()
+        if self.why_not or epochs is None or self.is_active:
+            return self.why_not
+        return _NO_OTHER if epochs.steps_per_epoch and not epochs._num_batches else ""
+
+    def install(self) -> None:
+        """Have the next iterator that Keras makes read from a relay.
+
+        Raises:
+            Exception: this TensorFlow builds no relay; nothing has changed.
+        """
+        epochs = self._epochs()
+        if epochs is None or self.why_not:
+            return
+        self._is_due = True
+        if not self.is_active:
+            self._prepared = self._make()
+            epochs._distributed_dataset = self
+            self.is_active = True
+
+    def uninstall(self) -> None:
+        """Restore Keras' own data set."""
+        epochs = self._epochs()
+        if epochs is not None and epochs._distributed_dataset is self:
+            epochs._distributed_dataset = self._stock
+        self._prepared = None
+        self.begin = lambda iterator: None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the iterator of an epoch.
+
+        At the end of one Keras makes an iterator that it replaces at once, unless `steps_per_epoch` is given. That one
+        is Keras' own: a shuffle takes the seeds that it takes without Watch.
+        """
+        epochs = self._epochs()
+        if epochs is None or not (self._is_due or epochs.steps_per_epoch):
+            return iter(self._stock)
+        self._is_due = False
+        prepared, self._prepared = self._prepared, None
+        relay, distributed = prepared or self._make()
+        iterator = iter(distributed)
+        relayed = RelayedIterator(iterator, iter(self._dataset), relay, self._parts)
+        self.begin(relayed)
+        return iterator
+
+    @property
+    def _parts(self) -> int:
+        return self._stock._strategy.num_replicas_in_sync if type(self._stock).__name__ == _FROM_FUNCTION else 1
+
+    def _make(self) -> tuple[Relay, Any]:
+        """Return a relay, and the distributed data set over it, which splits a batch as Keras' own one does."""
+        relay = Relay(self._dataset.element_spec)
+        distributed = copy.copy(self._stock)
+        if type(self._stock).__name__ == _FROM_FUNCTION:
+            distributed._datasets = [relay.dataset]
+            return relay, distributed
+        distributed._cloned_datasets = [self._split(relay.dataset)]
+        return relay, distributed
+
+    def _split(self, data: Any) -> Any:
+        """Return a data set with the batches of `data` in parts, one for each replica."""
+        from tensorflow.python.distribute import input_ops
+
+        replicas = self._stock._num_replicas_in_sync
+        if replicas is None or replicas < 2:
+            return data
+        # The size of a batch is that of the script's data set: a relay has none.
+        data = self._stock._make_rebatch_fn(self._dataset, 1, replicas)(data, 0)
+        if self._fills_parts():
+            return data
+        chosen = tf.data.Options()
+        chosen.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        return input_ops.auto_shard_dataset(data.with_options(chosen), 1, 0, replicas)
+
+    def _fills_parts(self) -> bool:
+        """Return whether the parts of a ragged batch are filled one after the other, instead of evenly.
+
+        It depends on how TensorFlow shards the data, also for a single process: by files it leaves the stage that splits
+        the batches as it is, else it puts an older one in its place.
+        """
+        made = self._stock._cloned_datasets[0]
+        graph = made._as_serialized_graph(external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE)
+        return b"RebatchDatasetV2" in graph.numpy()
+
+
+def find_relayed(epochs: Any | None) -> RelayedEpochs | None:
+    """Return the epochs of a `fit` that a relay can serve; None where one iterator of tf.data gives the batches."""
+    dataset = getattr(epochs, "_distributed_dataset", None)
+    return None if dataset is None or isinstance(dataset, tf.data.Dataset) else RelayedEpochs(epochs)

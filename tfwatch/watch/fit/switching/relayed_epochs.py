@@ -42,18 +42,21 @@ class RelayedIterator:
 class RelayedEpochs:
     """Stands in for the distributed data set of Keras' epochs, from the first epoch after a request on.
 
-    why_not: the reason why a relay cannot stand below this data set; empty if it can. is_active: it does.
-    begin: called with the iterator of each epoch, before a batch of it is asked for.
+    why_not: the reason why a relay cannot stand below this data set; empty if it can. is_active: the newest iterator
+    reads from one. begin: called with each such iterator, before a batch of it is asked for. note_failure: called with
+    the reason why a relay was not built again.
     """
 
     def __init__(self, epochs: Any) -> None:
         self._epochs = weakref.ref(epochs)
         self._stock = epochs._distributed_dataset
         self._prepared: tuple[Relay, Any] | None = None
+        self._fills: bool | None = None
         self._is_due = False
         self.is_active = False
         self.why_not = self._find_obstacle()
         self.begin: Callable[[RelayedIterator], None] = lambda iterator: None
+        self.note_failure: Callable[[str], None] = lambda why: None
 
     def _find_obstacle(self) -> str:
         strategy = getattr(self._stock, "_strategy", None)
@@ -87,11 +90,10 @@ class RelayedEpochs:
         epochs = self._epochs()
         if epochs is None or self.why_not:
             return
-        self._is_due = True
-        if not self.is_active:
+        if epochs._distributed_dataset is not self:
             self._prepared = self._make()
             epochs._distributed_dataset = self
-            self.is_active = True
+        self._is_due = True
 
     def uninstall(self) -> None:
         """Restore Keras' own data set."""
@@ -99,7 +101,7 @@ class RelayedEpochs:
         if epochs is not None and epochs._distributed_dataset is self:
             epochs._distributed_dataset = self._stock
         self._prepared = None
-        self.begin = lambda iterator: None
+        self.begin = self.note_failure = lambda _: None
 
     def __iter__(self) -> Iterator[Any]:
         """Return the iterator of an epoch.
@@ -110,12 +112,18 @@ class RelayedEpochs:
         epochs = self._epochs()
         if epochs is None or not (self._is_due or epochs.steps_per_epoch):
             return iter(self._stock)
-        self._is_due = False
-        prepared, self._prepared = self._prepared, None
-        relay, distributed = prepared or self._make()
-        iterator = iter(distributed)
-        relayed = RelayedIterator(iterator, iter(self._dataset), relay, self._parts)
-        self.begin(relayed)
+        self._is_due = self.is_active = False
+        try:
+            prepared, self._prepared = self._prepared, None
+            relay, distributed = prepared or self._make()
+            iterator = iter(distributed)
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            self.note_failure(reason(error))
+            return iter(self._stock)
+        base = iter(self._dataset)
+        relay.start(base)  # whatever fails from here on, the batches come from it
+        self.is_active = True
+        self.begin(RelayedIterator(iterator, base, relay, self._parts))
         return iterator
 
     @property
@@ -141,7 +149,8 @@ class RelayedEpochs:
             return data
         # The size of a batch is that of the script's data set: a relay has none.
         data = self._stock._make_rebatch_fn(self._dataset, 1, replicas)(data, 0)
-        if self._fills_parts():
+        self._fills = self._fills_parts() if self._fills is None else self._fills
+        if self._fills:
             return data
         chosen = tf.data.Options()
         chosen.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA

@@ -53,7 +53,7 @@ class RequestedSwitches:
         self.requested: list[SwitchAsked] = []
         self._relayed = session.relayed
         if self._relayed is not None:
-            self._relayed.begin = self._begin_relayed
+            self._relayed.begin, self._relayed.note_failure = self._begin_relayed, note_failure
         self._late: LateSwitch | None = None
         self._build_ms = 0.0
         self._has_noted_off = False
@@ -104,7 +104,7 @@ class RequestedSwitches:
         """Have the batches of the epoch go through a relay if anything is requested."""
         assert self._relayed
         is_asked = self._control.has_requests or self._deferred.waits or self._control.knobs != AS_WRITTEN
-        if is_asked or self._relayed.is_active:
+        if is_asked or self.current.relayed is not None:
             with fails_open(self._refuse_relay):
                 self._relayed.install()
 
@@ -116,9 +116,10 @@ class RequestedSwitches:
 
     def _begin_relayed(self, relayed: RelayedIterator) -> None:
         """Begin with an iterator of Keras' over a relay."""
-        self.current.use_relayed(relayed)
-        if not self._begin_rebuilt(relayed.base):
-            self.current.start_as_written(self._control.knobs)
+        with fails_open(self._note_failure):
+            self.current.use_relayed(relayed)
+            if not self._begin_rebuilt(relayed.base):
+                self.current.start_as_written(self._control.knobs)
 
     def begin_iterator(self, iterator: Any, *, is_new: bool) -> None:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs ask for it."""

@@ -2,7 +2,8 @@
 
 What reads it, as a strategy's iterator with its batches ahead, knows nothing of the exchange. An iterator behind a gate
 ends when the gate closes and it has given what it holds; in the same call the relay opens the gate and takes from the
-next one. All of that runs in the graph of the data set: the thread that trains may wait for a batch meanwhile.
+next one. All of that runs in the graph of the data set: the thread that trains may wait for a batch meanwhile. The
+relay itself holds no element.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.stages.stage_names import OWN
+from tfwatch.tfdata.work_ahead import options
 
 
 class Relay:
@@ -71,7 +74,7 @@ class Relay:
                 return element
 
         numbers = tf.data.Dataset.range(tf.int64.max)
-        relayed = numbers.map(take).take_while(_has_value).map(_value)
+        relayed = numbers.map(take).take_while(_has_value).map(_value).with_options(options(Knobs()))
         setattr(relayed, OWN, True)
         return relayed
 

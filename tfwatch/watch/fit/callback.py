@@ -241,6 +241,8 @@ class Watch(keras.callbacks.Callback):
             run.script.writer.describe(data=kind_of_data(epochs))
             if self._py_dataset:
                 self._py_dataset.describe(run.script.writer)
+            if relayed := find_relayed(epochs):
+                relayed.describe(run.script.writer)
             run.serve(self._control)
             session = Session(
                 run.script.writer,
@@ -248,7 +250,7 @@ class Watch(keras.callbacks.Callback):
                 run.step_log,
                 run.stages,
                 py_dataset=self._py_dataset,
-                relayed=find_relayed(epochs),
+                relayed=relayed,
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )

@@ -19,7 +19,9 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from tfwatch.runs.writer import RunWriter
 
 _NO_OTHER = "steps_per_epoch: one iterator gives the batches of all epochs; set it before fit begins"
 _FROM_FUNCTION = "DistributedDatasetsFromFunction"
@@ -29,7 +31,7 @@ _FROM_FUNCTION = "DistributedDatasetsFromFunction"
 class RelayedIterator:
     """An iterator of Keras' over a relay.
 
-    iterator: the strategy's. base: an iterator of the script's data set in its place, with the order that it would have.
+    iterator: the strategy's. base: an iterator of the script's data set, with the order that Keras' own would have.
     parts: the elements of the relay that make a batch.
     """
 
@@ -42,14 +44,14 @@ class RelayedIterator:
 class RelayedEpochs:
     """Stands in for the distributed data set of Keras' epochs, from the first epoch after a request on.
 
-    why_not: the reason why a relay cannot stand below this data set; empty if it can. is_active: the newest iterator
-    reads from one. begin: called with each such iterator, before a batch of it is asked for. note_failure: called with
-    the reason why a relay was not built again.
+    stock: Keras' own. why_not: the reason why a relay cannot stand below it; empty if one can. is_active: the newest
+    iterator reads from one. begin: called with each such iterator, before a batch of it is asked for. note_failure:
+    called with the reason why a relay was not built again.
     """
 
     def __init__(self, epochs: Any) -> None:
         self._epochs = weakref.ref(epochs)
-        self._stock = epochs._distributed_dataset
+        self.stock = epochs._distributed_dataset
         self._prepared: tuple[Relay, Any] | None = None
         self._fills: bool | None = None
         self._is_due = False
@@ -59,7 +61,7 @@ class RelayedEpochs:
         self.note_failure: Callable[[str], None] = lambda why: None
 
     def _find_obstacle(self) -> str:
-        strategy = getattr(self._stock, "_strategy", None)
+        strategy = getattr(self.stock, "_strategy", None)
         if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.extended._in_multi_worker_mode():
             return Refusal.OTHER_STRATEGY.words
         try:
@@ -70,8 +72,8 @@ class RelayedEpochs:
     @property
     def _dataset(self) -> Any:
         """The data set that the script made; of a function of the script's, its data set for each replica."""
-        is_made = type(self._stock).__name__ == _FROM_FUNCTION
-        return self._stock._datasets[0] if is_made else self._stock._original_dataset
+        is_made = type(self.stock).__name__ == _FROM_FUNCTION
+        return self.stock._datasets[0] if is_made else self.stock._original_dataset
 
     @property
     def why_not_later(self) -> str:
@@ -80,6 +82,13 @@ class RelayedEpochs:
         if self.why_not or epochs is None or self.is_active:
             return self.why_not
         return _NO_OTHER if epochs.steps_per_epoch and not epochs._num_batches else ""
+
+    def describe(self, writer: RunWriter) -> None:
+        """Write into run.json how prefetch is switched, until the stages are read."""
+        if why := self.why_not_later:
+            writer.describe(switchable=[], fixed={**writer.manifest().fixed, "prefetch": why})
+        else:
+            writer.describe(from_epoch=["prefetch"])
 
     def install(self) -> None:
         """Have the next iterator that Keras makes read from a relay.
@@ -99,11 +108,12 @@ class RelayedEpochs:
         """Restore Keras' own data set."""
         epochs = self._epochs()
         if epochs is not None and epochs._distributed_dataset is self:
-            epochs._distributed_dataset = self._stock
+            epochs._distributed_dataset = self.stock
         self._prepared = None
-        self.begin = self.note_failure = lambda _: None
+        self.begin = lambda iterator: None
+        self.note_failure = lambda why: None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Any:
         """Return the iterator of an epoch.
 
         At the end of one Keras makes an iterator that it replaces at once, unless `steps_per_epoch` is given. That one
@@ -111,7 +121,7 @@ class RelayedEpochs:
         """
         epochs = self._epochs()
         if epochs is None or not (self._is_due or epochs.steps_per_epoch):
-            return iter(self._stock)
+            return iter(self.stock)
         self._is_due = self.is_active = False
         try:
             prepared, self._prepared = self._prepared, None
@@ -119,7 +129,7 @@ class RelayedEpochs:
             iterator = iter(distributed)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self.note_failure(reason(error))
-            return iter(self._stock)
+            return iter(self.stock)
         base = iter(self._dataset)
         relay.start(base)  # whatever fails from here on, the batches come from it
         self.is_active = True
@@ -128,13 +138,13 @@ class RelayedEpochs:
 
     @property
     def _parts(self) -> int:
-        return self._stock._strategy.num_replicas_in_sync if type(self._stock).__name__ == _FROM_FUNCTION else 1
+        return self.stock._strategy.num_replicas_in_sync if type(self.stock).__name__ == _FROM_FUNCTION else 1
 
     def _make(self) -> tuple[Relay, Any]:
         """Return a relay, and the distributed data set over it, which splits a batch as Keras' own one does."""
         relay = Relay(self._dataset.element_spec)
-        distributed = copy.copy(self._stock)
-        if type(self._stock).__name__ == _FROM_FUNCTION:
+        distributed = copy.copy(self.stock)
+        if type(self.stock).__name__ == _FROM_FUNCTION:
             distributed._datasets = [relay.dataset]
             return relay, distributed
         distributed._cloned_datasets = [self._split(relay.dataset)]
@@ -144,11 +154,11 @@ class RelayedEpochs:
         """Return a data set with the batches of `data` in parts, one for each replica."""
         from tensorflow.python.distribute import input_ops
 
-        replicas = self._stock._num_replicas_in_sync
+        replicas = self.stock._num_replicas_in_sync
         if replicas is None or replicas < 2:
             return data
         # The size of a batch is that of the script's data set: a relay has none.
-        data = self._stock._make_rebatch_fn(self._dataset, 1, replicas)(data, 0)
+        data = self.stock._make_rebatch_fn(self._dataset, 1, replicas)(data, 0)
         self._fills = self._fills_parts() if self._fills is None else self._fills
         if self._fills:
             return data
@@ -159,10 +169,10 @@ class RelayedEpochs:
     def _fills_parts(self) -> bool:
         """Return whether the parts of a ragged batch are filled one after the other, instead of evenly.
 
-        It depends on how TensorFlow shards the data, also for a single process: by files it leaves the stage that splits
-        the batches as it is, else it puts an older one in its place.
+        It depends on how TensorFlow shards the data, also for a single process: by files it leaves the stage that
+        splits the batches as it is, else it puts an older one in its place.
         """
-        made = self._stock._cloned_datasets[0]
+        made = self.stock._cloned_datasets[0]
         graph = made._as_serialized_graph(external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE)
         return b"RebatchDatasetV2" in graph.numpy()
 

@@ -103,8 +103,8 @@ class RequestedSwitches:
     def _install_relay(self) -> None:
         """Have the batches of the epoch go through a relay if anything is requested."""
         assert self._relayed
-        is_asked = self._control.has_requests or self._deferred.waits or self._control.knobs != AS_WRITTEN
-        if is_asked or self.current.relayed is not None:
+        is_asked = self._control.has_requests or self._control.has_tuner_request or self._deferred.waits
+        if is_asked or self._control.knobs != AS_WRITTEN or self.current.relayed is not None:
             with fails_open(self._refuse_relay):
                 self._relayed.install()
 
@@ -120,6 +120,7 @@ class RequestedSwitches:
             self.current.use_relayed(relayed)
             if not self._begin_rebuilt(relayed.base):
                 self.current.start_as_written(self._control.knobs)
+            self._writer.describe(from_epoch=self.script.from_epoch)
 
     def begin_iterator(self, iterator: Any, *, is_new: bool) -> None:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs ask for it."""

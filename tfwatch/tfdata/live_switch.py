@@ -90,11 +90,11 @@ class SwitchablePipeline:
         """
         assert self._pipelines
         following = *self._pipelines.get(knobs), knobs
-        self._next = following
         if self._relay:
             self._relay.follow(following[0].iterator)
         else:
             self._open.assign(False)
+        self._next = following
 
     @property
     def is_switching(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
-from tfwatch.core.refusals import PER_REPLICA
+from tfwatch.core.refusals import PER_REPLICA, Refusal
 from tfwatch.core.rows import Flag, Phase
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
 #: The reasons beside the settings of a data set below a strategy.
 SPREAD = {
     "prefetch": f"{PER_REPLICA} 1",
-    "workers": "not live below a strategy",
+    "workers": Refusal.OTHER_STRATEGY.words,
 }
 
 

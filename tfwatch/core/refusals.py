@@ -36,6 +36,9 @@ class Refusal(Enum):
     VECTORISED_CACHE = "the cache keeps single examples, and its maps cannot take whole batches: turn it off first"
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "batches are spread over several devices"
+    OTHER_STRATEGY = "not live below this strategy"
+    SPREAD_AHEAD = "TensorFlow copies each replica's part ahead by itself (experimental_fetch_to_device)"
+    NOT_AGAIN = "the pipeline of this epoch was not built again"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"
 

@@ -229,6 +229,11 @@ class Manifest:
             return None
         return Fixed(self.fixed[knob]) if self.fixed.get(knob) else Refusal.FIXED
 
+    @property
+    def begins_live(self) -> bool:
+        """True while all knobs wait for the first epoch of a strategy's with live switches."""
+        return "prefetch" in self.from_epoch
+
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
         return max(epochs_until(knob, value), int(knob in self.from_epoch))

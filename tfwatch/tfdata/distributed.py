@@ -28,7 +28,9 @@ def find_distributed_dataset(iterator: Any) -> Any:
     node = top
     while node is not None and type(node).__name__ != "_RebatchDataset":
         node = next(iter(inputs_of(node)), None)
-    return top if node is None else _below_split(node)
+    if node is not None:
+        return _below_split(node)
+    return next(iter(inputs_of(top)), top) if type(top).__name__ == "_AutoShardDataset" else top  # a single replica
 
 
 def _below_split(node: Any) -> Any:
@@ -40,15 +42,8 @@ def _below_split(node: Any) -> Any:
     return next(iter(inputs_of(node)), node)
 
 
-def buffer_size_per_replica(iterator: Any) -> int:
-    """Return the batches that TensorFlow prepares ahead for each replica: its default is 1."""
-    return int(getattr(_options_of(iterator), PER_REPLICA, 1))
-
-
-def fetches_to_device(iterator: Any) -> bool:
-    """Return whether TensorFlow copies each replica's part to its device ahead of the step: its default."""
-    return bool(getattr(_options_of(iterator), FETCH_TO_DEVICE, True))
-
-
-def _options_of(iterator: Any) -> Any:
-    return getattr(iterator, "_options", None)
+def described_options(distributed: Any) -> str:
+    """Return how TensorFlow prepares batches ahead for each replica; without options of the script by its defaults."""
+    options = getattr(distributed, "_options", None)
+    fetches = "on" if getattr(options, FETCH_TO_DEVICE, True) else "off"
+    return f"{FETCH_TO_DEVICE} {fetches}, {PER_REPLICA} {getattr(options, PER_REPLICA, 1)}"

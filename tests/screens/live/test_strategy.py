@@ -49,7 +49,7 @@ async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path
             await show.resize(size)
             assert lanes(show) == ["GPU:0", "GPU:1"]
     assert "as the script has it: experimental_per_replica_buffer_size 1" in words
-    assert "as the script has it: not live below a strategy" in words
+    assert "as the script has it: not live below this strategy" in words
     assert "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy" in words
     assert "In the code: list, map(decode), batch(32)" in words
     assert "busiest GPU:0 56 %, idlest GPU:1 28 %" in words

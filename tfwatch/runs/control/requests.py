@@ -202,6 +202,11 @@ class Control:
             self._tuner_condition.notify_all()
 
     @property
+    def has_tuner_request(self) -> bool:
+        """True from a job for the tuner on until it is cancelled."""
+        return self._tuner_request is not None
+
+    @property
     def tuner_request_count(self) -> int:
         """The number of jobs given so far, cancellations included."""
         return self._tuner_request_count

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PARTIAL_EPOCHS = "steps_per_epoch: an epoch does not begin the PyDataset again"
 _ENDLESS = "its PyDataset has no length, so that no epoch begins it again"
-_SPREAD = "batches are spread over several devices"
+_SPREAD = "Keras makes one distributed data set of it for all epochs"
 _OWN_BEGIN = "its on_epoch_begin changes the PyDataset, and workers begin before it is called"
 _NOT_FORKED = "processes begin by {}, and need a PyDataset that can be pickled: set use_multiprocessing in the script"
 _NO_QUEUE = "without workers there is no queue"

@@ -51,7 +51,7 @@ class DeferredSwitches:
     def __init__(self, session: Session, script: ScriptPipeline) -> None:
         self._control, self._shuffle, self._own_store = session.control, session.shuffle, session.store
         self._script = None if session.source is not None else script
-        self._py_dataset = session.py_dataset
+        self._py_dataset, self._relayed = session.py_dataset, session.relayed
         self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
         self._epochs_begun = 0
@@ -108,6 +108,8 @@ class DeferredSwitches:
 
     def _waits_for_epoch(self, knob: str) -> bool:
         """Return whether a knob of a script's own pipeline takes effect with an epoch."""
+        if self._relayed is not None and not self._relayed.is_active:
+            return True
         if self._py_dataset is not None:
             return knob in PY_DATASET_KNOBS
         return self._script is not None and knob in self._script.from_epoch
@@ -125,7 +127,7 @@ class DeferredSwitches:
     @property
     def _waiting_of_script(self) -> list[str]:
         """The knobs of a script's own pipeline whose switches wait."""
-        names = PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "cache", "fast_pipeline")
+        names = PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "prefetch", "cache", "fast_pipeline")
         return [knob for knob in names if knob in self._waiting]
 
     def with_waiting(self, knobs: Knobs) -> Knobs:

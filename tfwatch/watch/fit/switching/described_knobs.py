@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import MOST_STAGES, VECTORISED
-from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA
-from tfwatch.tfdata.distributed import buffer_size_per_replica, dataset_of, fetches_to_device
+from tfwatch.tfdata.distributed import dataset_of, described_options
 from tfwatch.tfdata.rebuilding.pipeline_tree import label_of
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
 
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.fit.switching.relayed_epochs import RelayedEpochs
 
 _WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
-_NOT_LIVE = "not live below a strategy"
 
 
 class KnobDescriber:
@@ -29,46 +28,38 @@ class KnobDescriber:
     The thread that reads the stages calls it: a `fit` of less than a second is not described.
     """
 
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._described: Callable[[], Any] = lambda: None
+    def __init__(self, writer: RunWriter, relayed: RelayedEpochs | None = None) -> None:
+        self._writer, self._relayed = writer, relayed
+        self._described: tuple[Callable[[], Any], bool] = (lambda: None, False)
 
     def describe(self, iterator: Any, used: ScriptPipeline) -> None:
-        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch was requested."""
-        is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
-        dataset = dataset_of(iterator)
-        if dataset is None or dataset is self._described():
+        """Describe the pipeline of an iterator, once, and again once a relay makes its knobs live.
+
+        used: as the training reads it, if a switch was requested.
+        """
+        dataset, is_spread = dataset_of(iterator), isinstance(iterator, tf.distribute.DistributedIterator)
+        if dataset is None or (dataset, is_spread) == (self._described[0](), self._described[1]):
             return
-        self._described = weakref.ref(dataset)
+        self._described = weakref.ref(dataset), is_spread
         with fails_open(lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")):
-            if is_spread:
-                self._write_spread(iterator)
-            else:
-                self._write(iterator, used)
+            self._write(iterator, used, is_spread=is_spread)
 
-    def _write_spread(self, iterator: Any) -> None:
-        """Describe the data set below a strategy: its settings are those of the script's lines, and none is live."""
-        script = ScriptPipeline()
-        script.read(iterator)
-        fixed = {
-            "prefetch": f"{PER_REPLICA} {buffer_size_per_replica(iterator)}",
-            _WORKERS: script.why_not or _NOT_LIVE,
-            _CACHE: script.why_no_cache or _NOT_LIVE,
-            _FAST: script.why_no_fast or _NOT_LIVE,
-            "device_prefetch": f"{FETCH_TO_DEVICE} {'on' if fetches_to_device(iterator) else 'off'}",
-        }
-        self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
-
-    def _write(self, iterator: Any, used: ScriptPipeline) -> None:
+    def _write(self, iterator: Any, used: ScriptPipeline, *, is_spread: bool) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.read(iterator)
         script.is_rebuilt = used.is_rebuilt
         refused = why_not_switchable(iterator)
+        why_none = self._relayed.why_not_later if self._relayed else refused.words if refused else ""
         why_no_fast = script.why_no_fast or used.why_not_proved(iterator)
         reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: why_no_fast}
-        fixed = {knob: refused.words if refused else why for knob, why in reasons.items() if refused or why}
+        fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
         others = [knob for knob in manifest.switchable if knob not in reasons]
+        if self._relayed:
+            fixed |= {"prefetch": why_none} if why_none else {}
+            fixed["device_prefetch"] = described_options(self._relayed.stock)
+            others = [] if why_none else ["prefetch"]
         switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
+        from_epoch = switchable if is_spread else script.from_epoch
         named = {_FAST: VECTORISED} if _FAST in switchable else {}
         self._writer.describe(
             settings={**manifest.settings, **named},
@@ -78,7 +69,7 @@ class KnobDescriber:
             parallel_stages=_names_of(script.parallel_stages) if _WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
-            from_epoch=[knob for knob in script.from_epoch if knob in switchable],
+            from_epoch=[knob for knob in from_epoch if knob in switchable],
         )
 
 

@@ -15,7 +15,14 @@ from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
 from tfwatch.tfdata.rebuilding.pipeline_cache import find_place
 from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
-from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError, label_of, read_tree, reshuffles, split_tree
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
+    CannotRebuildError,
+    label_of,
+    read_tree,
+    reshuffles,
+    split_tree,
+    why_in_any_order,
+)
 from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
 from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
 from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
@@ -172,6 +179,11 @@ class ScriptPipeline:
             return True
         interleaves = self._pipeline.tree.interleaves if self._pipeline else ()
         return bool(self.why_not_now) and (bool(interleaves) or not self.is_rebuilt)
+
+    @property
+    def keeps_order(self) -> bool:
+        """True if it can be rebuilt and gives its elements in one order."""
+        return self._pipeline is not None and not self.why_not and not why_in_any_order(self._dataset)
 
     @property
     def from_epoch(self) -> list[str]:

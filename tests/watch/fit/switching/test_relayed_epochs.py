@@ -1,0 +1,91 @@
+"""Switches below a strategy over two logical devices: each training's results are those of stock `fit`, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.watch.tracked import ROOT
+
+pytestmark = pytest.mark.tensorflow
+
+ORDER = "they come before filter, which decides by each element what follows"
+NO_OTHER = "steps_per_epoch: one iterator gives the batches of all epochs; set it before fit begins"
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.watch.spread_switches", str(tmp_path_factory.mktemp("spread"))],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "switched", "refused"),
+    [
+        pytest.param("a ragged batch", 10, [], id="a ragged batch"),
+        pytest.param("a validation", 6, [], id="a validation"),
+        pytest.param("steps in Python", 6, [], id="steps in Python"),
+        pytest.param("asked before", 3, [], id="asked before fit"),
+        pytest.param("files", 6, [], id="files"),
+        pytest.param("unknown length", 2, [ORDER], id="unknown length"),
+        pytest.param("parts of an epoch", 2, [], id="epochs of another length than the data"),
+        pytest.param("endless", 0, [NO_OTHER], id="endless"),
+        pytest.param("arrays", 2, ["Keras makes its batches from arrays"], id="arrays"),
+        pytest.param("generator, asked before", 2, ["Keras makes its batches from generator"], id="a generator"),
+        pytest.param("distributed", 4, [], id="the script distributes"),
+        pytest.param(
+            "from a function", 4, ["its pipeline has 1 map with parallel calls, not 2"], id="a function distributes"
+        ),
+        pytest.param("a cache", 2, [], id="a cache"),
+        pytest.param("vectorised", 2, [], id="vectorised maps"),
+        pytest.param("fused", 2, [ORDER.replace("filter", "assert_cardinality")], id="several steps in a call"),
+    ],
+)
+def test_switches_change_no_bit(seen: dict[str, Any], kind: str, switched: int, refused: list[str]) -> None:
+    found = seen[kind]
+    assert found["equal"]
+    assert found["switched"] >= switched
+    assert found["refused"] == refused
+
+
+def test_endless_data_is_switched_where_it_is_asked_for_before(seen: dict[str, Any]) -> None:
+    found = seen["endless, asked before"]
+    assert found["equal"]
+    assert found["switched"] >= 2
+    assert all("repeat stands after batch" in why for why in found["refused"])
+
+
+def test_nothing_is_replaced_before_a_request(seen: dict[str, Any]) -> None:
+    assert seen["untouched"] == {"equal": True, "installed": False}
+
+
+def test_the_stages_below_a_strategy_have_figures_once_a_switch_was_asked_for(seen: dict[str, Any]) -> None:
+    found = seen["stages"]
+    assert {"map(double)", "map(shifted)", "batch(8)", "prefetch"} <= set(found["found"])
+    assert found["rows"] > 0
+    assert found["switchable"] == ["prefetch", "workers", "cache", "fast_pipeline"]
+    assert found["from_epoch"] == ["cache"]  # before, each of them
+
+
+def test_a_relay_that_cannot_be_built_changes_no_bit(seen: dict[str, Any]) -> None:
+    first, later = seen["broken"]["first"], seen["broken"]["later"]
+    assert first["equal"]
+    assert later["equal"]
+    assert (first["switched"], later["switched"] > 0) == (0, True)
+    assert first["refused"] == ["batches are spread over several devices (AttributeError: no relay here)"]
+    assert any("no relay here" in note for note in later["notes"])

@@ -23,6 +23,7 @@ import tensorflow as tf
 from tfwatch.checks.injected_schedule import (
     AHEAD,
     CHECKPOINT,
+    FETCHES_IN_CALL,
     FUSED,
     LOGGER,
     LOOP,
@@ -386,18 +387,30 @@ def compare_parts(
         injected, own_ms = _took_ms(sleeps[part], rows), None
         if part == "wait" and schedule.kind in AHEAD:
             asked_ns = np.where(end_ns > 0, end_ns, _of_steps(sleeps["compute"].end_ns, rows))
+            if schedule.kind in FETCHES_IN_CALL:
+                asked_ns[:-1] += _lead_ns(rows, steady & (planned == 0))[1:]
             injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), asked_ns)
             if schedule.kind in WITHOUT_HANDOVER:
                 latest = _left_ms(_of_steps([*sleeps[part].begin_ns, sleeps[part].end_ns[-1]], rows), asked_ns)
                 injected, own_ms = np.clip(measured, injected, np.maximum(injected, latest)), 0.0
         if own_ms is None:
             own_ms = float(np.median((measured - injected)[steady & (planned == 0) & (injected < _LEFT_MS)]))
-        error = measured - injected
-        # A fetch that blocks works in part while the delay still lasts: none to all of its own time comes on top.
-        error -= np.clip(error, 0.0, own_ms) if part == "wait" and schedule.kind in AHEAD else own_ms
+        error = measured - injected - own_ms
         for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
             at_level = steady & (planned == level) & (injected >= _LEFT_MS)
             yield _make_comparison(part, float(level), injected[at_level], error[at_level])
+
+
+def _lead_ns(rows: Rows, undelayed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the time from each step's begin to its fetch, in the graph: launching, during which a delay goes on.
+
+    No longer than the median of the steps without a delay: what a wait adds to it is an error.
+    """
+    lead_ms = rows["dispatch_ms"].astype(np.float64)
+    usual = lead_ms[undelayed & (lead_ms > 0)]
+    lead_ms = np.minimum(lead_ms, float(np.median(usual))) if len(usual) else np.zeros(len(rows))
+    lead_ns: NDArray[np.int64] = (lead_ms * 1e6).astype(np.int64)
+    return lead_ns
 
 
 def _median_ms(sleeps: Sleeps, rows: Rows) -> float:

@@ -37,6 +37,7 @@ class Refusal(Enum):
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "batches are spread over several devices"
     OTHER_STRATEGY = "not live below this strategy"
+    ONE_READER = "its batches come from one generator, which a second iterator below the strategy would read too"
     SPREAD_AHEAD = "TensorFlow copies each replica's part ahead by itself (experimental_fetch_to_device)"
     NOT_AGAIN = "the pipeline of this epoch was not built again"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"

@@ -46,7 +46,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         pytest.param("parts of an epoch", 2, [], id="epochs of another length than the data"),
         pytest.param("endless", 0, [NO_OTHER], id="endless"),
         pytest.param("arrays", 2, ["Keras makes its batches from arrays"], id="arrays"),
-        pytest.param("generator, asked before", 2, ["Keras makes its batches from generator"], id="a generator"),
         pytest.param("distributed", 4, [], id="the script distributes"),
         pytest.param(
             "from a function", 4, ["its pipeline has 1 map with parallel calls, not 2"], id="a function distributes"

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tfwatch.core.errors import reason
 from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.relay import Relay
+from tfwatch.watch.fit.fit_data import kind_of_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 _NO_OTHER = "steps_per_epoch: one iterator gives the batches of all epochs; set it before fit begins"
+#: Kinds of data behind one Python generator: what an iterator took ahead of it, no other one gets.
+_READ_ONCE = ("generator", "PyDataset")
 _FROM_FUNCTION = "DistributedDatasetsFromFunction"
 
 
@@ -64,6 +67,8 @@ class RelayedEpochs:
         strategy = getattr(self.stock, "_strategy", None)
         if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.extended._in_multi_worker_mode():
             return Refusal.OTHER_STRATEGY.words
+        if kind_of_data(self._epochs()) in _READ_ONCE:
+            return Refusal.ONE_READER.words
         try:
             return "" if self._dataset is not None else Refusal.SPREAD.words
         except (AttributeError, IndexError) as error:  # private names of another TensorFlow

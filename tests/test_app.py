@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +23,6 @@ from tfwatch.widgets.basics.glyphs import (
     COPY_COLOUR,
     HOST_COLOUR,
     MUTED_COLOUR,
-    QUIET_COLOUR,
     STALL_COLOUR,
     WAIT_COLOUR,
 )
@@ -107,23 +105,6 @@ async def test_a_starving_finding_has_white_text(theme: str) -> None:
         colour, ground = show.live.banner.styles.color, show.live.banner.styles.background
         assert colour.hex == "#FFFFFF"
         assert ground.get_contrast_text(1.0).hex == "#FFFFFF"
-
-
-def _luminance(colour: Color) -> float:
-    parts = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
-    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
-
-
-@pytest.mark.parametrize("ground", ["background", "surface", "panel"])
-@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_quiet_text_can_be_read_on_every_ground(theme: Theme, ground: str) -> None:
-    """WCAG 2.2 asks for a contrast of 4.5."""
-    behind = Color.parse(getattr(theme, ground))
-    (percent,) = re.findall(r"\d+", QUIET_COLOUR)
-    text = behind.blend(Color.parse(str(theme.foreground)), int(percent) / 100)
-    low, high = sorted([_luminance(text), _luminance(behind)])
-
-    assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
 def _shown(theme: Theme, colour: str) -> Color:

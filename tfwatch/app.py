@@ -69,7 +69,7 @@ class TfwatchApp(ThemedApp):
 
     Args:
         reader: the run. control: passes requests to the training; None where the run is read only.
-        is_attached: another process trains.
+        is_attached: another process trains. goes_back: quitting shows the list that the run was opened from.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         restart: the start knobs that `r` offers; None where the run cannot restart here.
         earlier: the run before a restart.
@@ -85,6 +85,7 @@ class TfwatchApp(ThemedApp):
         control: Requests | None,
         *,
         is_attached: bool = False,
+        goes_back: bool = False,
         clock: Clock = SYSTEM,
         run_checkup: RunCheckup | None = None,
         restart: RestartOffer | None = None,
@@ -100,7 +101,7 @@ class TfwatchApp(ThemedApp):
         self._restart = restart
         self._script = script
         self._runs = script.runs if script else runs
-        self._is_attached = is_attached
+        self._is_attached, self._goes_back = is_attached, goes_back
         self._clock = clock
         self.live = self._make_live(reader, control, earlier)
         if script:
@@ -124,7 +125,9 @@ class TfwatchApp(ThemedApp):
         requests = SwitchRequests(control, self._clock, script.interrupt if script else None)
         glyphs = choose_glyphs(self._colour, self._unicode)
         make_screen = AttachedScreen if self._is_attached else LiveScreen
-        return make_screen(reader, follower, requests, self._after_frame, glyphs, self._clock)
+        live = make_screen(reader, follower, requests, self._after_frame, glyphs, self._clock)
+        live.goes_back = self._goes_back
+        return live
 
     # -- frames -------------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.schemas import errors
 from tfwatch.cli import main
+from tfwatch.commands import attach as attach_command
 from tfwatch.commands import replay as command
-from tfwatch.commands.replay import replay_group
+from tfwatch.commands.replay import ReplayOptions, replay_group
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -77,6 +79,26 @@ def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: 
 
     assert replay_group(folder, False, None, show_rank, FakeClock(2).clock) == 0
     assert shown == [folder_of_rank(folder, 1), folder_of_rank(folder, 0)]
+
+
+@pytest.mark.parametrize("module", [command, attach_command], ids=["replay", "attach"])
+def test_q_goes_back_from_a_ranks_screen(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, made = write_group(tmp_path / "one", [1, 21]), []
+
+    def open_first(group: Path, *given: Any) -> int:
+        show_rank: Callable[[Path], int] = given[2]
+        return show_rank(folder_of_rank(group, 0))
+
+    def show_app(make: Callable[[], Any]) -> int:
+        made.append(make())
+        return 0
+
+    monkeypatch.setattr(module, "replay_group", open_first)
+    monkeypatch.setattr(attach_command, "_find_group", lambda _: folder)
+    monkeypatch.setattr(command, "show_app", show_app)
+
+    assert getattr(module, module.__name__.rpartition(".")[2])(ReplayOptions(str(folder), tmp_path)) == 0
+    assert [app.live.goes_back for app in made] == [True]
 
 
 def test_a_screen_that_a_signal_ends_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,11 @@ async def test_the_footer_of_a_finished_run_lists_the_view_keys(tmp_path: Path) 
         assert "r restart" not in show.rows[-1]
 
 
+async def test_the_footer_of_a_run_opened_from_a_list_says_that_q_goes_back(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path).ended(), (80, 24), live=False, goes_back=True) as show:
+        assert show.rows[-1].rstrip().endswith("q back")
+
+
 async def test_enter_shows_the_whole_of_a_line_that_its_row_cuts(tmp_path: Path) -> None:
     run = usual(tmp_path).event(facts.Noted, text="a note " * 30)
     async with shown(run, (80, 24)) as show:

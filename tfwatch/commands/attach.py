@@ -58,7 +58,7 @@ def _attach_group(group: Path, options: ReplayOptions, factories: Factories | No
     """Show the ranks of a group, each with the keys of its training where it runs here."""
 
     def show_rank(rank: Path) -> int:
-        return _show_rank(rank, options, factories, clock)
+        return _show_rank(rank, replace(options, goes_back=True), factories, clock)
 
     return replay_group(group, False, options.theme, show_rank, clock)
 

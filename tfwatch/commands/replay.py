@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
@@ -90,6 +90,7 @@ class ReplayOptions:
     """The options of `tfwatch replay`.
 
     run: None is the newest. as_json: print a JSON object and show no screen. notify: the notices that are asked for.
+    goes_back: the user opened it from a group's screen, and quitting shows that again.
     """
 
     run: str | None
@@ -97,6 +98,7 @@ class ReplayOptions:
     theme: str | None = None
     as_json: bool = False
     notify: NotifyOptions = NO_NOTICES
+    goes_back: bool = False
 
 
 def replay(options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
@@ -112,7 +114,7 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         if is_group(folder):
 
             def show_rank(rank: Path) -> int:
-                return show_run(rank, follow_folder(rank, clock), options, factories, clock)
+                return show_run(rank, follow_folder(rank, clock), replace(options, goes_back=True), factories, clock)
 
             return replay_group(folder, options.as_json, options.theme, show_rank, clock)
         run = open_run(folder, clock) if options.as_json else None
@@ -145,7 +147,7 @@ def show_run(
     run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(reader.manifest, folder, clock)
     shown: dict[str, Any] = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
-    shown |= {"is_attached": control is not None, "runs": runs}
+    shown |= {"is_attached": control is not None, "goes_back": options.goes_back, "runs": runs}
     shown["notifier"] = notifier = Notifier(options.notify, clock=clock)
     code = show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
     notifier.close()

@@ -101,7 +101,7 @@ class StepTimesPane(FramedPane):
         assert self.found
         first, second, _ = _MARKS if self.glyphs.unicode else _PLAIN_MARKS
         of = "time per image" if self.found[0].by_image else "step time"
-        return row(f"{of}  ", (f"{first} A", BEFORE_COLOUR), "  ", (f"{second} {self.found[1]}", AFTER_COLOUR))
+        return row(f"{of}  ", (first, BEFORE_COLOUR), " A  ", (second, AFTER_COLOUR), f" {self.found[1]}")
 
 
 def axis(values: Sequence[float]) -> tuple[float, float]:
@@ -210,7 +210,7 @@ class ComparisonHeader(Pane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         name = row(("tfwatch compare", "$accent bold"))
         first, second = (shorten(side, (width - 2) // 2) for side in self.names)
-        sides = row((first, BEFORE_COLOUR), "  ", (second, AFTER_COLOUR))
+        sides = row((first, "$text-primary"), "  ", (second, "$text-warning"))
         return [spread(name, sides, width) if sides.cell_length < width - 18 else sides]
 
 

@@ -233,7 +233,7 @@ class GroupScreen(Screen[None]):
         self.steps.steps, self.finding.steps = steps, whole or judged.steps
         reading = self._history.note(max(one.step for one in judged.ranks)) if self._history else ""
         span = f"steps {units.count(steps.first)} to {units.count(steps.last)}" if steps else ""
-        self.steps.set_titles(legend(judged), "; ".join(filter(None, [reading, span])))
+        self.steps.set_titles(legend(judged, self._glyphs), "; ".join(filter(None, [reading, span])))
 
     def action_sort(self) -> None:
         """Sort by lateness, or by rank."""

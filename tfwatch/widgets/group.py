@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.groups.step_sums import GroupSteps, StepColumns
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
+    from tfwatch.widgets.basics.glyphs import Glyphs
 
 _LEVEL_STYLES = {Level.CRITICAL: "$text-error bold", Level.WARNING: "$text-warning bold"}
 _LABEL_CELLS = 9
@@ -236,8 +237,8 @@ class RankList(ChoiceList):
     def _state_style(self, state: RankState) -> str:
         assert self._judged
         if state.life in (Life.KILLED, Life.NOT_RESPONDING) or held_s(self._judged, state) is not None:
-            return STALL_COLOUR
-        return WAIT_COLOUR if state.is_lagging else QUIET_COLOUR
+            return "$text-error"
+        return "$text-warning" if state.is_lagging else QUIET_COLOUR
 
     def _bar(self, state: RankState, cells: int) -> list[tuple[str, str]]:
         """Return the parts of the rank's step as a bar; all ranks have one scale."""
@@ -267,9 +268,9 @@ def _gpu(state: RankState) -> str:
     return "  ".join([*([f"{clock:.0f} MHz"] if clock else []), *([f"{heat:.0f} °C"] if heat else [])])
 
 
-def legend(judged: JudgedGroup) -> Content:
-    """Return the title of the group's steps: its parts in their colours."""
+def legend(judged: JudgedGroup, glyphs: Glyphs) -> Content:
+    """Return the title of the group's steps: its parts beside their colours."""
     found = judged.straggler if not judged.why_not else None
     last = f"rank {found.rank}" if found and not found.is_least else "the last rank"
-    parts = (("the call", COMPUTE_COLOUR), ", ", ("host", HOST_COLOUR), " and ", ("data wait", WAIT_COLOUR))
-    return row("the group's ms/step: ", *parts, f" of {last}")
+    call, host, wait = (glyphs.compute, COMPUTE_COLOUR), (glyphs.host, HOST_COLOUR), (glyphs.wait, WAIT_COLOUR)
+    return row("the group's ms/step: ", call, " the call, ", host, " host and ", wait, f" data wait of {last}")

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 _USUAL, _WIDE = 120, 160
 
 
-def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool, is_attached: bool = False) -> tuple[Key, ...]:
+def footer_keys(
+    view: RunView, live: bool, frozen: bool, stopping: bool, is_attached: bool = False, goes_back: bool = False
+) -> tuple[Key, ...]:
     """The footer's keys, from left to right; keys without effect now are disabled.
 
     A recorded run and a followed run have no keys that switch or restart. is_attached: another process trains.
+    goes_back: quitting shows the list that the run was opened from.
     """
     copies = stopping or bool(view.finding.edit)
     return (
@@ -41,7 +44,7 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool, is_atta
         *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached and not view.script else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
-        Key("q", "q", "quit"),
+        Key("q", "q", "back" if goes_back else "quit"),
     )
 
 

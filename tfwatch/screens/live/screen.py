@@ -84,7 +84,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     Attributes:
         pane: the number of the pane that shows where there is room for one. view: that of the newest frame.
-        stopping: the user asked to stop.
+        stopping: the user asked to stop. goes_back: quitting shows the list that the run was opened from.
     """
 
     CSS_PATH = "live.tcss"
@@ -133,7 +133,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.keys = KeyLine(id="keys")
         self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
         self.view: RunView | None = None
-        self.stopping = False
+        self.stopping = self.goes_back = False
         self._recent: list[int] = []
         self._switch_requests = switch_requests
         self._glyphs = glyphs
@@ -245,7 +245,9 @@ class LiveScreen(Screen[None], CachedLines):
             if pane.display:
                 pane.show(view)
         self._show_whole_run(view)
-        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED)
+        self.keys.keys = footer_keys(
+            view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED, self.goes_back
+        )
         self.keys.note = cost_note(own_cost, self.size.width)
 
     def _show_whole_run(self, view: RunView) -> None:

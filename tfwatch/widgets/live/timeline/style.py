@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
@@ -78,7 +79,7 @@ ROLE_CSS = f"""
     & > .timeline--alarm {{ color: $text-error; text-style: bold; }}
     & > .timeline--rule {{ color: $text-accent; }}
     & > .timeline--cursor {{ color: $foreground; }}
-    & > .timeline--onwall {{ color: auto 95%; background: {STALL_COLOUR}; text-style: bold; }}
+    & > .timeline--onwall {{ background: {STALL_COLOUR}; text-style: bold; }}
     & > .timeline--good {{ color: $text-success; text-style: bold; }}
     & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
     & > .timeline--bad {{ color: $text-error; text-style: bold; }}
@@ -152,4 +153,17 @@ class Paint:
         style = widget.get_component_rich_style(PREFIX + front) if front else widget.rich_style
         if not behind:
             return style
-        return style + Style(bgcolor=widget.get_component_rich_style(PREFIX + behind).color)
+        ground = widget.get_component_rich_style(PREFIX + behind).color
+        return style + Style(color=_readable_on(ground) if front == "onwall" else None, bgcolor=ground)
+
+
+def _readable_on(ground: Color | None) -> Color | None:
+    """Return black or white, whichever has more contrast (WCAG 2.2): theirs is equal at a luminance of 0.179."""
+    if ground is None:
+        return None
+    parts = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in ground.get_truecolor().normalized
+    )
+    luminance = sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+    return Color.parse("#ffffff" if luminance < 0.179 else "#000000")

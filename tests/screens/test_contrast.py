@@ -1,0 +1,111 @@
+"""The contrast of every word on every screen, in both themes: WCAG 2.2 asks for 4.5."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.color import Color
+
+from tests.commands.evidence.recorded import noisy_rows, record
+from tests.doctor.machines import linux
+from tests.groups import write_group
+from tests.runs.folders import FakeClock
+from tests.screens.canned import usual
+from tests.screens.launching import launcher
+from tests.screens.showing import shown
+from tests.screens.states import failed, finished, settling, stalled, starving, validating
+from tests.screens.test_doctor import checked, finding
+from tfwatch.commands.factories import check_up
+from tfwatch.live.evidence.compared_runs import compare_runs
+from tfwatch.live.evidence.run_to_compare import RunToCompare
+from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.runs.format import EVENTS
+from tfwatch.runs.groups.group_file import folder_of_rank
+from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.screens.comparison import ComparisonApp
+from tfwatch.screens.group import GroupApp, GroupReader
+from tfwatch.screens.themes import THEMES
+from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from textual.screen import Screen
+    from textual.theme import Theme
+
+    from tests.screens.canned import Canned
+
+LEAST = 4.5
+STATES: tuple[Callable[[Path], Canned], ...] = (starving, usual, stalled, settling, validating, failed, finished)
+#: Keys that show other panes.
+VIEWS = ((), ("z",), ("4",), ("5",), ("6",))
+
+
+def _luminance(colour: Color) -> float:
+    parts = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+def _contrast(one: Color, other: Color) -> float:
+    low, high = sorted([_luminance(one), _luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def _faint_words(screen: Screen[Any]) -> Iterator[str]:
+    """Yield the text with letters or digits whose contrast is too low."""
+    for strip in screen._compositor.render_strips():
+        for text, style, _ in strip:
+            if style and style.color and style.bgcolor and any(char.isalnum() for char in text):
+                contrast = _contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+                if contrast < LEAST:
+                    yield f"{text.strip()!r}: {contrast:.2f}, {style}"
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("make", STATES)
+async def test_every_word_of_the_live_screen_can_be_read(
+    theme: str, make: Callable[[Path], Canned], tmp_path: Path
+) -> None:
+    async with shown(make(tmp_path), theme=theme, live=make is not finished) as show:
+        for keys in VIEWS:
+            await show.press(*keys)
+            assert not list(_faint_words(show.app.screen)), keys
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_every_word_of_the_launcher_and_of_the_doctor_can_be_read(theme: str) -> None:
+    async with launcher(theme=theme) as (app, pilot):
+        for keys in ((), ("tab",), ("r",)):
+            await pilot.press(*keys)
+            assert not list(_faint_words(app.screen)), keys
+    async with checked(finding(check_up(linux())), theme=theme) as (doctor, _):
+        assert not list(_faint_words(doctor.screen))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_every_word_of_a_group_and_of_a_comparison_can_be_read(theme: str, tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "group", [1, 21, 1])
+    (folder_of_rank(folder, 2) / EVENTS).write_text("")  # it does not respond
+    judged = JudgedGroup(open_group(folder, FakeClock(43).clock))
+    for n, step_ms in enumerate((20.0, 30.0)):
+        record(tmp_path / f"run{n}", noisy_rows(n, step_ms))
+    sides = [[RunToCompare(open_run(tmp_path / name), name)] for name in ("run0", "run1")]
+    for app in (GroupApp(GroupReader(lambda: judged), theme=theme), ComparisonApp(compare_runs(sides), theme=theme)):
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause(0.3)
+            assert not list(_faint_words(app.screen))
+
+
+@pytest.mark.parametrize("ground", ["background", "surface", "panel"])
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_quiet_text_can_be_read_on_every_ground(theme: Theme, ground: str) -> None:
+    """WCAG 2.2 asks for a contrast of 4.5."""
+    behind = Color.parse(getattr(theme, ground))
+    (percent,) = re.findall(r"\d+", QUIET_COLOUR)
+    text = behind.blend(Color.parse(str(theme.foreground)), int(percent) / 100)
+
+    assert _contrast(text, behind) >= LEAST

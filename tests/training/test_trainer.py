@@ -12,6 +12,7 @@ import pytest
 from tests.whole import digest, events_of, only, result, train, write_images
 from tfwatch.core.events import (
     DatasetReady,
+    EpochEnded,
     EpochStarted,
     PipelineSwitched,
     RunEnded,
@@ -23,6 +24,8 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control, Request, Scheduled
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.training import setup
@@ -138,6 +141,18 @@ def test_a_switch_requested_before_the_first_step_takes_effect_with_it(tmp_path:
     run, _ = train("matmul", MATMUL, tmp_path, control=control)
     assert only(run, SwitchAsked).step == 0
     assert only(run, PipelineSwitched).step == 1
+
+
+def test_the_last_figures_are_those_of_the_last_epoch(unswitched: Callable[[], Run]) -> None:
+    run = unswitched()
+    latest = RunReader(FolderSource(run.path)).tail().latest
+    last = events_of(run, EpochEnded)[-1]
+    assert latest
+    assert (latest.step, latest.loss, latest.metric) == (
+        last.step,
+        last.metrics["loss"],
+        last.metrics[run.manifest.metric],
+    )
 
 
 @pytest.mark.parametrize(("steps", "epochs"), [(7, 1), (25, 2)])

@@ -292,7 +292,9 @@ def test_detached_it_trains_to_its_end(
 ) -> None:
     assert shown("DETACH", steps=100) == 0  # a line of progress is looked for every 0.2 s
     assert end_of(the_run(tmp_path)) == ("finished", "")
-    assert "\ncnn  epoch 1/1" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "goes on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows it again\n" in said
+    assert "\ncnn  epoch 1/1" in said
 
 
 @pytest.mark.parametrize(("app", "words"), [("raise", "RuntimeError: the screen broke"), ("vanish", "")])

@@ -213,7 +213,9 @@ class ScriptSession:
         if leave is None:
             return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
         if leave.value == "detach":
-            return "the script runs on without a screen: ctrl+c stops it, tfwatch attach shows its runs"
+            return (
+                "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows its runs"
+            )
         return "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
 
     def _make_app(self, **options: Any) -> Screen:

@@ -190,7 +190,9 @@ class TrainSession:
             self._writer.note("the screen failed; training goes on without it")
             self.notify(f"the screen failed; training goes on without it, ctrl+c stops it{self._terminal.keep_log()}")
         elif leave is Leave.DETACH:
-            self.notify("training goes on without a screen: ctrl+c stops it, tfwatch attach shows it again")
+            self.notify(
+                "training goes on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows it again"
+            )
         elif leave in (Leave.STOP, Leave.NOW):
             self._control.stop.set()
             self._hurries = self._hurries or leave is Leave.NOW

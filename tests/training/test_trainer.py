@@ -145,6 +145,7 @@ def test_a_switch_requested_before_the_first_step_takes_effect_with_it(tmp_path:
 
 def test_the_last_figures_are_those_of_the_last_epoch(unswitched: Callable[[], Run]) -> None:
     run = unswitched()
+    assert run.path
     latest = RunReader(FolderSource(run.path)).tail().latest
     last = events_of(run, EpochEnded)[-1]
     assert latest

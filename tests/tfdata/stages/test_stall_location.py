@@ -40,6 +40,13 @@ def test_the_running_line_is_the_innermost_outside_libraries() -> None:
     assert find_running_line(TRAINS, frames) == ("feed.py:2 in f1", "training")
 
 
+@pytest.mark.parametrize("folder", ["/opt/base/lib/python3.11/site-packages", "/usr/lib/python3/dist-packages"])
+def test_a_library_of_another_environment_on_the_path_is_none_of_the_users_lines(folder: str) -> None:
+    frames = {TRAINS: frame("/home/me/train.py", f"{folder}/tensorflow/python/autograph/impl/api.py")}
+
+    assert find_running_line(TRAINS, frames) == ("train.py:2 in f0", "training")
+
+
 def test_a_function_that_tensorflow_called_precedes_the_training_line() -> None:
     frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/home/me/rows.py", LIBRARY)}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import site
 import sys
 import sysconfig
 import traceback
@@ -28,11 +27,12 @@ _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 #: Code that is neither the user's nor a workload's.
 _LIBRARIES = tuple(
     {
-        *(os.path.join(path, "") for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if path),
-        *(os.path.join(path, "") for path in site.getsitepackages()),
+        os.path.join(sysconfig.get_path("stdlib"), ""),
         *(os.path.join(_HERE, room, "") for room in ("tfdata", "training", "watch")),
     }
 )
+#: The folders that pip and Linux distributions install in, wherever they lie.
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 #: The lines of copies by AutoGraph, each as (file, line), with the lines that they were made of.
@@ -73,9 +73,14 @@ def _describe(stack: list[FrameType], maps: Callable[[], Iterable[SourceMap]]) -
         file, line, name = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         if os.path.basename(file).startswith(_GENERATED):
             file, line, name = _original(file, line, maps())
-        if file and not file.startswith(_LIBRARIES):
+        if file and not _is_library(file):
             return f"{os.path.basename(file)}:{line} in {name}"
     return ""
+
+
+def _is_library(file: str) -> bool:
+    """Return whether a file is a library's: also one of another environment that is on the path, or of the user's."""
+    return file.startswith(_LIBRARIES) or not _INSTALLED.isdisjoint(file.split(os.sep))
 
 
 def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:

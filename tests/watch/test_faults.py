@@ -56,11 +56,14 @@ def trained() -> Iterator[dict[int, Trained]]:
 
 
 def switching(watch: Watch) -> Any:
+    """Return a callback that switches after each of two calls: the second pipeline takes over from the first."""
     import keras
 
+    settings = [2, 4]
+
     def switch(batch: int, logs: Any) -> None:
-        if batch == 1:
-            watch.set(prefetch=2)
+        if settings:
+            watch.set(prefetch=settings.pop(0))
 
     return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
 
@@ -93,11 +96,17 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
 ) -> None:
     from tfwatch.watch.fit.stepping.step_runners import TrainFunction
 
-    watch = Watch(tmp_path)
-    broken = property(lambda _: 1 / 0) if part.endswith("is_switching") else lambda *_, **__: 1 / 0
+    watch, raised = Watch(tmp_path), []
+
+    def fault(*_: Any, **__: Any) -> float:
+        raised.append(part)
+        return 1 / 0
+
+    broken = property(fault) if part.endswith("is_switching") else fault
     with monkeypatch.context() as patched:
         patched.setattr(f"tfwatch.{part}", broken)
         assert trained[steps].fit(watch, switching(watch)) == trained[steps].stock
+    assert raised
     assert not isinstance(trained[steps].model.train_function, TrainFunction)
     assert trained[steps].fit() == trained[steps].stock
 

@@ -248,9 +248,10 @@ def reused(tmp_path: Path) -> Iterator[tuple[streams.Stream, int]]:
     stream = streams.Stream()
     stream.path = tmp_path / "rows.bin"
     stream.append(b"first")
-    os.close(stream._file)
     theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
-    assert theirs == stream._file
+    os.dup2(theirs, stream._file)  # as close and open, but no other thread can take the number in between
+    os.close(theirs)
+    theirs = stream._file
     yield stream, theirs
     os.close(theirs)
 

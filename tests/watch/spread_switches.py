@@ -1,6 +1,8 @@
 """Trainings over two logical CPU devices whose pipelines are switched at random: a process of its own.
 
-python -m tests.watch.spread_switches FOLDER
+python -m tests.watch.spread_switches FOLDER [KIND ...]
+
+Without a kind it trains all of them; the tests train some.
 """
 
 from __future__ import annotations
@@ -251,15 +253,17 @@ def broken(folder: str) -> dict[str, Any]:
     return seen
 
 
-def main(folder: str) -> None:
+def main(folder: str, *names: str) -> None:
     set_devices()
     Path(folder).mkdir(exist_ok=True)
     seen: dict[str, Any] = {}
     for number, (name, kind) in enumerate(kinds(folder).items()):
+        if names and name not in names:
+            continue
         seen[name] = compare(kind, f"{folder}/{number}", train(kind, None, asks=False))
     extra = {"fused": fused, "stages": stages, "untouched": untouched, "broken": broken}
     sys.stdout.write(json.dumps(seen | {name: make(folder) for name, make in extra.items()}) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -101,6 +101,7 @@ def test_a_stop_ends_one_fit_and_not_the_next(arrays: Any, make_model: Make, tmp
 def test_an_experiment_runs_in_a_script(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
+    earlier = set(threading.enumerate())
     watch, model = watch_in(tmp_path), make_model()
     ask = after_batch(3, lambda: client_of(watch).ask_tuner(Experiment("prefetch", ("default", 2), 60)))
 
@@ -114,7 +115,8 @@ def test_an_experiment_runs_in_a_script(arrays: Any, make_model: Make, tmp_path:
     (ended,) = events_of(run, ExperimentEnded)
     assert ended.knob == "prefetch"
     assert any(event.by == "experiment" for event in events_of(run, PipelineSwitched))
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name in ("tfwatch-tuner", "tfwatch-control")])
+    names = ("tfwatch-tuner", "tfwatch-control")
+    wait_until(lambda: not [one for one in set(threading.enumerate()) - earlier if one.name in names])
 
 
 def test_short_fits_that_share_a_run_share_its_socket(

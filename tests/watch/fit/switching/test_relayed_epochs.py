@@ -16,8 +16,15 @@ pytestmark = pytest.mark.tensorflow
 
 ORDER = "they come before filter, which decides by each element what follows"
 #: `python -m tests.watch.spread_switches FOLDER` trains all fifteen kinds.
-KINDS = ("a ragged batch", "unknown length", "parts of an epoch", "endless, asked before")
-KINDS += ("from a function", "a cache", "vectorised")
+KINDS = (
+    "a ragged batch",
+    "unknown length",
+    "parts of an epoch",
+    "endless, asked before",
+    "from a function",
+    "a cache",
+    "vectorised",
+)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from tfwatch.runs.reading.opened import open_run
 from tfwatch.watch.fit.switching.relayed_epochs import RelayedEpochs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 BATCH = 8
 X = np.random.default_rng(0).normal(size=(180, 6)).astype("float32")  # 22 batches and a ragged one of 4
@@ -74,12 +74,6 @@ def records(folder: str) -> Any:
     return rows.map(lambda x: (x, tf.reduce_sum(x))).batch(BATCH)
 
 
-def generated() -> Iterator[Any]:
-    while True:
-        for first in range(0, len(X), BATCH):
-            yield X[first : first + BATCH], Y[first : first + BATCH]
-
-
 def given(strategy: Any) -> Any:
     options = tf.distribute.InputOptions(experimental_per_replica_buffer_size=3)
     return strategy.experimental_distribute_dataset(data(), options)
@@ -116,7 +110,6 @@ def kinds(folder: str) -> dict[str, Kind]:
         "endless, asked before": Kind(lambda strategy: data().repeat(), 0, epochs=2, fit=endless),
         "endless": Kind(lambda strategy: data().repeat(), fit=endless),
         "arrays": Kind(lambda strategy: (X, Y), fit={"batch_size": BATCH}),
-        "generator, asked before": Kind(lambda strategy: generated(), 0, epochs=2, fit=endless),
         "distributed": Kind(given),
         "from a function": Kind(from_function),
         "a cache": Kind(settings=CACHED, epochs=6),

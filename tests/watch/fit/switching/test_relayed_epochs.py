@@ -15,7 +15,7 @@ from tests.watch.tracked import ROOT
 pytestmark = pytest.mark.tensorflow
 
 ORDER = "they come before filter, which decides by each element what follows"
-#: `python -m tests.watch.spread_switches FOLDER` trains all fifteen kinds.
+#: `python -m tests.watch.spread_switches FOLDER` trains all fourteen kinds.
 KINDS = (
     "a ragged batch",
     "unknown length",

@@ -22,12 +22,14 @@ ON_DEMAND = (
     "steps_per_execution, exact",
     "tfwatch.track",
 )
+#: The kind whose batches come from the iterator of a strategy.
+SPREAD = "MirroredStrategy"
 #: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes data wait.
-AHEAD = ("Python generator", "PyDataset", "prefetch", "MirroredStrategy", "steps_per_execution")
+AHEAD = ("Python generator", "PyDataset", "prefetch", SPREAD, "steps_per_execution")
 #: Kinds whose hand-over of a batch is not observed: it is between the end of its delay and the begin of the next.
 WITHOUT_HANDOVER = ("Python generator", "PyDataset")
 #: Kinds whose batch is fetched within the step's call, once that is launched.
-FETCHES_IN_CALL = ("MirroredStrategy", "steps_per_execution")
+FETCHES_IN_CALL = (SPREAD, "steps_per_execution")
 #: Steps per execution.
 FUSED = {"steps_per_execution": 4, "steps_per_execution, exact": 4}
 #: The kind without callbacks: everything after the fetch is compute.

@@ -22,6 +22,7 @@ from tfwatch.checks.injected_schedule import (
     LOGGER,
     LOOP,
     ON_DEMAND,
+    SPREAD,
     Schedule,
     SlowStep,
     TrainingResult,
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
 
 
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is more. Compute and
-#: callbacks have varying costs of their own: an eager step of 6 ms takes 0.9 ms more after a sleep in it.
+#: callbacks have varying costs of their own.
 TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
+#: A delayed batch goes on through the threads of the strategy's iterator, each of which wakes up first: data wait of
+#: 0.2 to 0.5 ms on the 16 cores of an H100 that is no part of the delay.
+_SPREAD_WAIT = (0.6, 0.02)
 _WALL_TOLERANCE = 0.001
 _WALL = "wait + compute + host = wall"
 _SPIKE_TOLERANCE = (5.0, 0.1)
@@ -131,7 +135,8 @@ def _split(schedule: Schedule) -> Experiment:
             is_wait = one.part == "wait"
             group = f"wait: {schedule.kind}" if is_wait else one.part
             case = f"{one.slept_ms:g} ms" if is_wait else f"{one.slept_ms:g} ms, {schedule.kind}"
-            yield compare_figures(group, case, one.injected_ms, one.measured_ms, TOLERANCES[one.part])
+            tolerance = _SPREAD_WAIT if is_wait and schedule.kind == SPREAD else TOLERANCES[one.part]
+            yield compare_figures(group, case, one.injected_ms, one.measured_ms, tolerance)
         yield compare_wall(schedule.kind, trained)
 
     return run

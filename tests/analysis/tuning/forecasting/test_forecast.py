@@ -270,7 +270,7 @@ def copied_by_the_step(copy: float, dispatch: float, drain: float, host: float =
 def test_a_copy_ahead_is_forecast_within_the_share_that_the_race_decides_on(drain: float) -> None:
     found = forecast(copied_by_the_step(2.8, 1.5, drain), "device_prefetch", "2")
 
-    assert step_ms_of(found) == pytest.approx(2.8 + 1.5 + drain + 0.3 - 0.9)
+    assert step_ms_of(found) == pytest.approx(2.8 + 1.5 + drain + 0.3 - 0.45)
     assert found.low_ms <= 2.8 + drain <= 2.8 + 1.8 + drain <= found.high_ms
 
 

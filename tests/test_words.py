@@ -60,7 +60,7 @@ TEXTS = re.compile(
     r"\b(told|tells?|telling|untold|foretold|foretell\w*|reckon\w*|outlook|anew|jot|jots|jotted|heard|flights|flown"
     r"|happenings?|ledger|ended without a word|no answer for|none is made ahead|burns cpu|made images|ms a step"
     r"|steps a call|at once [0-9]|in the median of|is the range meant to hold|nothing accounts for|weights anew"
-    r"|hold-ups?|left at [0-9a-z]+;|under its lock|between steps, launching)\b",
+    r"|images?/s|img/s|per image|hold-ups?|left at [0-9a-z]+;|under its lock|between steps, launching)\b",
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

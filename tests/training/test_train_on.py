@@ -80,10 +80,10 @@ def test_a_restarted_run_is_compared_with_the_previous_one(tmp_path: Path, capfd
     gave = restart_of(second)
     assert gave
     assert gave.run == first.name
-    assert gave.per_image
+    assert gave.per_example
     assert gave.ratio == pytest.approx(2.0)
     out = capfd.readouterr().out
-    assert "restarted, batch_size 32 → 64: 2.00 x faster per image (2.00 to 2.00), 0.312 ms/image to 0.156" in out
+    assert "restarted, batch_size 32 → 64: 2.00 x faster per example (2.00 to 2.00), 0.312 ms/example to 0.156" in out
 
 
 def test_a_replay_spans_the_restart_too(

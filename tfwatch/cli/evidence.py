@@ -41,7 +41,9 @@ def add_compare(commands: Any) -> None:
     compare.add_argument(
         "sides", metavar="RUN[,RUN2,...]", nargs="+", help=f"{options.RUN}; commas join several runs of one side"
     )
-    compare.add_argument("--by-image", action="store_true", help="compare the time per image: batch sizes may differ")
+    compare.add_argument(
+        "--by-example", action="store_true", help="compare the time per example: batch sizes may differ"
+    )
     form = compare.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the text")
     form.add_argument("--html", action="store_true", help="one HTML page, to show or send")
@@ -67,7 +69,7 @@ def _run_compare(args: argparse.Namespace) -> int:
         raise BadInputError("-o names the file of --html: add --html")
     form: Form = "json" if args.json else "html" if args.html else "screen" if args.screen else "text"
     runs_dir, sides, theme = options.runs_dir(args), tuple(args.sides), options.of_config(args, "theme")
-    return compare(CompareOptions(sides, runs_dir, args.by_image, form, theme, args.output or USUAL_PLACE))
+    return compare(CompareOptions(sides, runs_dir, args.by_example, form, theme, args.output or USUAL_PLACE))
 
 
 _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30

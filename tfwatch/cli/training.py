@@ -147,7 +147,7 @@ def add_gpu_sensor(group: Any) -> None:
 def add_knobs(group: Any) -> None:
     """Add the options of the knobs at the start."""
     setting = options.typed(options.setting)
-    for knob, what in (("prefetch", "batches prepared ahead"), ("workers", "images read and decoded in parallel")):
+    for knob, what in (("prefetch", "batches prepared ahead"), ("workers", "examples prepared in parallel")):
         text = f"{what}: off, default (TensorFlow's own), auto, or a number (off)"
         group.add_argument(f"--{knob}", metavar="N", type=setting, help=text)
     text = "batches copied ahead to the memory of an NVIDIA GPU: off or a number (off)"

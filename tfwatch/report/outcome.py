@@ -178,7 +178,7 @@ def restart_json(gave: Restart | None) -> dict[str, Any] | None:
     return {
         "previous_run": gave.run,
         "changes": [{"knob": option_name(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
-        "per": "image" if gave.per_image else "step",
+        "per": "example" if gave.per_example else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,
         **effect_json(gave),

@@ -100,7 +100,7 @@ class StepTimesPane(FramedPane):
         """Return the title: the marks of both sides."""
         assert self.found
         first, second, _ = _MARKS if self.glyphs.unicode else _PLAIN_MARKS
-        of = "time per image" if self.found[0].by_image else "step time"
+        of = "time per example" if self.found[0].by_example else "step time"
         return row(f"{of}  ", (first, BEFORE_COLOUR), " A  ", (second, AFTER_COLOUR), f" {self.found[1]}")
 
 

@@ -31,9 +31,9 @@ FIRST = Subject(
 SECOND = replace(FIRST, name="two", path="/runs/two")
 
 
-def refusal(*sides: list[Subject], by_image: bool = False) -> str:
+def refusal(*sides: list[Subject], by_example: bool = False) -> str:
     with pytest.raises(NotComparableError) as found:
-        check_sides(sides, by_image, least_steps=45)
+        check_sides(sides, by_example, least_steps=45)
     return str(found.value)
 
 
@@ -41,7 +41,7 @@ def refusal(*sides: list[Subject], by_image: bool = False) -> str:
     ("second", "reason"),
     [
         pytest.param(replace(SECOND, workload="dense"), "trained different workloads", id="workload"),
-        pytest.param(replace(SECOND, batch_size=64), "--by-image", id="batch size"),
+        pytest.param(replace(SECOND, batch_size=64), "--by-example", id="batch size"),
         pytest.param(replace(SECOND, host="eve", hardware=(4, None, 8e9)), "are different machines", id="machine"),
         pytest.param(replace(SECOND, host="eve", device="GPU H100"), "are different machines", id="device of a host"),
         pytest.param(replace(SECOND, steady_steps=44), "two has 44 steady steps", id="length"),
@@ -59,17 +59,17 @@ def test_the_runs_of_a_side_are_equal_but_for_the_seed() -> None:
     third = replace(FIRST, name="three", path="/runs/three")
 
     assert refusal([FIRST, prefetching], [third]) == "one and two are on one side, but prefetch is off and 4"
-    check_sides([[FIRST, seeded], [third]], by_image=False, least_steps=45)
+    check_sides([[FIRST, seeded], [third]], by_example=False, least_steps=45)
 
 
-def test_batch_sizes_may_differ_by_image_where_both_are_known() -> None:
-    check_sides([[FIRST], [replace(SECOND, batch_size=64)]], by_image=True, least_steps=45)
+def test_batch_sizes_may_differ_by_example_where_both_are_known() -> None:
+    check_sides([[FIRST], [replace(SECOND, batch_size=64)]], by_example=True, least_steps=45)
 
-    assert "batch size of two is unknown" in refusal([FIRST], [replace(SECOND, batch_size=None)], by_image=True)
+    assert "batch size of two is unknown" in refusal([FIRST], [replace(SECOND, batch_size=None)], by_example=True)
 
 
 def test_hosts_with_the_same_hardware_are_compared() -> None:
-    check_sides([[FIRST], [replace(SECOND, host="eve")]], by_image=False, least_steps=45)
+    check_sides([[FIRST], [replace(SECOND, host="eve")]], by_example=False, least_steps=45)
 
 
 def test_only_what_differs_is_listed() -> None:

@@ -91,14 +91,14 @@ def test_images_are_compared_where_the_batch_differs() -> None:
     longer = make_steps(np.full(100, 10.0), compute=24.0)
     found = restarted(earlier_run("a", start(32), steps(100), []), start(64), longer)
     assert found.ratio == pytest.approx((21 / 32) / (35 / 64))
-    assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per image (1.20 to 1.20)"
-    assert switch_text.duration(found, found.before.step.median if found.before else 0) == "0.656 ms/image"
+    assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per example (1.20 to 1.20)"
+    assert switch_text.duration(found, found.before.step.median if found.before else 0) == "0.656 ms/example"
     assert switch_text.part_texts(found)[0] == "wait 0.312 → 0.156"
 
 
 def test_a_batch_size_that_nobody_knows_leaves_steps_to_be_compared() -> None:
     found = restarted(earlier_run("a", start(None), steps(100), []), start(64), steps(100))
-    assert not found.per_image
+    assert not found.per_example
     assert found.ratio == pytest.approx(1.0)
 
 

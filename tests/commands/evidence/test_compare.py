@@ -124,12 +124,12 @@ def test_runs_of_different_lengths_count_with_the_steps_in_common(
     assert found["steps"] < 300
 
 
-def test_batch_sizes_are_compared_by_image(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_sizes_are_compared_by_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(folder / "large_cnn", noisy_rows(8, 40.0), batch_size=64)
 
-    (found,) = compared(folder, capsys, "a0_cnn", "large_cnn", "--by-image")["comparisons"]
+    (found,) = compared(folder, capsys, "a0_cnn", "large_cnn", "--by-example")["comparisons"]
 
-    assert (found["per"], found["answer"]) == ("image", "unclear")
+    assert (found["per"], found["answer"]) == ("example", "unclear")
     assert found["figures"][0]["before"] == pytest.approx(20 / 32, rel=0.02)
 
 

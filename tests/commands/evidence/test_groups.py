@@ -131,7 +131,7 @@ def test_only_the_steps_since_the_last_switch_of_any_rank_count(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["compare", "late", "calm", "--by-image"], "late is a group: a rank knows the size of its own batches only"),
+        (["compare", "late", "calm", "--by-example"], "late is a group: a rank knows the size of its own batches only"),
         (["export", "late", "--to", "csv"], "it is a group of ranks: name one of them, as late/rank-0"),
     ],
 )

@@ -200,12 +200,12 @@ async def test_the_card_spans_the_restart(size: tuple[int, int]) -> None:
         await show.frame()
         assert "batch_size 32   " in show.text
         assert "batch_size 64   " in show.text
-        assert "3.37 x faster per image (" in show.text
+        assert "3.37 x faster per example (" in show.text
         assert "restarted: batch_size 32 → 64" in show.text
         run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
         await show.frame()
         assert "prefetch 4" in show.text
-        assert "batch_size 32 → 64: 3.37 x faster per image (" in show.text
+        assert "batch_size 32 → 64: 3.37 x faster per example (" in show.text
 
 
 async def test_a_folders_name_is_never_markup() -> None:

@@ -51,7 +51,7 @@ class Change:
     after: str
 
 
-def check_sides(sides: Sequence[Sequence[Subject]], by_image: bool, least_steps: int) -> None:
+def check_sides(sides: Sequence[Sequence[Subject]], by_example: bool, least_steps: int) -> None:
     """Check that the runs can be compared.
 
     Raises:
@@ -61,7 +61,7 @@ def check_sides(sides: Sequence[Sequence[Subject]], by_image: bool, least_steps:
     for reason in (
         _twice(runs),
         _other_workload(runs),
-        _other_batch_size(runs, by_image),
+        _other_batch_size(runs, by_example),
         _other_machine(runs),
         _too_short(runs, least_steps),
         *(_mixed_side(side) for side in sides),
@@ -76,7 +76,7 @@ def check_side(side: Sequence[Subject]) -> None:
     Raises:
         NotComparableError: they are not.
     """
-    for reason in (_twice(side), _other_workload(side), _other_batch_size(side, by_image=False), _mixed_side(side)):
+    for reason in (_twice(side), _other_workload(side), _other_batch_size(side, by_example=False), _mixed_side(side)):
         if reason:
             raise NotComparableError(reason)
 
@@ -94,17 +94,17 @@ def _other_workload(runs: Sequence[Subject]) -> str:
     return f"{_named(runs[0], runs[0].workload)} and {_named(other, other.workload)} trained different workloads"
 
 
-def _other_batch_size(runs: Sequence[Subject], by_image: bool) -> str:
+def _other_batch_size(runs: Sequence[Subject], by_example: bool) -> str:
     sizes = [run.batch_size for run in runs]
-    if by_image:
+    if by_example:
         unknown = next((run for run in runs if not run.batch_size), None)
-        return f"the batch size of {unknown.name} is unknown: no time per image" if unknown else ""
+        return f"the batch size of {unknown.name} is unknown: no time per example" if unknown else ""
     other = _first_other(runs, lambda run: run.batch_size)
     if other is None:
         return ""
     first = runs[0]
     words = " and ".join((_named(first, f"batch size {sizes[0]}"), _named(other, f"batch size {other.batch_size}")))
-    return f"{words}: their steps are not the same work; compare the time of an image with --by-image"
+    return f"{words}: their steps are not the same work; compare the time of an example with --by-example"
 
 
 def _other_machine(runs: Sequence[Subject]) -> str:

@@ -69,10 +69,10 @@ def rows_to_compare(steps: Rows, stretches: Sequence[tuple[int, int]]) -> Rows:
     return steady(np.concatenate(parts) if parts else rows[:0])
 
 
-def measure_runs(runs: Sequence[Rows], images: Sequence[int] | None = None) -> list[RunSteps]:
+def measure_runs(runs: Sequence[Rows], examples: Sequence[int] | None = None) -> list[RunSteps]:
     """Measure runs over the steps that they have in common.
 
-    runs: the rows of each, of `rows_to_compare`. images: examples of a batch of each run, for figures of an image.
+    runs: the rows of each, of `rows_to_compare`. examples: examples of a batch of each run, for figures of an example.
     """
     count = min(len(rows) for rows in runs)
     first = int(_WARM_UP * count)
@@ -80,7 +80,7 @@ def measure_runs(runs: Sequence[Rows], images: Sequence[int] | None = None) -> l
     in_bursts = any(_is_in_bursts(rows) for rows in kept)
     timed = all(not np.isnan(rows["copy_ms"]).any() for rows in kept)
     return [
-        RunSteps(len(rows), _figures(rows, images[n] if images else 1, in_bursts, timed), in_bursts)
+        RunSteps(len(rows), _figures(rows, examples[n] if examples else 1, in_bursts, timed), in_bursts)
         for n, rows in enumerate(kept)
     ]
 
@@ -98,8 +98,8 @@ def _is_in_bursts(rows: Rows) -> bool:
     return bool(times.mean() > BURSTS * np.median(times))
 
 
-def _figures(rows: Rows, images: int, in_bursts: bool, timed: bool) -> dict[str, Measured]:
-    found = {name: _measured(times / images, in_bursts) for name, times in _times(rows, timed).items()}
+def _figures(rows: Rows, examples: int, in_bursts: bool, timed: bool) -> dict[str, Measured]:
+    found = {name: _measured(times / examples, in_bursts) for name, times in _times(rows, timed).items()}
     shares = [float(part["wait_ms"].sum() / step_ms(part, np.float64).sum()) for part in np.array_split(rows, QUARTERS)]
     whole = float(rows["wait_ms"].sum(dtype=np.float64) / step_ms(rows, np.float64).sum())
     return {**found, WAIT_SHARE: Measured(whole, tuple(shares))}

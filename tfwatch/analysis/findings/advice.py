@@ -41,7 +41,7 @@ _LAUNCHING = Advice(
 _AS_GRAPH = Advice(
     "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)", code_suggestions.GRAPH
 )
-#: Measured on two cores: a batch eight times as large took a quarter of the fetch time per image; eight steps per
+#: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example; eight steps per
 #: execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
 _FETCHING = Advice(
     "larger batches need fewer fetches; compile(steps_per_execution=8) shortens steps; the buffer is full, so the data "

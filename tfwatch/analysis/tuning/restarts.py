@@ -67,12 +67,12 @@ class Restart(Comparison):
     """A restart, with the steps before and after it; its first step is 1.
 
     run: the run before it. changes: of start knobs and live ones; `knob`, `old` and `new` are those of a single change.
-    per_image: the batch size differs, so that `before`, `after` and `ratio` are per image, not per step.
+    per_example: the batch size differs, so that `before`, `after` and `ratio` are per example, not per step.
     """
 
     run: str
     changes: tuple[KnobChange, ...]
-    per_image: bool
+    per_example: bool
 
 
 def earlier_run(run: str, start: Start, steps: Rows, events: Sequence[Event]) -> Earlier:
@@ -136,10 +136,12 @@ def restart(
     last = min(switch - 1, LONGEST, steps_total)
     rows = steady(rows_between(1, last)) if last > 0 else np.empty(0, dtype=STEP)
     before, after, sizes = earlier.split, breakdown(rows), (earlier.start.batch_size, now.batch_size)
-    per_image = sizes[0] != sizes[1] and None not in sizes
-    sides = [_of_an_image(side, size) if per_image else side for side, size in zip((before, after), sizes, strict=True)]
+    per_example = sizes[0] != sizes[1] and None not in sizes
+    sides = [
+        _of_an_example(side, size) if per_example else side for side, size in zip((before, after), sizes, strict=True)
+    ]
     one = changed[0] if len(changed) == 1 else KnobChange("", "before", "after")
-    found = _restart_estimate(earlier.rows, rows, sizes if per_image else (1, 1), sides)
+    found = _restart_estimate(earlier.rows, rows, sizes if per_example else (1, 1), sides)
     return Restart(
         knob=one.knob,
         old=one.old,
@@ -156,22 +158,22 @@ def restart(
         high=found.high if found else None,
         run=earlier.run,
         changes=changed,
-        per_image=per_image,
+        per_example=per_example,
     )
 
 
 def _restart_estimate(
     before: Rows, after: Rows, sizes: tuple[int | None, int | None], sides: Sequence[Breakdown | None]
 ) -> Estimate | None:
-    """Return the ratio of the steps per image of both runs; None below 20 steady steps in either."""
+    """Return the ratio of the steps per example of both runs; None below 20 steady steps in either."""
     if min(len(before), len(after)) < LEAST:
         return None
     times = [step_ms(rows, np.float64) / (size or 1) for rows, size in zip((before, after), sizes, strict=True)]
     return compare_sides(times[0], times[1], any(side.in_bursts for side in sides if side))
 
 
-def _of_an_image(side: Breakdown | None, batch_size: int | None) -> Breakdown | None:
-    """Return the milliseconds per image of a batch."""
+def _of_an_example(side: Breakdown | None, batch_size: int | None) -> Breakdown | None:
+    """Return the milliseconds per example of a batch."""
     if side is None or not batch_size:
         return side
 

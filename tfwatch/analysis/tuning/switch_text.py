@@ -60,7 +60,7 @@ def claim_text(switch: Comparison) -> str:
     Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`. Where no
     faster or slower step is proved, but another data wait: `data wait 9.3 → 0.6 ms, step not clear (0.94 to 1.38)`.
     """
-    per = " per image" if isinstance(switch, Restart) and switch.per_image else ""
+    per = " per example" if isinstance(switch, Restart) and switch.per_example else ""
     step = effect_text(switch.estimate, switch.compute_drift, per)
     if switch.answer in ("faster", "slower") or switch.compute_drift is not None or not switch.has_other_wait:
         return step
@@ -162,16 +162,16 @@ def part_texts(switch: Comparison) -> list[str]:
 
 
 def figure(switch: Comparison, took_ms: float) -> str:
-    """Return `13.9`, milliseconds; per image with three significant figures of the longer side, `0.434`."""
-    if not isinstance(switch, Restart) or not switch.per_image or longest_ms(switch) <= 0:
+    """Return `13.9`, milliseconds; per example with three significant figures of the longer side, `0.434`."""
+    if not isinstance(switch, Restart) or not switch.per_example or longest_ms(switch) <= 0:
         return units.number(took_ms)
     return units.number(took_ms, max(1, 2 - math.floor(math.log10(longest_ms(switch)))))
 
 
 def duration(switch: Comparison, took_ms: float) -> str:
-    """Return `13.9 ms`; per image `0.434 ms/image`."""
-    if isinstance(switch, Restart) and switch.per_image:
-        return f"{figure(switch, took_ms)} ms/image"
+    """Return `13.9 ms`; per example `0.434 ms/example`."""
+    if isinstance(switch, Restart) and switch.per_example:
+        return f"{figure(switch, took_ms)} ms/example"
     return units.milliseconds(took_ms)
 
 

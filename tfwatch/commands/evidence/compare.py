@@ -43,7 +43,7 @@ class CompareOptions:
 
     sides: tuple[str, ...]
     runs_dir: Path
-    by_image: bool = False
+    by_example: bool = False
     form: Form = "text"
     theme: str | None = None
     output: Path = USUAL_PLACE
@@ -62,7 +62,7 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
     sides = [find_side(words, options.runs_dir, clock) for words in options.sides]
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
-        found = compare_runs(sides, past, options.by_image)
+        found = compare_runs(sides, past, options.by_example)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
     match options.form:

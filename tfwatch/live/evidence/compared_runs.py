@@ -101,7 +101,7 @@ class ComparedRuns:
     alternating: bool
     same_host: bool
     others: tuple[float | None, float | None]
-    by_image: bool
+    by_example: bool
     loss_epoch: int | None
 
     @property
@@ -126,7 +126,7 @@ class ComparedRuns:
 def compare_runs(
     sides: Sequence[Sequence[RunToCompare]],
     find_past: Callable[[Subject], Sequence[RunToCompare]] = lambda _: (),
-    by_image: bool = False,
+    by_example: bool = False,
 ) -> list[ComparedRuns]:
     """Compare the first side with each of the others.
 
@@ -138,10 +138,10 @@ def compare_runs(
     if len(sides) < 2:
         raise NotComparableError("give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3")
     group = next((one for side in sides for one in side if one.rank_count), None)
-    if by_image and group:
+    if by_example and group:
         raise NotComparableError(f"{group.name} is a group: a rank knows the size of its own batches only")
-    check_sides([[one.subject for one in side] for side in sides], by_image, LEAST_STEPS)
-    return [_compare(sides[0], after, find_past, by_image) for after in sides[1:]]
+    check_sides([[one.subject for one in side] for side in sides], by_example, LEAST_STEPS)
+    return [_compare(sides[0], after, find_past, by_example) for after in sides[1:]]
 
 
 def may_equal(manifest: Manifest, subject: Subject) -> bool:
@@ -163,7 +163,7 @@ def _compare(
     before: Sequence[RunToCompare],
     after: Sequence[RunToCompare],
     find_past: Callable[[Subject], Sequence[RunToCompare]],
-    by_image: bool,
+    by_example: bool,
 ) -> ComparedRuns:
     runs = [*before, *after]
     sides = [[one.subject for one in side] for side in (before, after)]
@@ -172,7 +172,7 @@ def _compare(
     others = others_share(before), others_share(after)
     share = assumed_share(others, same_host)
     past = past_groups(sides, find_past, len(min((run.rows for run in runs), key=len)))
-    measured = _measure([*runs, *(run for group in past for run in group)], by_image)
+    measured = _measure([*runs, *(run for group in past for run in group)], by_example)
     split = len(before), len(runs)
     both = measured[: split[0]], measured[split[0] : split[1]]
     groups, at = [], split[1]
@@ -181,12 +181,12 @@ def _compare(
         at += len(group)
     found = _Figures(both, groups, share, alternating)
     step, spread = found.step()
-    epoch = _last_common_epoch(runs, by_image)
+    epoch = _last_common_epoch(runs, by_example)
     return ComparedRuns(
         before=tuple(before),
         after=tuple(after),
         estimate=Estimate(math.exp(-step.value), math.exp(-step.high), math.exp(-step.low)),
-        figures=(*found.all(step), *_machine_figures(before, after, by_image)),
+        figures=(*found.all(step), *_machine_figures(before, after, by_example)),
         time_spent=_time_spent(before, after),
         losses=_losses(before, after, epoch),
         changes=tuple(changes(*sides)),
@@ -196,7 +196,7 @@ def _compare(
         alternating=alternating,
         same_host=same_host,
         others=others,
-        by_image=by_image,
+        by_example=by_example,
         loss_epoch=epoch,
     )
 
@@ -223,9 +223,9 @@ def past_groups(
     return found
 
 
-def _measure(runs: Sequence[RunToCompare], by_image: bool) -> list[RunSteps]:
-    images = [run.run.manifest.batch_size or 1 for run in runs] if by_image else None
-    return measure_runs([run.rows for run in runs], images)
+def _measure(runs: Sequence[RunToCompare], by_example: bool) -> list[RunSteps]:
+    examples = [run.run.manifest.batch_size or 1 for run in runs] if by_example else None
+    return measure_runs([run.rows for run in runs], examples)
 
 
 class _Figures:
@@ -284,17 +284,17 @@ def _log(value: float) -> float:
 
 
 def _machine_figures(
-    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_image: bool
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool
 ) -> list[ComparedFigure]:
     def energy(run: RunToCompare) -> float | None:
         joules = run.joules_per_step
-        images = run.run.manifest.batch_size or 1
-        return None if joules is None else float(joules) / (images if by_image else 1)
+        examples = run.run.manifest.batch_size or 1
+        return None if joules is None else float(joules) / (examples if by_example else 1)
 
     why = next((run.energy_missing for run in (*before, *after) if run.energy_missing), "")
     return [
         _plain("peak memory", "bytes", before, after, lambda run: run.peak_bytes, "no sample of the process"),
-        _plain("energy per image" if by_image else "energy per step", "J", before, after, energy, why),
+        _plain("energy per example" if by_example else "energy per step", "J", before, after, energy, why),
     ]
 
 
@@ -319,13 +319,13 @@ def _time_row(name: str, before: Sequence[RunToCompare], after: Sequence[RunToCo
     return _plain(name.removesuffix("_s").replace("_", " "), unit, before, after, spent, "")
 
 
-def _last_common_epoch(runs: Sequence[RunToCompare], by_image: bool) -> int | None:
+def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:
     """Return the last epoch that every run ended, after the same number of steps; None without one."""
     epochs: list[Mapping[int, EpochEnded]] = [run.epochs for run in runs]
     common = [
         epoch
         for epoch in epochs[0]
-        if all(epoch in other for other in epochs) and (by_image or len({other[epoch].step for other in epochs}) == 1)
+        if all(epoch in other for other in epochs) and (by_example or len({other[epoch].step for other in epochs}) == 1)
     ]
     return max(common, default=None)
 

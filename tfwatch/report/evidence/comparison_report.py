@@ -57,7 +57,7 @@ def figure_lines(found: ComparedRuns, letter: str, first: Sequence[ComparedFigur
 
 def answer_text(found: ComparedRuns, letter: str) -> str:
     """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 % to +5.0 %)`."""
-    of = "time per image" if found.by_image else "step time"
+    of = "time per example" if found.by_example else "step time"
     low, high = (1 / end - 1 for end in (found.estimate.high, found.estimate.low))
     change, within = 1 / found.estimate.ratio - 1, f"95 % interval {signed_percent(low)} to {signed_percent(high)}"
     if found.answer in ("faster", "slower"):
@@ -244,7 +244,7 @@ def _comparison(found: ComparedRuns, side: str) -> dict[str, Any]:
     return {
         "baseline": "A",
         "side": side,
-        "per": "image" if found.by_image else "step",
+        "per": "example" if found.by_example else "step",
         "answer": found.answer,
         "speedup": found.estimate.ratio,
         "speedup_low": found.estimate.low,

@@ -140,7 +140,7 @@ def _top(times: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
 def _tables(found: ComparedRuns) -> list[Table]:
     ends = [abs(end) for one in _of_a_step(found) for end in (one.low, one.high) if end is not None]
     edge = round_up(max(ends, default=1.0))
-    of = "time per image" if found.by_image else "a step, memory and energy"
+    of = "time per example" if found.by_example else "a step, memory and energy"
     tables = [
         Table(of, [_row(one, edge) for one in found.figures], f"{edge:g} ms"),
         Table("time breakdown", [_row(one, None) for one in found.time_spent]),

@@ -202,4 +202,6 @@ def test_keys_are_named_as_they_are_pressed() -> None:
 def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:
     wide = replace(ON, low_ms=10.0, high_ms=20.0)
     assert interval_text(wide) == "10.0 to 20.0"
-    assert interval_text(replace(wide, mean_ms=42.0, now_mean_ms=60.0)) == ""
+    bursts = replace(wide, mean_ms=42.0, now_mean_ms=60.0)
+    assert interval_text(bursts) == ""
+    assert expected_gain_text(bursts) == "60.0 to about 42.0 ms, 1.4 x (the rest is compute)"

@@ -233,7 +233,7 @@ def test_after_a_replay_the_launcher_shows_again(
     factories = replace(Factories(), launcher=make, exec_command=became.append, run_command=run_command)
 
     assert room.launch(tmp_path, factories) == code
-    assert (ran, became) == ([words], then)
+    assert (ran, became) == ([(*words, "--goes-back")], then)
 
 
 @pytest.mark.terminal
@@ -246,6 +246,7 @@ def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
         terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn")
         terminal.press("\r")
         terminal.wait_for("451 steps")
+        terminal.wait_for("q back")
         assert "tfwatch replay 2026-11-20T10-17-03_cnn\r\n" in terminal.words
         terminal.output = b""
         terminal.press("q")

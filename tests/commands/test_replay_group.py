@@ -58,7 +58,7 @@ def test_a_damaged_group_is_bad_input_for_the_screen_too(tmp_path: Path, monkeyp
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
     with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
-        replay_group(folder, False, None, lambda _: 0, FakeClock(2).clock)
+        replay_group(folder, ReplayOptions(None, folder), lambda _: 0, FakeClock(2).clock)
 
 
 def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(command, "show_app", show_app)
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
-    assert replay_group(folder, False, None, show_rank, FakeClock(2).clock) == 0
+    assert replay_group(folder, ReplayOptions(None, folder), show_rank, FakeClock(2).clock) == 0
     assert shown == [folder_of_rank(folder, 1), folder_of_rank(folder, 0)]
 
 
@@ -86,7 +86,7 @@ def test_q_goes_back_from_a_ranks_screen(module: Any, tmp_path: Path, monkeypatc
     folder, made = write_group(tmp_path / "one", [1, 21]), []
 
     def open_first(group: Path, *given: Any) -> int:
-        show_rank: Callable[[Path], int] = given[2]
+        show_rank: Callable[[Path], int] = given[1]
         return show_rank(folder_of_rank(group, 0))
 
     def show_app(make: Callable[[], Any]) -> int:
@@ -111,4 +111,4 @@ def test_a_screen_that_a_signal_ends_ends_the_command(tmp_path: Path, monkeypatc
     monkeypatch.setattr(command, "show_app", show_app)
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
-    assert replay_group(folder, False, None, lambda _: 143, FakeClock(2).clock) == 143
+    assert replay_group(folder, ReplayOptions(None, folder), lambda _: 143, FakeClock(2).clock) == 143

@@ -60,7 +60,7 @@ def _attach_group(group: Path, options: ReplayOptions, factories: Factories | No
     def show_rank(rank: Path) -> int:
         return _show_rank(rank, replace(options, goes_back=True), factories, clock)
 
-    return replay_group(group, False, options.theme, show_rank, clock)
+    return replay_group(group, options, show_rank, clock)
 
 
 def _show_rank(rank: Path, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:

@@ -66,7 +66,7 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
     if words[0] != "replay":
         return exec_command(words, factories)
     announce(words)
-    return factories.run_command(words) or exec_command((), factories)
+    return factories.run_command((*words, "--goes-back")) or exec_command((), factories)
 
 
 # -- what can be trained ------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.terminal.notification import NotifyOptions
 
 
-def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
+def replay_group(folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock) -> int:
     """Show a group until the user leaves, or print it: as a JSON object, and as text where no screen can be shown.
 
     show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen or printing fails; 128 + the signal that
@@ -46,12 +46,12 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
         BadInputError: the folder is not a group that can be read.
     """
     try:
-        if not as_json and not why_no_screen(os.environ):
-            return _show(folder, theme, show_rank, clock)
+        if not options.as_json and not why_no_screen(os.environ):
+            return _show(folder, options, show_rank, clock)
         judged = JudgedGroup(open_group(folder, clock))
     except (NotARunError, OSError) as error:
         raise BadInputError(str(error)) from error
-    if as_json:
+    if options.as_json:
         from tfwatch.report.group_report import group_json
 
         return write(sys.stdout, json.dumps(group_json(judged), indent=1) + "\n")
@@ -60,7 +60,7 @@ def replay_group(folder: Path, as_json: bool, theme: str | None, show_rank: Call
     return write(sys.stdout, group_text(judged) + "\n")
 
 
-def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clock: Clock) -> int:
+def _show(folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock) -> int:
     """Show the group and, one after the other, the ranks that the user opens."""
     from tfwatch.live.groups.history import GroupHistory
     from tfwatch.screens.group import GroupApp, GroupReader, HistoryReader
@@ -75,7 +75,8 @@ def _show(folder: Path, theme: str | None, show_rank: Callable[[Path], int], clo
     made, history = list[GroupApp](), HistoryReader(GroupHistory(folder))
 
     def make(**terminal: Any) -> GroupApp:
-        made.append(GroupApp(reader, made[-1].view if made else None, history, theme=theme, **terminal))
+        shown: dict[str, Any] = {"goes_back": options.goes_back, "theme": options.theme}
+        made.append(GroupApp(reader, made[-1].view if made else None, history, **shown, **terminal))
         return made[-1]
 
     while True:
@@ -90,7 +91,7 @@ class ReplayOptions:
     """The options of `tfwatch replay`.
 
     run: None is the newest. as_json: print a JSON object and show no screen. notify: the notices that are asked for.
-    goes_back: the user opened it from a group's screen, and quitting shows that again.
+    goes_back: the user opened it from a group's screen or the launcher, and quitting shows that again.
     """
 
     run: str | None
@@ -116,7 +117,7 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
             def show_rank(rank: Path) -> int:
                 return show_run(rank, follow_folder(rank, clock), replace(options, goes_back=True), factories, clock)
 
-            return replay_group(folder, options.as_json, options.theme, show_rank, clock)
+            return replay_group(folder, options, show_rank, clock)
         run = open_run(folder, clock) if options.as_json else None
         reader = follow_folder(folder, clock)
     except (FileNotFoundError, NotARunError) as error:

@@ -165,11 +165,12 @@ class GroupScreen(Screen[None]):
         view: GroupView,
         history: HistoryReader | None = None,
         *,
+        goes_back: bool,
         colour: bool,
         unicode: bool,
     ) -> None:
         super().__init__()
-        self._reader, self._view, self._history = reader, view, history
+        self._reader, self._view, self._history, self._goes_back = reader, view, history, goes_back
         self._judged: JudgedGroup | None = None
         self._has_shown = False
         self._glyphs = choose_glyphs(colour, unicode)
@@ -190,7 +191,7 @@ class GroupScreen(Screen[None]):
             Key("z", "z", "zoom"),
             Key("y", "y", "copy"),
             Key("G", "G", "goodput"),
-            Key("q", "q", "quit"),
+            Key("q", "q", "back" if self._goes_back else "quit"),
         )
         self.ranks.latest_first = self._view.latest_first
         self.ranks.focus()
@@ -296,8 +297,8 @@ class GroupApp(ThemedApp):
     """Show a group by itself.
 
     history: reads all steps for the chart; without it the chart has the newest ones. view: the state to begin with, and
-    that on leaving. opened: the folder of the rank to open after this screen; None where the user quits. options:
-    passed to `ThemedApp`.
+    that on leaving. goes_back: quitting shows the list that the group was opened from. opened: the folder of the rank
+    to open after this screen; None where the user quits. options: passed to `ThemedApp`.
     """
 
     TITLE = "tfwatch replay"
@@ -307,16 +308,17 @@ class GroupApp(ThemedApp):
         reader: GroupReader,
         view: GroupView | None = None,
         history: HistoryReader | None = None,
+        *,
+        goes_back: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._reader, self._history = reader, history
+        self._reader, self._history, self._goes_back = reader, history, goes_back
         self.view = view or GroupView()
         self.opened: Path | None = None
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.push_screen(
-            GroupScreen(self._reader, self.view, self._history, colour=self._colour, unicode=self._unicode)
-        )
+        glyphs = {"colour": self._colour, "unicode": self._unicode}
+        self.push_screen(GroupScreen(self._reader, self.view, self._history, goes_back=self._goes_back, **glyphs))
         self.call_after_refresh(self.notify_painted)

@@ -230,6 +230,7 @@ def test_everything_rare_is_a_row() -> None:
     found = {"memory_bytes": None, "unified": True}
     run.event(facts.GpuFound, source="ioreg", name="Apple M2 Pro", **found)
     run.event(facts.GpuFound, source="nvml", name="NVIDIA H100", gpus=4, **found)
+    run.event(facts.EpochEnded, epoch=1, step=300, metrics={"loss": 1.2, "val_loss": 1.5})
     run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
 
     told = [f"{row.mark} {row.text}" for row in EventCollector().take(look(run))]
@@ -251,6 +252,7 @@ def test_everything_rare_is_a_row() -> None:
         ". paused for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",
         ". NVIDIA H100, the first of 4: figures from nvml",
+        "E epoch 2: val_loss 1.5, loss 1.2, to step 300",
         "S no batch for 3.5 s at step 452",
         "X stopped after 452 steps: by q",
     ]

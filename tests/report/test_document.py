@@ -84,6 +84,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "machine",
         "tensorflow_log",
     ]
+    assert found["path"] == str(tmp_path / "run")
     assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
     assert (found["knobs"], found["settings"], found["steps"]) == ({"prefetch": "off"}, {"mode": "graph"}, 200)
     whole = found["whole_run"]

@@ -21,6 +21,7 @@ async def test_quitting_asks_and_n_keeps_the_screen(tmp_path: Path) -> None:
         for key, back in (("q", "n"), ("ctrl+q", "escape"), ("ctrl+c", "n")):
             await show.press(key)
             assert isinstance(show.app.screen, LeaveScreen)
+            assert "and the shell is back when it ends" in show.words
             await show.press("enter", "space", "p", key)
             assert isinstance(show.app.screen, LeaveScreen)
             assert show.asked() == []

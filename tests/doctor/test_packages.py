@@ -65,6 +65,7 @@ def test_the_remedy_for_an_old_pair_updates_both(tensorflow: str, metal: str) ->
     assert old.obstacle() == ""
     assert "older than the versions that tfwatch is tested with" in old.hint()
     assert old.hint().endswith(METAL_PAIR)
+    assert "'tensorflow-metal>=1.2'" in METAL_PAIR, "1.1 does not load with TensorFlow 2.18"
 
 
 @pytest.mark.parametrize("python", [(3, 10), (3, 11), (3, 12)])

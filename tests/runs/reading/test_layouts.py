@@ -33,7 +33,16 @@ def test_a_field_of_a_newer_version_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "column",
-    [["wait_ms", "O"], ["wait_ms", "S4"], ["wait_ms", "<i4"], ["wait_ms", "nonsense"], ["wait_ms"], "wait_ms", 7],
+    [
+        ["wait_ms", "O"],
+        ["wait_ms", "S4"],
+        ["wait_ms", "<i4"],
+        ["wait_ms", "nonsense"],
+        ["wait_ms", "(1,"],
+        ["wait_ms"],
+        "wait_ms",
+        7,
+    ],
 )
 def test_a_layout_without_a_required_column_is_not_a_run(column: object) -> None:
     values = json.loads(make_manifest().encode())

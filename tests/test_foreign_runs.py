@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -232,6 +233,31 @@ def test_an_unchanged_run_is_read_whole(folder: Path) -> None:
 
     assert tuple(snapshot.events) == EVENTS
     assert snapshot.torn == 0
+
+
+def lines_run(folder: Path, count: int) -> int:
+    """Show a run of so many events, of all kinds in turn, and return how many lines of Python that takes."""
+    kinds, done = [line for line in event_lines() if line["event"] != "RunEnded"], 0
+    lines = [{**kinds[n % len(kinds)], "at_ns": n * SECOND // 1000} for n in range(count)]
+    steps = ("step", "asked_step", "first_step")
+    write_events(folder, [{**line, **{name: n for name in steps if name in line}} for n, line in enumerate(lines)])
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal done
+        done += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        show(folder)
+    finally:
+        sys.settrace(before)
+    return done
+
+
+def test_four_times_the_events_take_no_more_than_four_times_the_work(folder: Path) -> None:
+    assert lines_run(folder, 1600) < 4.5 * lines_run(folder, 400)
 
 
 @CHECKED

@@ -119,15 +119,15 @@ def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> N
 def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_path: Path) -> None:
     rows = plain(1000)
     rows["wait_ms"][400:700] = 20.0
-    few = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(10, 100, 10)]
+    few = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(910, 1000, 10)]
     slower = PipelineSwitched(0, "workers", "off", "2", 400, 401, 1.0, "key")
     faster = PipelineSwitched(0, "workers", "2", "off", 700, 701, 1.0, "key")
 
-    lines = text_of(open_written(tmp_path / "run", rows, *few, slower, faster, FINISHED))
+    lines = text_of(open_written(tmp_path / "run", rows, slower, faster, *few, FINISHED))
 
     listed = [line for line in lines if " at step " in line or " more switches" in line]
-    assert listed[1].startswith("workers off → 2 at step 401: 1.90 x slower (1.90 to 1.90)")
-    assert listed[2].startswith("workers 2 → off at step 701: 1.90 x faster (1.90 to 1.90)")
+    assert listed[0].startswith("workers off → 2 at step 401: 1.90 x slower (1.90 to 1.90)")
+    assert listed[1].startswith("workers 2 → off at step 701: 1.90 x faster (1.90 to 1.90)")
     assert listed[3] == "and 8 more switches, 8 of them without enough steps to compare"
 
 

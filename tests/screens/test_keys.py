@@ -11,7 +11,7 @@ from tests.live.test_view import look
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.hardware import compute_bound
 from tests.screens.showing import shown
-from tests.screens.states import stalled, starving
+from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.dialogs.leave import Leave
@@ -195,9 +195,12 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
 
 
 async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:
-    async with shown(stalled(tmp_path)) as show:
+    started = Canned(tmp_path, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"]).started()
+    async with shown(started.steps(5, STARVING)) as show:
+        assert show.live.view
+        assert not show.live.view.finding.edit
         await show.press("y")
-        assert show.app.clipboard.startswith("dataset = dataset.prefetch(")
+        assert show.app.clipboard.startswith("dataset = dataset.prefetch(4)")
 
 
 async def test_without_code_and_with_all_settings_off_nothing_is_copied(tmp_path: Path) -> None:

@@ -53,6 +53,15 @@ def test_steps_from_the_switch_on_are_compared_with_those_before() -> None:
     assert found.settled
 
 
+def test_compute_that_changed_alone_is_a_drift_where_the_knob_cannot_move_it() -> None:
+    run = Recorded([0.2] * 200)
+    run.rows["compute_ms"][100:] = 12.0
+
+    (found,) = run.compare(replace(switched(101, 98, "20", "latency_ms"), old="0"))
+
+    assert outcome_text(found) == "compute drifted by 20 %, not the data wait, over 100 steps"
+
+
 def test_a_wait_of_every_fourth_step_is_in_the_ratio_though_no_median_holds_it() -> None:
     run = Recorded([0.0, 0.0, 0.0, 40.0] * 25 + [0.0] * 100)
     run.rows["flags"][100] = Flag.SWITCH

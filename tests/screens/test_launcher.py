@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.doctor.machines import linux
-from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, launcher, offer, text
+from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, WORKLOADS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
 from tfwatch.commands.factories import check_up
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.widgets.launcher_lists import Trainable
+from tfwatch.widgets.launcher_lists import Trainable, WorkloadsPane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,11 @@ async def test_it_shows_workloads_knobs_and_runs(theme: str) -> None:
             assert ("starving 41 %" in text(app)) is (size[0] >= 200)
             assert "tfwatch train cnn" in rows[-2]
             assert {len(row) for row in rows} == {size[0]}
+
+
+async def test_it_starts_on_cnn_wherever_that_stands_in_the_list() -> None:
+    async with launcher(offer(WORKLOADS[::-1])) as (app, _):
+        assert app.screen.query_one(WorkloadsPane).cursor == 2
 
 
 @pytest.mark.parametrize(

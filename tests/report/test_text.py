@@ -17,6 +17,7 @@ from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
     Event,
+    OthersTrained,
     RecordingLost,
     RunEnded,
     TrainingFailed,
@@ -195,6 +196,15 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     assert found["time_breakdown"]["total"]["wall_s"] == pytest.approx(11.0)
     assert found["time_breakdown"]["epochs"][0]["validation_s"] == pytest.approx(4.0)
     assert found["time_breakdown"]["start"]["epoch"] is None
+
+
+def test_what_other_loops_trained_meanwhile_is_told_and_is_no_loss(tmp_path: Path) -> None:
+    ended = EpochEnded(4 * 10**9, 0, 200, {}), RunEnded(8 * 10**9, "finished", 200)
+    run = open_written(tmp_path / "run", plain(200, 0.1), OthersTrained(7 * 10**9, 3000.0), *ended)
+
+    told = text_of(run)[1]
+    assert "between epochs 1.0 s" in told
+    assert told.endswith(", plus 3.0 s in which other loops and fits trained")
 
 
 def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: Path) -> None:

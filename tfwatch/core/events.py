@@ -280,6 +280,14 @@ class ValidationEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class OthersTrained:
+    """Other loops and fits trained for `took_ms` between two epochs, in the thread that trains this run."""
+
+    at_ns: Moment
+    took_ms: Milliseconds
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchAsked(ChangesKnob):
     """A switch was requested; `by` is `key`, `command`, `code`, `experiment` or `autopilot`.
 
@@ -512,6 +520,7 @@ Event: TypeAlias = (
     | EpochStarted
     | EpochEnded
     | ValidationEnded
+    | OthersTrained
     | SwitchAsked
     | PipelineSwitched
     | SwitchFailed

@@ -209,8 +209,9 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> s
     if "between epochs" in names:
         parts = _between_epochs(total, end, _LEAST_SHARE * length_s)
         words = [f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word for word in words]
-    slept = f", plus {units.seconds(total.asleep_s)} asleep" if total.asleep_s else ""
-    return "".join(f", {word}" for word in words) + slept
+    beside = {"asleep": total.asleep_s, "in which other loops and fits trained": total.others_s}
+    words += [f"plus {units.seconds(spent_s)} {name}" for name, spent_s in beside.items() if spent_s]
+    return "".join(f", {word}" for word in words)
 
 
 def _between_epochs(total: TimeSpent, end: str, least_s: float) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tfwatch.core.errors import reason
-from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
+from tfwatch.core.events import EpochEnded, EpochStarted, OthersTrained, ValidationEnded, WatchFailed
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.watch.other_trainings import OtherTrainings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,7 @@ class StepLog:
         self._images: int | None = before._images if before else 0
         self._open_row: tuple[int, int, int, float, float, float, float] | None = None
         self._validation_ns = 0
+        self._others: OtherTrainings = before._others if before else OtherTrainings(writer.clock)
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -102,6 +104,7 @@ class StepLog:
         """Record the start of an epoch, `at_ns` or now."""
         at_ns = self._writer.now_ns() if at_ns is None else at_ns
         self._close_row(0, at_ns)
+        self._note_others(at_ns)
         self.flags |= _EPOCH_START
         shift = self._shift(epoch)
         self._epoch, self._epoch_step, self._epoch_steps = epoch + shift, 0, steps
@@ -109,6 +112,13 @@ class StepLog:
         epochs = epochs + shift if epochs else 0
         self._writer.event(EpochStarted(at_ns, self._epoch, epochs, steps, self._fit))
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
+
+    def _note_others(self, at_ns: int) -> None:
+        """Record what other loops and fits trained before an epoch that begins `at_ns`."""
+        now_ns = self._writer.now_ns()
+        took_ns, ended_ago_ns = self._others.begin_epoch(now_ns - at_ns)
+        if took_ns > 0:
+            self._writer.event(OthersTrained(min(now_ns - ended_ago_ns, at_ns - 1), took_ns / 1e6))
 
     def _shift(self, epoch: int) -> int:
         """Return the difference between an epoch's number in the run and in its `fit`."""
@@ -122,6 +132,7 @@ class StepLog:
         self._close_row(0, self._writer.now_ns())
         metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
         self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras))
+        self._others.end_epoch()
         self.set_phase(Phase.EPOCH_END)
 
     @failure_ends_recording

@@ -274,6 +274,11 @@ LOOP = replace(RUNNING, live=False, has_own_loop=True, knobs={}, started={}, swi
             "between two epochs of the loop",
             id="ends",
         ),
+        pytest.param(
+            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, validation_s=6.0),
+            "validate less often or on less data",
+            id="validation",
+        ),
     ],
 )
 def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, advice: str) -> None:
@@ -282,6 +287,13 @@ def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, adv
     assert "steps_per_epoch" not in found.advice + found.edit
     assert "on_epoch_end" not in found.advice + found.edit
     assert "fit" not in found.edit
+    assert "validation_freq" not in found.advice + found.edit
+
+
+def test_the_time_in_which_another_loop_trains_is_advised_against_nowhere() -> None:
+    spent = TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, others_s=6.0, epoch_end_s=0.1)
+    found = banner(replace(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
+    assert "between two epochs" not in found.advice
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from tfwatch.analysis.steps.summary import summarise
 from tfwatch.analysis.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.analysis.steps.verdict import Conditions, Verdict, judge
-from tfwatch.core.events import DatasetReady, EpochEnded, EpochStarted, ImportEnded, Slept, ValidationEnded, WatchFailed
+from tfwatch.core.events import (
+    DatasetReady,
+    EpochEnded,
+    EpochStarted,
+    ImportEnded,
+    OthersTrained,
+    Slept,
+    ValidationEnded,
+    WatchFailed,
+)
 from tfwatch.core.rows import STEP, Flag, Phase
 from tfwatch.runs.reading.sums import EpochSums
 
@@ -61,6 +70,7 @@ def runs(draw: st.DrawFn) -> RecordedRun:
         at_s += draw(st.sampled_from([0.0, 0.1, 3.0]))
         record(ValidationEnded, epoch, draw(st.sampled_from([0.0, 90.0, 9000.0])))
         record(EpochEnded, epoch, len(rows), {"loss": 1.0})
+        record(OthersTrained, draw(st.sampled_from([0.0, 90.0, 9000.0])))
         record(Slept, 7000.0)
     record(WatchFailed, "a mistake of its own")
     return RecordedRun(np.array(rows, dtype=STEP), events, at_s + draw(st.sampled_from([0.0, 1.0])))

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from tests.watch.tracked import cause, end_all, runs_in
+from tfwatch.analysis.steps.time_breakdown import make_time_breakdown
+from tfwatch.core.events import OthersTrained, ValidationEnded
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.loops.training_signs import TrainingSigns
@@ -25,6 +27,9 @@ from tfwatch.watch.script.user_code import find_users_frame, is_users
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
+
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
+    from tfwatch.runs.reading.opened import Run
 
 WEIGHT = SimpleNamespace(trainable=True)
 PIXELS = np.zeros(3)
@@ -210,6 +215,64 @@ def test_two_loops_in_turn_have_a_run_each(tf: Hooked, tmp_path: Path) -> None:
             tf.train()
 
     assert sorted(steps_of(tmp_path)) == [[0] * 5 + [1] * 5, [0] * 3 + [1] * 3]
+
+
+def epochs_of(run: Run) -> tuple[TimeSpent, ...]:
+    return make_time_breakdown(run.epochs, run.events, run.length_s).epochs
+
+
+def other_ms(run: Run, kind: type[OthersTrained | ValidationEnded]) -> list[float]:
+    return [event.took_ms for event in run.events if isinstance(event, kind)]
+
+
+def test_a_loop_that_only_reads_between_two_epochs_is_their_validation(tf: Hooked, tmp_path: Path) -> None:
+    data, slow = tf.Dataset(1, 2), tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(3)))
+    for _ in range(3):
+        for _ in data:
+            tf.train()
+        for _ in slow:
+            pass
+        next(iter(slow))
+
+    assert steps_of(tmp_path) == [[0] * 2 + [1] * 2 + [2] * 2]
+    (run,) = runs_in(tmp_path)
+    took_ms = other_ms(run, ValidationEnded)
+    assert len(took_ms) == 2  # after the last epoch it may be anything
+    assert all(80 <= one < 1000 for one in took_ms)
+    assert [epoch.validation_s * 1e3 for epoch in epochs_of(run)] == pytest.approx([*took_ms, 0])
+    assert not other_ms(run, OthersTrained)
+
+
+def test_two_iterators_that_are_read_at_once_are_one_validation(tf: Hooked, tmp_path: Path) -> None:
+    data = tf.Dataset(1, 2)
+    slow = tf.Dataset(*(lambda: time.sleep(0.03) for _ in range(3)))
+    for _ in range(2):
+        for _ in data:
+            tf.train()
+        for _ in zip(slow, slow, strict=True):
+            pass
+
+    end_all()
+    (run,) = runs_in(tmp_path)
+    assert 180 <= sum(other_ms(run, ValidationEnded)) < 270
+
+
+def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(tf: Hooked, tmp_path: Path) -> None:
+    one, other = tf.Dataset(1, 2, 3), tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(5)))
+    for _ in range(3):
+        for _ in one:
+            tf.train()
+        for _ in other:
+            tf.train()
+
+    assert steps_of(tmp_path)
+    (first,) = [run for run in runs_in(tmp_path) if run.manifest.steps_per_epoch == 3]
+    took_ms = other_ms(first, OthersTrained)
+    assert len(took_ms) == 2
+    assert all(one >= 100 for one in took_ms)
+    epochs = epochs_of(first)
+    assert [epoch.others_s * 1e3 for epoch in epochs] == pytest.approx([*took_ms, 0])
+    assert all(epoch.between_s < 0.08 for epoch in epochs)
 
 
 @pytest.mark.parametrize("many", [2, 3])

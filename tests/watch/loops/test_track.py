@@ -25,7 +25,7 @@ from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.loops.tracked_loop import LoopStepLog
+from tfwatch.watch.loops.loop_step_log import LoopStepLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -134,7 +134,7 @@ def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypat
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
     from tfwatch.watch.loops import function_calls
-    from tfwatch.watch.loops.tracked_loop import LoopStepLog
+    from tfwatch.watch.loops.loop_step_log import LoopStepLog
 
     host_ns, own_call, ticks = LoopStepLog._host_ns, Function.__call__, itertools.count(0, 30_000_000)
     monkeypatch.setattr(function_calls, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))

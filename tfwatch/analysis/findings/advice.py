@@ -56,6 +56,7 @@ _LOOP_BEGINS = Advice(
     code_suggestions.ONE_ITERATOR_OF_LOOP,
 )
 _LOOP_ENDS = Advice("do less between two epochs of the loop (validation, saving), or longer epochs")
+_LOOP_VALIDATES = Advice("validate less often or on less data; or longer epochs")
 _BETWEEN_FITS = Advice(
     "do less between two calls of fit (predict, saving), or more epochs in each call", code_suggestions.FEWER_FITS
 )
@@ -407,7 +408,7 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
     if part == _FIRST_BATCH and now.has_shuffle_fill and not now.fits_end_epochs:
         return _advise_shuffle(now)
     if now.has_own_loop:
-        return _LOOP_BEGINS if part == _FIRST_BATCH else _LOOP_ENDS
+        return {_FIRST_BATCH: _LOOP_BEGINS, "validation": _LOOP_VALIDATES}.get(part, _LOOP_ENDS)
     if part == "epoch's end":
         return _advise_epoch_end(now, spent)
     if part == "validation":

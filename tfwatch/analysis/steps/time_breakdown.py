@@ -14,6 +14,7 @@ from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
     ImportEnded,
+    OthersTrained,
     Paused,
     RunEnded,
     Slept,
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     _Begun: TypeAlias = list[tuple[int, np.void | None]]
 
 _E = TypeVar("_E")
+#: The parts after an epoch's last step that events report; the rest is its end.
+_AFTER_STEPS: dict[str, type[OthersTrained | ValidationEnded]] = {
+    "others_s": OthersTrained,
+    "validation_s": ValidationEnded,
+}
 _COLUMNS = EPOCH.names or ()
 
 #: The part that the time after the last complete step belongs to, by the phase of the training thread.
@@ -65,6 +71,7 @@ class TimeSpent:
     compile_s: building the model, and the extra time of traced steps. asleep_s: the machine slept.
     first_batch_s: the new iterator, and the extra data wait of its first batch, filling a shuffle buffer
         included. epoch_end_s: callbacks at the epoch's end, checkpoints among them.
+    others_s: other loops and fits of the same thread trained before the next epoch.
     unaccounted_s: time that no row and no event covers, and time for which the process was stopped.
     """
 
@@ -81,6 +88,7 @@ class TimeSpent:
     first_batch_s: float = 0.0
     validation_s: float = 0.0
     epoch_end_s: float = 0.0
+    others_s: float = 0.0
     asleep_s: float = 0.0
     unaccounted_s: float = 0.0
 
@@ -96,8 +104,8 @@ class TimeSpent:
 
     @property
     def between_share(self) -> float:
-        """The time between epochs as a share of the time that the machine did not sleep, 0 to 1."""
-        active_s = self.wall_s - self.asleep_s
+        """The time between epochs as a share of the time that was this training's own, 0 to 1."""
+        active_s = self.wall_s - self.asleep_s - self.others_s
         return self.between_s / active_s if active_s > 0 else 0.0
 
 
@@ -264,9 +272,11 @@ def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, f
         return {"epoch_end_s": last_s, "unaccounted_s": after_s}
     if not ended:
         return {_tail(span): after_s}
-    reported_s = sum(event.took_ms for event in span.all(ValidationEnded)) / 1e3
-    validation_s = min(reported_s, last_s + after_s)
-    return {"validation_s": validation_s, "epoch_end_s": last_s + after_s - validation_s}
+    parts, left_s = {}, last_s + after_s
+    for part, kind in _AFTER_STEPS.items():
+        parts[part] = min(sum(event.took_ms for event in span.all(kind)) / 1e3, left_s)
+        left_s -= parts[part]
+    return {**parts, "epoch_end_s": left_s}
 
 
 def _without_steps(span: _Span) -> TimeSpent:

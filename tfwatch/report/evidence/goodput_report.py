@@ -26,6 +26,7 @@ _KEYS = {
     "first batches, ends of epochs": "between_epochs",
     TWICE: "trained_twice",
     "between runs": "between_runs",
+    "other loops and fits": "others",
     "asleep": "asleep",
     "unaccounted": "unaccounted",
 }
@@ -88,6 +89,7 @@ def parts_s(found: Goodput) -> dict[str, float]:
         "first batches, ends of epochs": kept.first_batch_s + kept.epoch_end_s,
         TWICE: found.lost_s.least,
         "between runs": found.down_s,
+        "other loops and fits": kept.others_s,
         "asleep": kept.asleep_s,
         "unaccounted": kept.unaccounted_s,
     }

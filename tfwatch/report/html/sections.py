@@ -43,6 +43,7 @@ SPENT = {
     "compile_s": ("compile", "compile"),
     "import_s": ("import", "import"),
     "data_set_s": ("data set", "set"),
+    "others_s": ("other loops and fits", "others"),
     "asleep_s": ("asleep", "asleep"),
     "unaccounted_s": ("unaccounted time", "rest"),
 }

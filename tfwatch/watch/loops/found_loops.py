@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.loops.continued_runs import find_continued, is_endless, length_of, remember
-from tfwatch.watch.loops.tracked_loop import EarlierFetch, TrackedRun
+from tfwatch.watch.loops.loop_step_log import EarlierFetch
+from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.step_log import count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count
 
@@ -38,13 +39,14 @@ _SAME_BATCH_NS = 100_000
 class _OfThread(threading.local):
     """The loops of one thread.
 
-    fetches: the number of fetches of all its loops. recordings: of loops that were recorded; recorded: the newest one.
-    undecided: loops that may train.
+    fetches: the number of fetches of all its loops. recordings: of loops that were recorded; recorded: the newest one,
+    and run: its run. undecided: loops that may train.
     """
 
     def __init__(self) -> None:
         self.fetches = self.recordings = 0
         self.recorded: Callable[[], FoundLoop | None] = lambda: None
+        self.run: Callable[[], TrackedRun | None] = lambda: None
         self.undecided: weakref.WeakSet[FoundLoop] = weakref.WeakSet()
 
 
@@ -98,7 +100,7 @@ class FoundLoop:
         self._fits_begun = loops.signs.fits_begun
         self._seen_signs = loops.signs.count
         self._seen_steps: int | None = None
-        self._got_ns = 0
+        self._first_ns = self._got_ns = 0
         loops.thread.undecided.add(self)
 
     @property
@@ -112,6 +114,7 @@ class FoundLoop:
         """Record that a fetch begins; return the time, on the run's clock or on the system's."""
         now_ns = SYSTEM.now_ns()
         with fails_open(self._give_up):
+            self._first_ns = self._first_ns or now_ns
             if self._run is None:
                 self._decide(now_ns)
             if self._run is not None:
@@ -136,6 +139,8 @@ class FoundLoop:
         with fails_open(self._give_up):
             if self._run is not None and self.is_recorded:
                 self._run.exhausted()
+            elif self._run is None:
+                self._record_reading(SYSTEM.now_ns())
         self._end()
 
     def failed(self, error: BaseException) -> None:
@@ -150,6 +155,15 @@ class FoundLoop:
         if run is not None:
             with fails_open(run.lose):
                 run.leave(self._epoch)
+        elif getattr(self, "_fetches", 0) and not self.is_over:
+            with fails_open(self._give_up):
+                self._record_reading(self._got_ns)
+
+    def _record_reading(self, ended_ns: int) -> None:
+        """Tell the newest run of this thread of a loop that only read: it may be a validation."""
+        run = self._loops.thread.run()
+        if run is not None:
+            run.record_reading(self._first_ns, ended_ns)
 
     def _begin_fetch(self, run: TrackedRun) -> int:
         if not self.is_recorded or self._loops.is_over:  # the run is over, or continues in a later loop
@@ -227,7 +241,7 @@ class FoundLoop:
         thread.undecided.discard(self)
         thread.recordings += 1
         self._begin_run(self._kept[0].start_ns if self._kept else now_ns, now_ns)
-        thread.recorded = weakref.ref(self)
+        thread.recorded, thread.run = weakref.ref(self), weakref.ref(self._run)
 
     def _begin_run(self, begun_ns: int, now_ns: int) -> None:
         run = find_continued(self._site)

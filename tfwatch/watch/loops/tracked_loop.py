@@ -9,7 +9,6 @@ import math
 import sys
 import threading
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
@@ -17,11 +16,11 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.server import OWN_LOOP
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
-from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
+from tfwatch.watch.loops.async_loop import GpuProbe
 from tfwatch.watch.loops.function_calls import function_calls
+from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.loops.uncaught import find_stack, find_uncaught
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
-from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device, why_loop_copies_untimed
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import CodeType
 
-    from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.loops.loop_step_log import EarlierFetch
     from tfwatch.watch.loops.uncaught import Place
 
-_COMPILE, _RETRACE, _SHUFFLE_FILL = int(Flag.COMPILE), int(Flag.RETRACE), int(Flag.SHUFFLE_FILL)
+_SHUFFLE_FILL = int(Flag.SHUFFLE_FILL)
 #: The number of fetches after which a GPU that cannot be probed yet is given up.
 _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
@@ -41,149 +40,6 @@ _SPLIT = (
     "a body without a call is compute"
 )
 _SPLIT_GPU = "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierFetch:
-    """A fetch before the run began, by the system's clock.
-
-    examples: in the batch; None if unknown. traced: the time spent tracing functions before.
-    """
-
-    start_ns: int
-    got_ns: int
-    examples: int | None
-    traced: int
-
-
-class LoopStepLog(StepLog):
-    """The step log of a tracked loop: a step is a fetch and a body. Launching is not separated: dispatch is 0.
-
-    gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing functions so far;
-    None if unknown. in_calls_ns: returns the time spent in calls of `tf.function`, which is the compute of a body; the
-    rest is host. Where it is None, and in a body without a call, all is compute. fetching_calls: returns the number of
-    calls so far that fetched batches inside their graph; None if unknown.
-    """
-
-    def __init__(
-        self,
-        writer: RunWriter,
-        traced: Callable[[], int] | None,
-        in_calls_ns: Callable[[], int] | None = None,
-        fetching_calls: Callable[[], int] | None = None,
-    ) -> None:
-        super().__init__(writer, metric="", by_keras=False)
-        self.gpu_probe: GpuProbe | None = None
-        self._traced = traced
-        self._traced_before = 0
-        self._in_calls_ns = in_calls_ns
-        self._in_calls_before_ns = 0
-        self._fetching_calls = fetching_calls
-        self._fetching_before = 0
-        self._ever_traced = False
-        self._open_step: tuple[int, int] | None = None
-        self._beside_ns = 0
-
-    @failure_ends_recording
-    def begin_fetch(self, start_ns: int) -> None:
-        """Record that the fetch of a batch begins, and with it the next step."""
-        super().begin_fetch(start_ns)
-        if self.gpu_probe:
-            self.gpu_probe.begin_fetch(self.steps + 1, start_ns)
-
-    @failure_ends_recording
-    def record_fetch(self, start_ns: int, got_ns: int, batch: Any) -> None:
-        """Record that the batch is there, and that the body of its step begins."""
-        if self.gpu_probe:
-            self.gpu_probe.record_fetch(got_ns)
-        self._begin_body(start_ns, got_ns, count_examples(batch), self._traced() if self._traced else 0)
-
-    @failure_ends_recording
-    def record_earlier(self, start_ns: int, got_ns: int, fetch: EarlierFetch) -> None:
-        """Record a fetch before the run began, at its times on the run's clock."""
-        super().begin_fetch(start_ns)
-        self._begin_body(start_ns, got_ns, fetch.examples, fetch.traced)
-
-    @failure_ends_recording
-    def extend_fetch(self, got_ns: int) -> None:
-        """Count the time until a second data set gave its part of the batch as data wait."""
-        if self._open_step:
-            self._open_step = self._open_step[0], got_ns
-            self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
-
-    @failure_ends_recording
-    def add_wait(self, wait_ns: int) -> None:
-        """Count the fetch of a second data set within the body as data wait; not on a GPU, which may work meanwhile."""
-        if self._open_step:
-            self._beside_ns += wait_ns
-
-    @failure_ends_recording
-    def end_epoch(self, logs: dict[str, Any] | None) -> None:
-        """Record the end of the loop."""
-        super().end_epoch(logs)
-        if self.gpu_probe:
-            self._write(self.gpu_probe.rest())
-
-    @failure_ends_recording
-    def close(self) -> None:
-        """Write the remaining steps; a running body ends."""
-        if self._open_step:
-            self.end_step(self._writer.now_ns())
-            self.set_phase(Phase.HOST)
-        if self.gpu_probe:
-            self._write(self.gpu_probe.stop())
-
-    def _begin_body(self, start_ns: int, got_ns: int, examples: int | None, traced: int) -> None:
-        self.steps += 1
-        self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
-        self._report_progress(1, examples, {})
-        self._open_step, self._beside_ns = (start_ns, got_ns), 0
-        self._traced_before = traced
-        self._in_calls_before_ns = self._in_calls_ns() if self._in_calls_ns else 0
-        self._fetching_before = self._fetching_calls() if self._fetching_calls else 0
-
-    def _close_row(self, flags: int, end_ns: int) -> None:
-        if self._open_step is None:
-            return
-        start_ns, got_ns = self._open_step
-        self._open_step = None
-        flags |= self.flags | self._trace_flag()
-        self.flags = 0
-        self._note_fetching_calls()
-        if self.gpu_probe:
-            self._write(
-                self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
-            )
-            return
-        body_ns = max(end_ns - got_ns - self._beside_ns, 0)
-        host_ms = self._host_ns(body_ns) / 1e6
-        wait_ms, compute_ms = (end_ns - start_ns - body_ns) / 1e6, body_ns / 1e6 - host_ms
-        self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms)
-
-    def _note_fetching_calls(self) -> None:
-        """Record once that calls fetch batches themselves: the data wait inside them is not seen."""
-        if self._fetching_calls and self._fetching_calls() != self._fetching_before:
-            self._fetching_calls = None
-            self._writer.describe(fetches_in_calls=True)
-
-    def _host_ns(self, body_ns: int) -> int:
-        """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another thread has them."""
-        in_calls_ns = self._in_calls_ns() - self._in_calls_before_ns if self._in_calls_ns else 0
-        return max(body_ns - in_calls_ns, 0) if in_calls_ns > 0 else 0
-
-    def _trace_flag(self) -> int:
-        if not self._traced or self._traced() == self._traced_before:
-            return 0
-        flag = _RETRACE if self._ever_traced else _COMPILE
-        self._ever_traced = True
-        return flag
-
-    def _write(self, steps: Iterable[tuple[TrackedStep, int]]) -> None:
-        for step, waited_ns in steps:
-            compute_ns = step.end_ns - step.start_ns - waited_ns
-            self._writer.step(
-                step.start_ns, step.step, step.epoch, step.flags, waited_ns / 1e6, 0.0, compute_ns / 1e6, 0.0
-            )
 
 
 class TrackedRun:
@@ -314,6 +170,11 @@ class TrackedRun:
     def record_error(self, error: BaseException) -> None:
         """Record an error of the fetch. The loop may fetch again."""
         self._raised = ErrorText.of(error)
+
+    def record_reading(self, begun_ns: int, ended_ns: int) -> None:
+        """Record a loop that only read, from its first fetch to its end, by the system's clock."""
+        if self.epoch is None and not self.is_over:
+            self._step_log.record_reading(self._on_run_clock(begun_ns), self._on_run_clock(ended_ns))
 
     # -- its end ------------------------------------------------------------------------------------
 

@@ -1,0 +1,185 @@
+"""The steps of a loop of the user's own: a step is a fetch and a body.
+
+Runs in the thread that loops. A failure here ends the recording, never the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.events import ValidationEnded
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.watch.loops.async_loop import TrackedStep
+from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.loops.async_loop import GpuProbe
+
+_COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierFetch:
+    """A fetch before the run began, by the system's clock.
+
+    examples: in the batch; None if unknown. traced: the time spent tracing functions before.
+    """
+
+    start_ns: int
+    got_ns: int
+    examples: int | None
+    traced: int
+
+
+class LoopStepLog(StepLog):
+    """The step log of a tracked loop: a step is a fetch and a body. Launching is not separated: dispatch is 0.
+
+    gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing functions so far;
+    None if unknown. in_calls_ns: returns the time spent in calls of `tf.function`, which is the compute of a body; the
+    rest is host. Where it is None, and in a body without a call, all is compute. fetching_calls: returns the number of
+    calls so far that fetched batches inside their graph; None if unknown.
+    """
+
+    def __init__(
+        self,
+        writer: RunWriter,
+        traced: Callable[[], int] | None,
+        in_calls_ns: Callable[[], int] | None = None,
+        fetching_calls: Callable[[], int] | None = None,
+    ) -> None:
+        super().__init__(writer, metric="", by_keras=False)
+        self.gpu_probe: GpuProbe | None = None
+        self._traced = traced
+        self._traced_before = 0
+        self._in_calls_ns = in_calls_ns
+        self._in_calls_before_ns = 0
+        self._fetching_calls = fetching_calls
+        self._fetching_before = 0
+        self._ever_traced = False
+        self._open_step: tuple[int, int] | None = None
+        self._beside_ns = 0
+        self._ended_ns = self._read_until_ns = self._read_ns = 0
+
+    @failure_ends_recording
+    def begin_epoch(self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None) -> None:
+        """Record the start of a loop, and what was read since the end of the one before: its validation."""
+        if self._read_ns:
+            self._writer.event(ValidationEnded(self._read_until_ns, self._epoch, self._read_ns / 1e6))
+            self._read_ns = 0
+        super().begin_epoch(epoch, epochs, steps, at_ns)
+
+    @failure_ends_recording
+    def record_reading(self, begun_ns: int, ended_ns: int) -> None:
+        """Keep the time of a loop that only read between two epochs; of such that overlap, time counts once.
+
+        After the last epoch it is no validation: whether there is another one is known when it begins.
+        """
+        if begun_ns >= self._ended_ns:
+            self._read_ns += max(0, ended_ns - max(begun_ns, self._read_until_ns))
+            self._read_until_ns = max(ended_ns, self._read_until_ns)
+
+    @failure_ends_recording
+    def begin_fetch(self, start_ns: int) -> None:
+        """Record that the fetch of a batch begins, and with it the next step."""
+        super().begin_fetch(start_ns)
+        if self.gpu_probe:
+            self.gpu_probe.begin_fetch(self.steps + 1, start_ns)
+
+    @failure_ends_recording
+    def record_fetch(self, start_ns: int, got_ns: int, batch: Any) -> None:
+        """Record that the batch is there, and that the body of its step begins."""
+        if self.gpu_probe:
+            self.gpu_probe.record_fetch(got_ns)
+        self._begin_body(start_ns, got_ns, count_examples(batch), self._traced() if self._traced else 0)
+
+    @failure_ends_recording
+    def record_earlier(self, start_ns: int, got_ns: int, fetch: EarlierFetch) -> None:
+        """Record a fetch before the run began, at its times on the run's clock."""
+        super().begin_fetch(start_ns)
+        self._begin_body(start_ns, got_ns, fetch.examples, fetch.traced)
+
+    @failure_ends_recording
+    def extend_fetch(self, got_ns: int) -> None:
+        """Count the time until a second data set gave its part of the batch as data wait."""
+        if self._open_step:
+            self._open_step = self._open_step[0], got_ns
+            self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
+
+    @failure_ends_recording
+    def add_wait(self, wait_ns: int) -> None:
+        """Count the fetch of a second data set within the body as data wait; not on a GPU, which may work meanwhile."""
+        if self._open_step:
+            self._beside_ns += wait_ns
+
+    @failure_ends_recording
+    def end_epoch(self, logs: dict[str, Any] | None) -> None:
+        """Record the end of the loop."""
+        super().end_epoch(logs)
+        self._ended_ns = self._writer.now_ns()
+        if self.gpu_probe:
+            self._write(self.gpu_probe.rest())
+
+    @failure_ends_recording
+    def close(self) -> None:
+        """Write the remaining steps; a running body ends."""
+        if self._open_step:
+            self.end_step(self._writer.now_ns())
+            self.set_phase(Phase.HOST)
+        if self.gpu_probe:
+            self._write(self.gpu_probe.stop())
+
+    def _begin_body(self, start_ns: int, got_ns: int, examples: int | None, traced: int) -> None:
+        self.steps += 1
+        self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
+        self._report_progress(1, examples, {})
+        self._open_step, self._beside_ns = (start_ns, got_ns), 0
+        self._traced_before = traced
+        self._in_calls_before_ns = self._in_calls_ns() if self._in_calls_ns else 0
+        self._fetching_before = self._fetching_calls() if self._fetching_calls else 0
+
+    def _close_row(self, flags: int, end_ns: int) -> None:
+        if self._open_step is None:
+            return
+        start_ns, got_ns = self._open_step
+        self._open_step = None
+        flags |= self.flags | self._trace_flag()
+        self.flags = 0
+        self._note_fetching_calls()
+        if self.gpu_probe:
+            self._write(
+                self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
+            )
+            return
+        body_ns = max(end_ns - got_ns - self._beside_ns, 0)
+        host_ms = self._host_ns(body_ns) / 1e6
+        wait_ms, compute_ms = (end_ns - start_ns - body_ns) / 1e6, body_ns / 1e6 - host_ms
+        self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms)
+
+    def _note_fetching_calls(self) -> None:
+        """Record once that calls fetch batches themselves: the data wait inside them is not seen."""
+        if self._fetching_calls and self._fetching_calls() != self._fetching_before:
+            self._fetching_calls = None
+            self._writer.describe(fetches_in_calls=True)
+
+    def _host_ns(self, body_ns: int) -> int:
+        """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another thread has them."""
+        in_calls_ns = self._in_calls_ns() - self._in_calls_before_ns if self._in_calls_ns else 0
+        return max(body_ns - in_calls_ns, 0) if in_calls_ns > 0 else 0
+
+    def _trace_flag(self) -> int:
+        if not self._traced or self._traced() == self._traced_before:
+            return 0
+        flag = _RETRACE if self._ever_traced else _COMPILE
+        self._ever_traced = True
+        return flag
+
+    def _write(self, steps: Iterable[tuple[TrackedStep, int]]) -> None:
+        for step, waited_ns in steps:
+            compute_ns = step.end_ns - step.start_ns - waited_ns
+            self._writer.step(
+                step.start_ns, step.step, step.epoch, step.flags, waited_ns / 1e6, 0.0, compute_ns / 1e6, 0.0
+            )

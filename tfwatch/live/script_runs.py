@@ -102,7 +102,8 @@ def _fits_in(folder: Path, first: int, clock: Clock) -> tuple[FitFigures, ...]:
 
 def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:
     """Return the fits of a run that is over. first: the number of its first fit."""
-    counter = FitCounter(run.manifest.origin_wall_ns / 1e9, lambda first, last: run.steps[first - 1 : last], first)
+    origin_s, loop = run.manifest.origin_wall_ns / 1e9, run.manifest.loop
+    counter = FitCounter(origin_s, lambda first, last: run.steps[first - 1 : last], first, loop)
     started = [event for event in run.events if isinstance(event, EpochStarted)]
     counter.take(started, [event for event in run.events if isinstance(event, EpochEnded)], is_over=True)
     *before, last = counter.done or [None]

@@ -238,7 +238,8 @@ class Follower:
             return
         if self._fits is None:
             origin_s = snapshot.manifest.origin_wall_ns / 1e9
-            self._fits = FitCounter(origin_s, self._steps_between, len(self._earlier_fits) + 1)
+            first, loop = len(self._earlier_fits) + 1, snapshot.manifest.loop
+            self._fits = FitCounter(origin_s, self._steps_between, first, loop)
         number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), is_over)
         self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
         self._fits_counted = counted

@@ -135,6 +135,7 @@ class Manifest:
     filled_shuffle: the shuffle whose buffer is filled before the first batch of an epoch; map_below_shuffle: the lowest
         map below it, where the shuffle can come before that. Each is empty where it is not known.
     proof: the batches on which a script's fast pipeline was equal to its own; empty before it was compared.
+    loop: where a loop of the script's own stands, e.g. `train.py:22`; empty for a `fit`.
     data: the kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
@@ -182,6 +183,7 @@ class Manifest:
     filled_shuffle: str = ""
     map_below_shuffle: str = ""
     proof: str = ""
+    loop: str = ""
     data: str = ""
     split: str = ""
     not_split: str = ""

@@ -35,6 +35,12 @@ def test_a_fit_has_its_steps_its_time_its_data_wait_and_its_loss() -> None:
     assert [fit.end_s for fit in fits.done] == [102.0, 103.0, 100.0]
 
 
+def test_a_loop_of_the_scripts_own_is_named_by_its_line() -> None:
+    loops = FitCounter(0.0, lambda begin, end: np.zeros(0, dtype=STEP), 2, "train.py:22")
+    loops.take(STARTED[:1], [], is_over=True)
+    assert [one.words for one in loops.done] == ["loop 2, train.py:22: no whole epoch"]
+
+
 def test_the_present_fit_is_not_listed() -> None:
     fits = counter()
 

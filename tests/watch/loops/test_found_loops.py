@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 import time
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import pytest
 from tests.watch.tracked import cause, end_all, runs_in
 from tfwatch.analysis.steps.time_breakdown import make_time_breakdown
 from tfwatch.core.events import OthersTrained, ValidationEnded
+from tfwatch.live.script_runs import fits_of
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.loops.training_signs import TrainingSigns
@@ -273,6 +275,19 @@ def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(tf: Hooked,
     epochs = epochs_of(first)
     assert [epoch.others_s * 1e3 for epoch in epochs] == pytest.approx([*took_ms, 0])
     assert all(epoch.between_s < 0.08 for epoch in epochs)
+
+
+def test_many_loops_in_turn_do_not_begin_a_run_each_time(tf: Hooked, tmp_path: Path) -> None:
+    lines = "".join("for _ in data: train()\n" for _ in range(7))
+    code = compile(f"for _ in range(10):\n{textwrap.indent(lines, '    ')}", "/home/me/tasks.py", "exec")
+    exec(code, {"data": tf.Dataset(1, 2), "train": tf.train, "__name__": "__main__"})
+
+    end_all()
+    runs = runs_in(tmp_path)
+    assert sum(len(run.steps) for run in runs) == 7 * 10 * 2
+    assert len(runs) <= 10  # the first three had ended when their lines came back
+    assert {run.manifest.loop for run in runs} == {f"tasks.py:{line}" for line in range(2, 9)}
+    assert fits_of(runs[-1], 10)[0].words.startswith("loop 10, tasks.py:4: ")
 
 
 @pytest.mark.parametrize("many", [2, 3])

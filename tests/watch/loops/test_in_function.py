@@ -113,7 +113,7 @@ def test_a_tensorflow_that_cannot_loop_over_it_raises_a_sentence(
         """A kind that is not registered with AutoGraph."""
 
     def loop() -> Any:
-        return list(Unknown(tf.data.Dataset.range(10), tmp_path, None, loop.__code__, 0))
+        return list(Unknown(tf.data.Dataset.range(10), tmp_path, None, sys._getframe()))
 
     with pytest.raises(RuntimeError, match="loop over the data set itself"):
         tf.function(loop, autograph=False)()

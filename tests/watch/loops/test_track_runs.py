@@ -171,7 +171,7 @@ def test_no_more_than_a_few_runs_wait_for_another_call(tmp_path: Path) -> None:
 
 def test_a_run_is_ended_from_a_thread_that_is_about_to_be_joined(tmp_path: Path) -> None:
     """The garbage collector may run in the writer's own thread."""
-    loop = TrackedRun(tmp_path, None, compile("0", "", "eval"))
+    loop = TrackedRun(tmp_path, None, compile("0", "", "eval"), 1)
     thread = threading.Thread(target=loop.end, name="tfwatch-writer")
     thread.start()
     thread.join()

@@ -25,7 +25,8 @@ class FitFigures:
 
     steps: those of its whole epochs. step_ms, wait_share: means of its steady steps, or of all where
     it has none; None without a split. loss: that of its last epoch, None where it has none. outcome: `stopped`,
-    `failed` or `killed`, empty where it finished or is not the last of its run.
+    `failed` or `killed`, empty where it finished or is not the last of its run. loop: where it stands, of a
+    loop of the script's own.
     """
 
     number: int
@@ -35,10 +36,11 @@ class FitFigures:
     wait_share: float | None
     loss: float | None
     outcome: str = ""
+    loop: str = ""
 
     @property
     def words(self) -> str:
-        """`fit 12: 23.4 ms/step, data wait 41 %, loss 1.31, 300 steps`."""
+        """`fit 12: 23.4 ms/step, data wait 41 %, loss 1.31, 300 steps`, or `loop 12, train.py:22: ...`."""
         figures = [
             self.outcome,
             f"{units.milliseconds(self.step_ms)}/step" if self.step_ms is not None else "",
@@ -46,7 +48,8 @@ class FitFigures:
             f"loss {self.loss:.3g}" if self.loss is not None else "",
             units.counted(self.steps, "step") if self.steps else "no whole epoch",
         ]
-        return f"fit {self.number}: {', '.join(filter(None, figures))}"
+        name = f"loop {self.number}, {self.loop}" if self.loop else f"fit {self.number}"
+        return f"{name}: {', '.join(filter(None, figures))}"
 
 
 def fits_end_epochs(newest: EpochStarted | None) -> bool:
@@ -61,14 +64,17 @@ class FitCounter:
     """Makes the figures of the fits of a run as it goes on.
 
     origin_s: the run's clock origin, seconds since 1970. steps_between: reads steps first to last, counted from 1.
-    first: the number of the run's first fit.
+    first: the number of the run's first fit. loop: where it stands, of a run of a loop.
     """
 
-    def __init__(self, origin_s: float, steps_between: Callable[[int, int], Rows], first: int = 1) -> None:
+    def __init__(
+        self, origin_s: float, steps_between: Callable[[int, int], Rows], first: int = 1, loop: str = ""
+    ) -> None:
         self.done: tuple[FitFigures, ...] = ()
         self._origin_s = origin_s
         self._steps_between = steps_between
         self._first = first
+        self._loop = loop
 
     def take(self, started: Sequence[EpochStarted], ended: Sequence[EpochEnded], is_over: bool) -> int:
         """Add the fits that have ended. Return the number of the present fit, 0 before the first."""
@@ -82,7 +88,7 @@ class FitCounter:
     def _figures(self, number: int, ended: Sequence[EpochEnded], epochs: tuple[int, int]) -> FitFigures:
         first, end = (bisect_left(ended, epoch, key=lambda event: event.epoch) for epoch in epochs)
         if first == end:
-            return FitFigures(number, self._origin_s, 0, None, None, None)
+            return FitFigures(number, self._origin_s, 0, None, None, None, loop=self._loop)
         last = ended[end - 1]
         before = ended[first - 1].step if first else 0
         rows = self._steps_between(max(before + 1, last.step - _MOST_STEPS + 1), last.step)
@@ -95,4 +101,5 @@ class FitCounter:
             parts.step.mean if parts else None,
             parts.wait_share if parts else None,
             last.metrics.get("loss"),
+            loop=self._loop,
         )

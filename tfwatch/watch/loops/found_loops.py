@@ -87,9 +87,9 @@ class FoundLoop:
     def __init__(self, loops: FoundLoops, frame: FrameType, dataset: Any, iterator: Any) -> None:
         self.is_over = False
         self._loops = loops
-        self._code = frame.f_code
+        self._code, self._line = frame.f_code, frame.f_lineno
         # Not the instruction: in CPython 3.11 a call that is specialized is another one.
-        self._site = (id(frame.f_code), -frame.f_lineno, threading.get_ident(), loops.runs_dir)
+        self._site = (id(self._code), -self._line, threading.get_ident(), loops.runs_dir)
         self._dataset = dataset
         self._iterator = weakref.ref(iterator)
         self._run: TrackedRun | None = None
@@ -246,7 +246,7 @@ class FoundLoop:
     def _begin_run(self, begun_ns: int, now_ns: int) -> None:
         run = find_continued(self._site)
         if run is None:
-            run = TrackedRun(self._loops.runs_dir, None, self._code, begun_ns)
+            run = TrackedRun(self._loops.runs_dir, None, self._code, self._line, begun_ns)
             remember(self._site, run)
         self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns, endless=is_endless(self._dataset))
         self._run, self._dataset = run, None

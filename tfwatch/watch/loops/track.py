@@ -23,7 +23,7 @@ from tfwatch.watch.session import ErrorText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from types import CodeType, TracebackType
+    from types import FrameType, TracebackType
 
 T = TypeVar("T")
 _IN_FUNCTION = "a loop inside a tf.function is not recorded"
@@ -54,20 +54,20 @@ def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: 
     if epochs is not None and not (isinstance(epochs, Integral) and epochs >= 1):
         raise ValueError(f"epochs must be a positive integer or None, not {epochs!r}")
     frame = sys._getframe(1)
-    return Track(iterable, runs_dir, epochs and int(epochs), frame.f_code, frame.f_lasti)
+    return Track(iterable, runs_dir, epochs and int(epochs), frame)
 
 
 class Track(Generic[T]):
     """The iterable that `track` returns."""
 
     def __init__(
-        self, iterable: Iterable[T], runs_dir: str | Path | None, epochs: int | None, code: CodeType, instruction: int
+        self, iterable: Iterable[T], runs_dir: str | Path | None, epochs: int | None, frame: FrameType
     ) -> None:
         self._iterable = iterable
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._epochs = epochs
-        self._code = code
-        self._site: CallSite = (id(code), instruction, threading.get_ident(), self._runs_dir)
+        self._code, self._line = frame.f_code, frame.f_lineno
+        self._site: CallSite = (id(frame.f_code), frame.f_lasti, threading.get_ident(), self._runs_dir)
         self._loop: TrackedRun | None = None
         self._times = 0
         with fails_open(lambda why: warn_user(f"a loop inside a tf.function does not run: {why}")):
@@ -144,7 +144,7 @@ class Track(Generic[T]):
             if loop and loop.epoch is not None:
                 loop.leave(loop.epoch)
             if loop is None or loop.is_over:
-                loop = TrackedRun(self._runs_dir, self._epochs, self._code)
+                loop = TrackedRun(self._runs_dir, self._epochs, self._code, self._line)
                 remember(self._site, loop)
             self._loop, loop.owner = loop, weakref.ref(self)
             # Deleting it ends its run, which takes a moment, and no call from its line may come in between.

@@ -17,6 +17,7 @@ from tfwatch.runs.control.server import OWN_LOOP
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe
+from tfwatch.watch.loops.continued_runs import place_of
 from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.loops.uncaught import find_stack, find_uncaught
@@ -47,16 +48,19 @@ class TrackedRun:
 
     epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the object that is
     looped over, None once it is deleted. is_looped_again: that object was looped over more than once, so no other one
-    continues the run. code: the caller's; referenced, so that no other code gets its identity.
+    continues the run. takes_turns: see `continued_runs`. code: the caller's; referenced, so that no other code gets its
+    identity. line: of the loop in it.
 
     begun_ns: when the first fetch began, by the system's clock; None is now.
     """
 
-    def __init__(self, runs_dir: Path | None, epochs: int | None, code: CodeType, begun_ns: int | None = None) -> None:
+    def __init__(
+        self, runs_dir: Path | None, epochs: int | None, code: CodeType, line: int, begun_ns: int | None = None
+    ) -> None:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
-        self.is_over = self.is_looped_again = False
+        self.is_over = self.is_looped_again = self.takes_turns = False
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
@@ -79,7 +83,7 @@ class TrackedRun:
         self._ends_at: float = math.inf
         self._raised: ErrorText | None = None
         self._is_endless = False
-        self._writer.describe(split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
+        self._writer.describe(loop=place_of(code, line), split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
         self._iterator: Callable[[], Any] = lambda: None
         self._filling = ShuffleFill(None)
         self._stages = StageReader(self._writer, self.iterators)

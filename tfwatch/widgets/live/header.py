@@ -103,7 +103,7 @@ def header_view(view: RunView) -> HeaderView:
     snapshot, manifest = view.snapshot, view.snapshot.manifest
     latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
     epochs = f"/{manifest.epochs}" if manifest.epochs else ""
-    fit = f"fit {view.fit} " if view.fit > 1 else ""
+    fit = f"{'loop' if manifest.loop else 'fit'} {view.fit} " if view.fit > 1 else ""
     state, alert = _state(view)
     running = snapshot.life is Life.RUNNING
     return HeaderView(

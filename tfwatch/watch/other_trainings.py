@@ -29,7 +29,7 @@ _own = _OfThread()
 
 
 class OtherTrainings:
-    """Tells one training from the others of its thread."""
+    """The epochs of one training, set apart from those of the others of its thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

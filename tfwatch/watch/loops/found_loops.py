@@ -160,7 +160,7 @@ class FoundLoop:
                 self._record_reading(self._got_ns)
 
     def _record_reading(self, ended_ns: int) -> None:
-        """Tell the newest run of this thread of a loop that only read: it may be a validation."""
+        """Pass a loop that only read to the newest run of this thread: it may be a validation."""
         run = self._loops.thread.run()
         if run is not None:
             run.record_reading(self._first_ns, ended_ns)

@@ -102,7 +102,7 @@ def problems(script: Script, bare: Outcome, under: Outcome) -> list[str]:
     if under.output != bare.output:
         found.append("another output")
     if not under.errors.startswith(bare.errors):
-        found.append(f"other errors, from {first_difference(bare.errors, under.errors)!r}")
+        found.append(f"other errors: {first_difference(bare.errors, under.errors)}")
     if under.code != bare.code:
         found.append(f"exit code {under.code} in place of {bare.code}")
     steps = [steps_of(run) for run in under.runs]
@@ -116,9 +116,9 @@ def problems(script: Script, bare: Outcome, under: Outcome) -> list[str]:
 
 
 def first_difference(bare: str, under: str) -> str:
-    """Return the first line of the errors that differs from bare."""
+    """Return the first line of the errors that differs from bare, and that of bare."""
     pairs = zip(bare.splitlines(), [*under.splitlines(), ""], strict=False)
-    return next((other for one, other in pairs if one != other), "their end")
+    return next((f"{other!r} in place of {one!r}" for one, other in pairs if one != other), "their end")
 
 
 def split_of(run: Run) -> str:

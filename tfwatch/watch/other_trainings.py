@@ -1,4 +1,4 @@
-"""What else the thread of a run trains between two of the run's epochs: other loops and fits of the script."""
+"""The other loops and fits of a script that the thread of a run trains between two of the run's epochs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Trained:
-    """What a thread trained: the nanoseconds of all epochs that have ended, and the end of the last one."""
+    """The trainings of a thread: the nanoseconds of all epochs that have ended, and the end of the last one."""
 
     spent_ns: int = 0
     until_ns: int = 0

@@ -4,7 +4,7 @@
 
 Creates one virtual environment after another in FOLDER, tests a copy of this checkout in it, and deletes it. Results
 are saved in FOLDER/results.json, so that a second call continues where the first one ended. Prints a table of all
-results in FOLDER, also of earlier calls. Pythons are searched in ~/.pyenv/versions.
+results in FOLDER, also of earlier calls. Pythons are searched in ~/.pyenv/versions, then on the path.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ALLOWED = {
     "2.19": ("3.8.0", ("3.10", "3.11", "3.12")),
     "2.20": ("3.10.0", ("3.10", "3.11", "3.12", "3.13")),
     "2.21": ("3.12.0", ("3.10", "3.11", "3.12", "3.13")),
+    "2.22": ("3.12.0", ("3.10", "3.11", "3.12", "3.13", "3.14")),
 }
 SCRIPTS = ("tests/commands/script/test_run.py", "tests/commands/script/test_run_trains.py")
 TRAINING = ("tests/watch", "tests/tfdata", "tests/training", "tests/workloads", "tests/checks", *SCRIPTS)
-TEST_PACKAGES = ("pytest>=8", "pytest-asyncio>=0.24", "pytest-xdist>=3.6", "hypothesis>=6.100")
-INSTALL_S, TESTS_S, SELFTEST_S = 1800, 2400, 900
+INSTALL_S, TESTS_S, SELFTEST_S = 1800, 3600, 900
 COLUMNS = ("TensorFlow", "Keras", "Python", "tests", "selftest")
 
 
@@ -95,9 +95,7 @@ def in_environment(case: Case, home: Path) -> Row:
     shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".*", "__pycache__", "assets"))
     run([str(find_python(case.python)), "-m", "venv", str(home / "venv")], home, INSTALL_S)
     python = home / "venv" / "bin" / "python"
-    keras = "keras" if case.keras == NEWEST else f"keras=={case.keras}"
-    wanted = (f"tensorflow=={case.tensorflow}.*", keras, str(checkout), textual(), *TEST_PACKAGES)
-    run([str(python), "-m", "pip", "install", "--quiet", *wanted], home, INSTALL_S)
+    install(case, python, checkout)
     report, config = home / "tests.xml", ("-p", "no:cacheprovider", f"--junitxml={home / 'tests.xml'}")
     with contextlib.suppress(subprocess.CalledProcessError):  # the report names what failed
         run([str(python), "-m", "pytest", *config, *TRAINING], checkout, TESTS_S)
@@ -113,22 +111,32 @@ print(version("tensorflow"), version("keras"), platform.python_version())
 """
 
 
-def textual() -> str:
-    """The Textual that the tests are pinned to."""
-    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    return next(line.strip(' ",') for line in lines if line.strip().startswith('"textual=='))
+def install(case: Case, python: Path, checkout: Path) -> None:
+    """Install the case's versions and what the tests need; a release candidate where there is no release yet.
+
+    Raises:
+        subprocess.SubprocessError: something could not be installed.
+    """
+    pip = (str(python), "-m", "pip", "--quiet")
+    keras = "keras" if case.keras == NEWEST else f"keras=={case.keras}"
+    tensorflow = f"tensorflow=={case.tensorflow}.*,>={case.tensorflow}.0rc0"
+    run([*pip, "install", tensorflow, keras, f"{checkout}[test]"], checkout, INSTALL_S)
+    # TensorFlow 2.22.0rc0 brings keras-nightly, whose files lie in the folder of keras.
+    run([*pip, "uninstall", "--yes", "keras-nightly", "keras"], checkout, INSTALL_S)
+    run([*pip, "install", "--no-deps", keras], checkout, INSTALL_S)
 
 
 def find_python(version: str) -> Path:
-    """An interpreter of pyenv's.
+    """An interpreter of pyenv's, or else one on the path.
 
     Raises:
         FileNotFoundError: there is none.
     """
-    found = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
-    if not found:
-        raise FileNotFoundError(f"no Python {version} in ~/.pyenv/versions")
-    return found[-1]
+    in_pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+    found = str(in_pyenv[-1]) if in_pyenv else shutil.which(f"python{version}")
+    if found is None:
+        raise FileNotFoundError(f"no Python {version} in ~/.pyenv/versions or on the path")
+    return Path(found)
 
 
 def read_report(report: Path) -> str:

@@ -15,9 +15,19 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Processes begin in this way; by itself Python forks before 3.14, and has a server fork from 3.14 on."""
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(request.param, force=True)
+    yield request.param
+    multiprocessing.set_start_method(before, force=True)
 
 
 def make_batches(arrays: Any, **options: Any) -> Any:
@@ -74,6 +84,8 @@ def failures(run: Run) -> set[tuple[str, str]]:
     return {(event.knob, event.reason) for event in events_of(run, SwitchFailed)}
 
 
+@pytest.mark.usefixtures("start_method")
+@pytest.mark.parametrize("start_method", ["fork"], indirect=True)
 def test_its_workers_change_with_an_epoch_and_the_result_stays(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     switches: dict[int, dict[str, Any]] = {
         0: {"workers": 3},
@@ -108,6 +120,19 @@ def test_its_workers_change_with_an_epoch_and_the_result_stays(arrays: Any, make
     assert all("Thread-" in name for name in data.threads[2])
     assert read[3] == 0, "processes have a copy of it"
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("start_method", ["forkserver"], indirect=True)
+def test_processes_that_are_not_forked_are_refused(
+    start_method: str, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    watch = watch_in(tmp_path)
+    trained(make_model, make_batches(arrays), [watch, switching(watch, {0: {"multiprocessing": True}})])
+
+    run = open_run(watch.run_path)
+    ((knob, reason),) = failures(run)
+    assert (knob, run.manifest.fixed[knob]) == ("multiprocessing", reason)
+    assert reason.startswith(f"processes begin by {start_method}")
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,25 @@ def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
     assert script.why_not_workers((1, 2, 3)) == "its pipeline has 2 maps with parallel calls, not 3"
 
 
+@pytest.mark.parametrize(("option", "kind"), [(None, "ParallelMap"), (True, "ParallelMap"), (False, "Map")])
+def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(option: bool | None, kind: str) -> None:
+    import tensorflow as tf
+
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
+    from tfwatch.tfdata.stages.stage_names import nodes_of
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+
+    chosen = tf.data.Options()
+    if option is not None:
+        chosen.experimental_optimization.map_parallelization = option
+    data = tf.data.Dataset.range(9).map(abs).map(tf.negative).with_options(chosen)
+    script, knobs = ScriptPipeline(), Knobs("default", (7, "default"))
+    script.read(iter(data))
+    built = script.build(script.source(iter(data), 0, knobs)._dataset, knobs)
+    assert [kind_of(node) for node in nodes_of(built) if kind_of(node) in MAPS] == [kind, "ParallelMap"]
+
+
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 

@@ -19,18 +19,24 @@ class ParallelCalls:
     """The requested parallel calls of a pipeline's stages.
 
     shared: of all stages alike; `default` where they differ. by_function: of each stage where they differ, by the `id`
-    of its traced function, which a rebuilt stage shares with the script's own.
+    of its traced function, which a rebuilt stage shares with the script's own. makes_parallel: TensorFlow makes the
+    script's maps parallel by itself.
     """
 
     shared: Setting = "default"
     by_function: Mapping[int, Setting] = field(default_factory=dict)
+    makes_parallel: bool = True
 
     @staticmethod
-    def of(workers: Setting | StageSettings, stages: Sequence[Any]) -> ParallelCalls:
-        """Return those of a knob's value. stages: the maps and interleaves, in the order of the pipeline."""
+    def of(workers: Setting | StageSettings, stages: Sequence[Any], options: Any) -> ParallelCalls:
+        """Return those of a knob's value.
+
+        stages: the maps and interleaves, in the order of the pipeline. options: the script's, of its data set.
+        """
         if not isinstance(workers, tuple):
             return ParallelCalls(workers)
-        return ParallelCalls("default", {id(node._map_func): workers_of(workers, at) for at, node in enumerate(stages)})
+        by_function = {id(node._map_func): workers_of(workers, at) for at, node in enumerate(stages)}
+        return ParallelCalls("default", by_function, _makes_parallel(options.experimental_optimization))
 
     def of_stage(self, node: Any) -> Setting:
         """Return the setting of a map or interleave.
@@ -39,10 +45,16 @@ class ParallelCalls:
         autotuned here, as it would be (`map_parallelization`).
         """
         setting = self.by_function.get(id(node._map_func), self.shared)
-        is_made_parallel = bool(self.by_function) and setting == "default" and kind_of(node) == "Map"
-        return "auto" if is_made_parallel and is_stateless(node) else setting
+        is_plain = bool(self.by_function) and setting == "default" and kind_of(node) == "Map"
+        return "auto" if self.makes_parallel and is_plain and is_stateless(node) else setting
 
     @property
     def sets_nothing(self) -> bool:
         """True where every stage is as the script has it."""
         return self.shared == "default" and not self.by_function
+
+
+def _makes_parallel(chosen: Any) -> bool:
+    """Return whether TensorFlow makes maps parallel by itself under these options."""
+    wanted = chosen.map_parallelization
+    return chosen.apply_default_optimizations is not False if wanted is None else bool(wanted)

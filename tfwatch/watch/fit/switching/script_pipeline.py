@@ -239,7 +239,7 @@ class ScriptPipeline:
         return f"its pipeline has {counted(stages, 'map')} with parallel calls, not {len(workers)}"
 
     def _calls(self, knobs: Knobs) -> ParallelCalls:
-        return ParallelCalls.of(knobs.workers, self.parallel_stages)
+        return ParallelCalls.of(knobs.workers, self.parallel_stages, self._dataset.options())
 
     def _with_cache(self, place: CachePlace, seeds: Seeds, calls: ParallelCalls) -> RebuiltPipeline:
         """Return the pipeline with the cache.

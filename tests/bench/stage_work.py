@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: The most stages whose cost the elements carry.
-_STAGES = 6
+STAGES = 6
 
 
 class Maker:
@@ -27,7 +27,7 @@ class Maker:
 
     def start(self) -> tf.data.Dataset:
         """Return endless elements: the milliseconds of each so far, by stage."""
-        return tf.data.Dataset.from_tensors(tf.zeros(_STAGES)).repeat()
+        return tf.data.Dataset.from_tensors(tf.zeros(STAGES)).repeat()
 
     def sleep(self, name: str, ms: float) -> Callable[[Any], Any]:
         """Return a stage that waits inside TensorFlow, as for storage."""
@@ -35,7 +35,7 @@ class Maker:
 
     def burn(self, name: str, ms: float) -> Callable[[Any], Any]:
         """Return a stage that computes on one core."""
-        return self._timed(name, partial(_at_work, encoded=_jpeg(max(8, round(ms * _rows_a_ms())))))
+        return self._timed(name, computing(ms))
 
     def python(self, name: str, ms: float) -> Callable[[Any], Any]:
         """Return a stage that computes in Python and holds the GIL."""
@@ -54,12 +54,12 @@ class Maker:
             while True:
                 begun = time.perf_counter()
                 _spin(ms)
-                row = np.zeros(_STAGES, np.float32)
+                row = np.zeros(STAGES, np.float32)
                 row[at] = (time.perf_counter() - begun) * 1e3
                 yield row
 
         rows.__name__ = name
-        return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((_STAGES,), tf.float32))
+        return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((STAGES,), tf.float32))
 
     def interleaved(self, name: str, ms: float, workers: int | None) -> tf.data.Dataset:
         """Return files whose elements have a given cost."""
@@ -77,7 +77,7 @@ class Maker:
         return len(self.labels) - 1
 
     def _timed(self, name: str, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        mask = tf.one_hot(self._at(f"map({name})"), _STAGES)
+        mask = tf.one_hot(self._at(f"map({name})"), STAGES)
 
         @tf.autograph.experimental.do_not_convert
         def stage(x: Any) -> Any:
@@ -90,6 +90,11 @@ class Maker:
 
         stage.__name__ = stage.__wrapped__.__name__ = name
         return cast("Callable[[Any], Any]", stage)
+
+
+def computing(ms: float) -> Callable[[Any], Any]:
+    """Return a function that computes on one core, and keeps no state."""
+    return partial(_at_work, encoded=_jpeg(max(8, round(ms * _rows_a_ms()))))
 
 
 def _at_work(x: Any, encoded: Any) -> Any:
@@ -109,10 +114,10 @@ def _jpeg(rows: int) -> Any:
 def _rows_a_ms() -> float:
     """Return the rows of an image that are decoded in 1 ms of CPU time."""
     work = tf.function(partial(_at_work, encoded=_jpeg(512)))
-    work(tf.zeros(_STAGES))
+    work(tf.zeros(STAGES))
     begun = time.process_time()
     for _ in range(20):
-        work(tf.zeros(_STAGES))
+        work(tf.zeros(STAGES))
     return 512 * 20 / ((time.process_time() - begun) * 1e3)
 
 

@@ -37,6 +37,29 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
     assert " ms  " in found["workers"]
 
 
+@pytest.mark.parametrize(
+    ("maps", "decode", "augment"),
+    [
+        pytest.param(("map(decode)", "map(augment)"), " ms  ", " ms  ", id="both seen"),
+        pytest.param(
+            ("map(decode)", "map"), *["no forecast: tf.data does not show the work of each stage"] * 2, id="n/a"
+        ),
+    ],
+)
+def test_beside_each_stage_stands_what_its_parallel_calls_alone_would_bring(
+    maps: tuple[str, str], decode: str, augment: str
+) -> None:
+    run = Canned(None, **GPU, parallel_stages=["map(decode)", "map(augment)"]).started().steps(150, STARVING)
+    none = (1.0, 0.0, 0.0)
+    run.staged(("range", "Range", 0.0, *none), (maps[0], "Map", 7.0, *none), (maps[1], "Map", 2.0, *none))
+    run.doing(Phase.COMPUTE, 0.0)
+
+    found = notes(look(run))
+
+    assert decode in found[" map(decode)"]
+    assert augment in found[" map(augment)"]
+
+
 def test_the_banner_promises_the_best_of_them() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
 

@@ -86,8 +86,10 @@ class ForecastFollower:
             self.forecasts, self._series = {}, None
             return
         turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable and affects_step_time(knob))
+        stages = len(snapshot.manifest.parallel_stages)
         self._series = _Series(
-            known, [(state.knob, value) for state in turnable for value in knob_state.choices(state)]
+            known,
+            [(state.knob, value) for state in turnable for value in knob_state.choices(state, stages)],
         )
 
     def _go_on(self, since_s: float) -> None:

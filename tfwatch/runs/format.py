@@ -122,7 +122,8 @@ class Manifest:
 
     origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment, since 1970.
     pid, process_started_s, boot_id: the writer's process, to distinguish a killed run from a running one.
-    fixed: why a knob cannot be switched, by knob; from_epoch: the switchable knobs that take effect with an epoch.
+    fixed: why a knob cannot be switched, by knob, and why a script's own `shuffle` and `cycle_length` stay.
+    from_epoch: the switchable knobs that take effect with an epoch.
     code: the changes of the script's lines that set its knobs; empty where its code is not known.
     copied_bytes: the bytes of a batch that a step copies to the device, by element type; empty where none is timed.
     copy_ms: the median of the first copies by a step; of a run without, that of as many bytes.

@@ -45,6 +45,21 @@ async def test_enter_on_a_stage_switches_its_parallel_calls_alone(tmp_path: Path
         assert "workers off next: off/auto requested" in show.words
 
 
+async def test_what_orders_the_elements_has_its_reason_beside_it(tmp_path: Path) -> None:
+    why = "buffer_size of shuffle(50) sets the order of training"
+    fixed = {
+        "shuffle": why,
+        "cycle_length": why.replace("buffer_size", "cycle_length").replace("shuffle", "interleave"),
+    }
+    run = starving(tmp_path, knobs={"prefetch": "default", "workers": "off"}, fixed=fixed)
+    async with shown(run, size=(160, 50)) as show:
+        assert f"b shuffle {why}" in show.words
+        assert "cycle length cycle_length of interleave(50) sets the order of training" in show.words
+        await show.press("b")
+        assert [note.message for note in show.app._notifications] == [f"shuffle: as the script has it: {why}"]
+        assert show.asked() == []
+
+
 async def test_u_undoes_the_last_switch(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         assert "u undo: prefetch back to off" in show.text

@@ -54,6 +54,9 @@ def test_a_full_cache_takes_the_place_of_all_below_it() -> None:
     assert labels(make(), cache=True) == ["shuffle(9)", "map(triple)", "batch(2)"]
 
 
+_DRAWS = "map(draw) draws random numbers: a cache would give those of one epoch in all others"
+
+
 def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
     import tensorflow as tf
 
@@ -75,10 +78,10 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
         return x + 1
 
     return {
-        "random": (lambda data: data.map(draw), "map(draw) draws random numbers"),
+        "random": (lambda data: data.map(draw), _DRAWS),
         "Python": (lambda data: data.map(call), "map(call) calls Python, which may give something else each time"),
         "variable": (lambda data: data.map(scale), "map(scale) reads a variable, which may change"),
-        "below": (lambda data: data.map(draw).map(abs), "map(draw) draws random numbers"),
+        "below": (lambda data: data.map(draw).map(abs), _DRAWS),
         "shape": (lambda data: data.map(some).map(draw), "the elements after map(some) have no fixed shape"),
         "text": (lambda data: data.map(tf.strings.as_string), "the elements after map are not plain numbers"),
         "count": (

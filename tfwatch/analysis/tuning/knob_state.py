@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KEYS, LARGEST, KnobChange, stage_value
+from tfwatch.core.knobs import KEYS, LARGEST, KnobChange, stage_value, with_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -119,11 +119,13 @@ def first_on(knob: str) -> str:
     return _FIRST_ON.get(knob, "auto")
 
 
-def choices(state: KnobState) -> tuple[str, ...]:
-    """Return the settings that the keys of a knob ask for next, each once."""
+def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
+    """Return the settings that the keys of a knob ask for next, each once. stages: those with workers of their own."""
     found = [toggled(state)]
     if state.knob == "prefetch":
         found += [deeper(state.coming), shallower(state.coming)]
+    if state.knob == "workers":
+        found += [one_stage_toggled(state, stages, stage) for stage in range(stages)]
     return tuple(value for value in dict.fromkeys(found) if value != state.now)
 
 
@@ -142,6 +144,11 @@ def toggled(state: KnobState) -> str:
 def stage_toggled(state: KnobState, stage: int) -> str:
     """Return the next setting of one map or interleave: `auto` where it is off or as written, else `off`."""
     return first_on(state.knob) if stage_value(state.coming, stage) in ("off", "default") else "off"
+
+
+def one_stage_toggled(state: KnobState, stages: int, stage: int) -> str:
+    """Return the setting of all stages with the next one of a single stage: `default/auto`."""
+    return with_stage(state.coming, stages, stage, stage_toggled(state, stage))
 
 
 def undo_key(knob: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.tuner_text import subject_text
-from tfwatch.core.knobs import LARGEST, as_value, knob_name, with_stage
+from tfwatch.core.knobs import LARGEST, as_value, knob_name
 from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
@@ -60,8 +60,8 @@ class SwitchRequests:
         refusal, state = self._state(view, "workers")
         if state is None:
             return refusal
-        stages, value = len(view.snapshot.manifest.parallel_stages), knob_state.stage_toggled(state, stage)
-        return self._ask(view, "workers", with_stage(state.coming, stages, stage, value))
+        stages = len(view.snapshot.manifest.parallel_stages)
+        return self._ask(view, "workers", knob_state.one_stage_toggled(state, stages, stage))
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the reason for a refusal."""

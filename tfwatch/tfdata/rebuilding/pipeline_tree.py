@@ -257,6 +257,14 @@ def reshuffles(node: Any) -> bool:
     return kind_of(node) == "Shuffle" and bool(getattr(node, "_reshuffle_each_iteration", True))
 
 
+def why_order_stays(dataset: Any) -> dict[str, str]:
+    """Return the reasons why a shuffle's `buffer_size` and an interleave's `cycle_length` stay, by setting."""
+    settings = {"Shuffle": ("shuffle", "buffer_size"), **dict.fromkeys(INTERLEAVES, ("cycle_length",) * 2)}
+    ordering = [node for node in nodes_of(dataset) if kind_of(node) in settings]
+    named = [(*settings[kind_of(node)], label_of(node)) for node in ordering]
+    return {key: f"{setting} of {label} sets the order of training" for key, setting, label in named}
+
+
 def _repeats_shuffle(node: Any) -> bool:
     return kind_of(node) == "Repeat" and any(reshuffles(below) for below in nodes_of(node))
 
@@ -325,6 +333,8 @@ def _lasting_effect(operation: str) -> str:
     """Return the effect of a stateful operation for which a result of this epoch may not serve the next one."""
     if operation in _PYTHON:
         return "calls Python, which may give something else each time"
+    if _RANDOM.search(operation):
+        return "draws random numbers: a cache would give those of one epoch in all others"
     if "Table" in operation and operation in _READING:
         return "reads a table, which may change"
     if operation in _READING - _UNCHANGING:

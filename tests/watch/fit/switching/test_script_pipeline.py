@@ -322,21 +322,31 @@ _NO_MAP = "the pipeline has no map"
 _NO_BATCH = "no map stands directly before a batch"
 _OTHER_ORDER = "shuffle(50) gives filter(is_positive) other elements in each epoch"
 _DRAWS = "map(moved) draws random numbers, in the order of its calls"
+_SHUFFLE = {"shuffle": "buffer_size of shuffle(50) sets the order of training"}
+_INTERLEAVE = {
+    "shuffle": "buffer_size of shuffle(20) sets the order of training",
+    "cycle_length": "cycle_length of interleave(rows) sets the order of training",
+}
 
 
 @pytest.mark.parametrize(
     ("make_data", "switchable", "fixed", "from_epoch"),
     [
-        (at_once, ["prefetch", "workers", "cache", "fast_pipeline"], {}, ["cache"]),
+        (at_once, ["prefetch", "workers", "cache", "fast_pipeline"], _SHUFFLE, ["cache"]),
         (
             with_epoch,
             ["prefetch", "workers", "fast_pipeline"],
-            {"cache": _OTHER_ORDER},
+            {"cache": _OTHER_ORDER, **_SHUFFLE},
             ["workers", "fast_pipeline"],
         ),
-        (interleaved, ["prefetch", "workers"], {"cache": _NO_MAP, "fast_pipeline": _NO_BATCH}, ["workers"]),
-        (known, ["prefetch"], {"workers": _NO_MAP, "cache": _NO_MAP, "fast_pipeline": _NO_MAP}, []),
-        (augmented, ["prefetch", "cache"], {"workers": _DRAWS, "fast_pipeline": _DRAWS}, ["cache"]),
+        (
+            interleaved,
+            ["prefetch", "workers"],
+            {"cache": _NO_MAP, "fast_pipeline": _NO_BATCH, **_INTERLEAVE},
+            ["workers"],
+        ),
+        (known, ["prefetch"], {"workers": _NO_MAP, "cache": _NO_MAP, "fast_pipeline": _NO_MAP, **_SHUFFLE}, []),
+        (augmented, ["prefetch", "cache"], {"workers": _DRAWS, "fast_pipeline": _DRAWS, **_SHUFFLE}, ["cache"]),
     ],
 )
 def test_run_json_has_the_knobs_of_the_pipeline(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AUTO_DEPTH = 8
 _MAPS = ("Map", "ParallelMap")
 #: The examples of a batch of unknown size.
-_BATCH = 32
+BATCH = 32
 #: The share of maps in the work of a pipeline without stage figures. Decoding is most of a JPEG pipeline (0.95 in
 #: `cnn`); a Python generator has no maps. In the order of `Range`: the shortest step first.
 _IN_MAPS = (1.0, 0.9, 0.4)
@@ -33,6 +33,10 @@ _HIDDEN_IN_MAPS = (1.0, 0.5, 0.0)
 _MISASSIGNED = (0.3, 0.0, -0.05)
 #: Parallel maps take more work in total: 1.0 where they sleep, 1.3 for JPEGs decoded on both of two cores.
 _LOSSES = (1.0, 1.05, 1.3)
+#: The work of a batch over its busy time in tf.data's model. Busy time is wall clock: of parallel maps it includes the
+#: waits for each other, four times the work on two cores in use.
+ALONE = (0.9, 1.0, 1.1)
+BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
 #: The work of a fast pipeline that has not run yet, as a share of the slow one's: 0.04 in `generator`.
 _FAST = (0.01, 0.1, 0.5)
 #: The share of the work that remains with a cache that has not run yet: random augmentation runs each epoch.
@@ -177,7 +181,7 @@ def _in_maps(table: StageTable | None, work_ms: float, guess: int) -> float | No
 
 def _elements(table: StageTable | None, batch_size: int | None) -> float:
     """Return the elements of the costliest map per batch: examples where a batch stage follows it."""
-    each = float(batch_size or _BATCH)
+    each = float(batch_size or BATCH)
     if table is None:
         return each
     maps = {n: stage.busy_ms for n, stage in enumerate(table.stages) if stage.kind.startswith(_MAPS)}

@@ -50,6 +50,7 @@ class Evidence:
     batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
     cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
     fast_pipeline: the name of the fast pipeline; empty where the run has none.
+    parallel_stages: the names of the stages whose parallel calls are set one by one, in the order of the pipeline.
     no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
 
@@ -73,6 +74,7 @@ class Evidence:
     from_epoch: tuple[str, ...] = ()
     cache_after: str = ""
     fast_pipeline: str = ""
+    parallel_stages: Sequence[str] = ()
 
     @cached_property
     def history(self) -> list[Interval]:
@@ -106,6 +108,8 @@ class RunDescription(Protocol):
     def cache_after(self) -> str: ...
     @property
     def fast_pipeline(self) -> str: ...
+    @property
+    def parallel_stages(self) -> Sequence[str]: ...
     @property
     def memory_limit(self) -> float | None: ...
     @property
@@ -190,6 +194,7 @@ def build_evidence(
         from_epoch=tuple(run.from_epoch),
         cache_after=run.cache_after,
         fast_pipeline=run.fast_pipeline,
+        parallel_stages=run.parallel_stages,
     )
 
 

@@ -99,7 +99,9 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
         return ()
     made = evidence.switches or evidence.comparisons
     last_on = next((turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None)
-    return knob_state.choices(knob_state.KnobState(knob, now, last_on or knob_state.first_on(knob)))
+    return knob_state.choices(
+        knob_state.KnobState(knob, now, last_on or knob_state.first_on(knob)), len(evidence.parallel_stages)
+    )
 
 
 def forecast(evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER) -> Forecast:

@@ -12,24 +12,22 @@ from tfwatch.analysis.findings.bottleneck import FETCH_MS
 from tfwatch.analysis.steps.verdict import MODERATELY_FROM
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.forecasting import batch_supply
-from tfwatch.analysis.tuning.forecasting.batch_supply import Range, queued, shared_cores
-from tfwatch.core.knobs import BETWEEN_STAGES, PY_DATASET_KNOBS, VECTORISED, parse_latency
+from tfwatch.analysis.tuning.forecasting.batch_supply import ALONE, BESIDE_EACH_OTHER, Range, queued, shared_cores
+from tfwatch.analysis.tuning.forecasting.stage_supply import staged
+from tfwatch.core.knobs import BETWEEN_STAGES, PY_DATASET_KNOBS, VECTORISED, parse_latency, stage_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
     from tfwatch.analysis.tuning.forecasting.batch_supply import Supply
     from tfwatch.analysis.tuning.forecasting.evidence import Evidence
+    from tfwatch.analysis.tuning.forecasting.stage_supply import StagedSupply
 
 #: The share that a training gets of the cores in use by other programs, as threads of one priority share them.
 _YIELDED = 0.5
-#: The work of a batch over its busy time in tf.data's model. Busy time is wall clock: of parallel maps it includes the
-#: waits for each other, four times the work on two cores in use.
-_ALONE = (0.9, 1.0, 1.1)
-_BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
 #: Shorter waits behind a prefetch may be those of fetching alone, where the stages show less work.
 _SHORT_MS = 2.0
 #: A prefetch buffer that is fuller than this share is not the limit.
@@ -55,8 +53,11 @@ _PY_DATASET = {
 }
 #: The reason for no forecast of a script's vectorised maps.
 _VECTORISED = "tf.data does not show which part of a map is spent on calling it for each example"
-#: The reason for no forecast where single stages have a setting of their own.
-_STAGE_BY_STAGE = "no forecast for the parallel calls of one stage alone: the card measures it"
+#: The reasons for no forecast where single stages have a setting of their own.
+_NO_STAGE = "tf.data does not show the work of each stage"
+_AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
+#: The knobs whose forecast tells single stages apart.
+_STAGED = ("workers", "prefetch")
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -88,8 +89,6 @@ def predict(
     then = {**evidence.knobs, knob: value, **together_with}
     if knob in PY_DATASET_KNOBS and "multiprocessing" in evidence.knobs:
         return _PY_DATASET[knob]
-    if knob == "workers" and BETWEEN_STAGES in value:
-        return _STAGE_BY_STAGE
     if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
         return _INTERLEAVE
     if knob == "fast_pipeline" and evidence.fast_pipeline == VECTORISED:
@@ -97,16 +96,20 @@ def predict(
     if knob == "device_prefetch":
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}
-    guesses = _guesses(evidence, split)
-    turned = _turned(evidence, guesses, knob, value)
-    if turned is None:
-        return _UNSEEN.get(knob, "this knob has no model")
+    if _gains_prefetch(evidence, then):
+        new["prefetch"] = "auto"
+    model = _model(evidence, split, knob, value, new)
+    if isinstance(model, str):
+        return model
     work_ms = _typical(split.compute) + _typical(split.host)
     # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
     work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_pipeline" else work_ms
+    befores = [_step_ms(one, runs, work_ms, evidence.cores) for one, runs in zip(model.before, model.runs, strict=True)]
+    if model.is_staged:  # the longest assumption about single stages is the least sure one
+        befores[-1] = min(befores[-1], split.step.median)
     changes = [
-        _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
-        for before, after, runs in zip(guesses, turned, _as_it_runs(evidence), strict=True)
+        _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - before_ms
+        for after, runs, before_ms in zip(model.after, model.runs, befores, strict=True)
     ]
     steps = [max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes]
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
@@ -122,6 +125,39 @@ def predict(
         low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
         found = replace(found, low_ms=low_ms, why="a guess: this pipeline has not run yet")
     return _on_shared_cores(evidence, split, found, then)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The pipeline before and after a switch, and the knobs before it, by each assumption. is_staged: by its stages."""
+
+    before: Sequence[Supply | StagedSupply]
+    after: Sequence[Supply | StagedSupply]
+    runs: Sequence[Mapping[str, str]]
+    is_staged: bool = False
+
+
+def _model(evidence: Evidence, split: Breakdown, knob: str, value: str, new: Mapping[str, str]) -> _Model | str:
+    guesses, runs, now = _guesses(evidence, split), _as_it_runs(evidence), evidence.knobs.get("workers", "off")
+    if knob in _STAGED and BETWEEN_STAGES in now + new.get("workers", ""):
+        stages = staged(guesses, evidence.stages, evidence.parallel_stages, evidence.batch_size)
+        wanted = value if knob == "workers" else new.get("workers", now)
+        if stages is None or _is_as_written_again(now, wanted, len(evidence.parallel_stages)):
+            return _AS_WRITTEN if stages else _NO_STAGE
+        return _Model(stages, stages, [{**known, "workers": now} for known in runs], is_staged=True)
+    turned = _turned(evidence, guesses, knob, value)
+    return _UNSEEN.get(knob, "this knob has no model") if turned is None else _Model(guesses, turned, runs)
+
+
+def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
+    """Return whether TensorFlow adds a prefetch at the end, as it does except after a stage that works ahead."""
+    is_left = then.get("prefetch") == "default" and then.get("workers") != evidence.knobs.get("workers")
+    return is_left and evidence.stages is not None and any(stage.is_parallel for stage in evidence.stages.stages[-1:])
+
+
+def _is_as_written_again(now: str, wanted: str, stages: int) -> bool:
+    """Return whether a stage goes back to what the script writes, which is not known while it has a setting."""
+    return any(stage_value(wanted, at) == "default" != stage_value(now, at) for at in range(stages))
 
 
 def _sets_interleave(evidence: Evidence, knob: str) -> bool:
@@ -146,7 +182,7 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
     return Prediction(found[1], split.step.mean - saved, found[0], found[2], why)
 
 
-def _step_ms(made: Supply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
+def _step_ms(made: Supply | StagedSupply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
     return made.step_ms(knobs.get("prefetch", "off"), knobs.get("workers", "off"), work_ms, cores)
 
 
@@ -175,7 +211,7 @@ def _work(evidence: Evidence, split: Breakdown) -> Range:
     if known is not None:
         return _exactly(known)
     if in_all > 0:
-        return Range(*(in_all * part for part in (_BESIDE_EACH_OTHER if at_once else _ALONE)))
+        return Range(*(in_all * part for part in (BESIDE_EACH_OTHER if at_once else ALONE)))
     return _unseen_work(split, max(min(at_once, evidence.cores), 1), ahead, starves)
 
 
@@ -222,14 +258,17 @@ def _from_history(evidence: Evidence) -> float | None:
 
 
 def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Return the knobs by the three assumptions: under `default` only the stages show prefetch and parallel calls."""
+    """Return the knobs by the three assumptions.
+
+    Under `default`, and where single stages have a setting, only the stages show prefetch and parallel calls.
+    """
     kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
     found: tuple[dict[str, str], ...] = ({}, {}, {})
     for knob, value in evidence.knobs.items():
-        guesses = (value, value, value)
-        if value == "default" and kinds is None:
+        guesses, is_shown = (value, value, value), value == "default" or BETWEEN_STAGES in value
+        if is_shown and kinds is None:
             guesses = ("off", "auto", "auto")
-        elif value == "default" and kinds is not None:
+        elif is_shown and kinds is not None:
             works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
             guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
         for knobs, guess in zip(found, guesses, strict=True):

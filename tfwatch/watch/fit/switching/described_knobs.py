@@ -53,6 +53,7 @@ class KnobDescriber:
         why_no_fast = script.why_no_fast or used.why_not_proved(iterator)
         reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: why_no_fast}
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
+        fixed |= script.why_order_stays
         others = [knob for knob in manifest.switchable if knob not in reasons]
         if self._relayed:
             fixed |= {"prefetch": why_none} if why_none else {}

@@ -22,6 +22,7 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     reshuffles,
     split_tree,
     why_in_any_order,
+    why_order_stays,
 )
 from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
 from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
@@ -103,8 +104,7 @@ class ScriptPipeline:
 
     @staticmethod
     def _refuse_keras_own(dataset: Any) -> None:
-        given = next((stage.given for stage in find_code_stages(dataset) if stage.given), "")
-        if given:
+        if given := _given_of(dataset):
             raise CannotRebuildError(f"Keras makes its batches from {given}")
 
     @staticmethod
@@ -124,6 +124,11 @@ class ScriptPipeline:
     def why_not_proved(self, iterator: Any) -> str:
         """Return the reason that a proof found against the maps of an iterator's data set; empty without one."""
         return self.maps.why_not if self.maps and dataset_of(iterator) is self._dataset else ""
+
+    @property
+    def why_order_stays(self) -> dict[str, str]:
+        """The reasons why the settings stay that order its elements, by setting; none for batches that Keras makes."""
+        return {} if self._dataset is None or _given_of(self._dataset) else why_order_stays(self._dataset)
 
     @property
     def is_proved(self) -> bool:
@@ -268,6 +273,11 @@ class ScriptPipeline:
         assert self._running
         proof = self.maps.proof if self.maps else None
         return self._running.build(data, knobs, self._calls(knobs), proof.maps if proof else None)
+
+
+def _given_of(dataset: Any) -> str:
+    """Return the argument of `fit` that Keras makes its batches from; empty for a data set of the script's."""
+    return next((stage.given for stage in find_code_stages(dataset) if stage.given), "")
 
 
 def _why_unreadable(read: Callable[[], None]) -> str:

@@ -210,21 +210,40 @@ def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
                 yield _knob_row(view, live, _OF_DEPTH, "+-")
             if one.knob == "workers":
                 yield from _stage_rows(view, live)
+    yield from _order_rows(view)
+
+
+#: What orders the elements of a script's pipeline, with its key on the screen.
+_ORDER_SETTINGS = {"shuffle": KEYS["shuffle"], "cycle_length": ""}
+
+
+def _order_rows(view: RunView) -> Iterator[KnobRow]:
+    """Make a row for each setting of a script's pipeline that stays, because it orders the elements."""
+    manifest = view.snapshot.manifest
+    for setting, key in _ORDER_SETTINGS.items():
+        if setting in manifest.fixed and not manifest.has_knob(setting):
+            name = setting.replace("_", " ")
+            yield KnobRow(key, key, name, "", "", manifest.fixed[setting], enabled=False, rank=_STAGE_RANK)
 
 
 def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     """Make a row for each map and interleave of a script: enter switches its parallel calls alone."""
     state, refused = view.knobs["workers"], view.refusal("workers", live)
-    for stage, name in enumerate(view.snapshot.manifest.parallel_stages):
-        now, following = stage_value(state.now, stage), knob_state.stage_toggled(state, stage)
-        note = refused.words if refused else "enter: this stage alone"
+    names = view.snapshot.manifest.parallel_stages
+    for stage, name in enumerate(names):
+        wanted = knob_state.one_stage_toggled(state, len(names), stage)
+        forecast = view.situation.forecasts.get(("workers", wanted))
+        has_forecast = bool(forecast and forecast.is_known) and not (refused or view.situation.is_stalled)
+        note = refused.words if refused else _forecast_text(view, state, wanted) or "enter: this stage alone"
         yield KnobRow(
             key="",
             label="",
             name=f" {name}",
-            now=now,
-            next="" if refused else following,
+            now=stage_value(state.now, stage),
+            next="" if refused else stage_value(wanted, stage),
             note=note if live and not view.is_over else "",
+            forecast_range=interval_text(forecast) if forecast and has_forecast else "",
+            has_forecast=has_forecast,
             enabled=not refused,
             rank=_STAGE_RANK,
             stage=stage,

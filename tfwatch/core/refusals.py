@@ -19,6 +19,7 @@ class Refusal(Enum):
 
     RUN_IS_OVER = "the run is over"
     RUN_IS_ENDING = "the run is ending"
+    NO_FIT_YET = "the script has not called fit yet"
     READ_ONLY = "read only: tfwatch attach switches it"
     FIXED = "fixed in this run's own pipeline"
     NO_SUCH_KNOB = "not a knob of this run"

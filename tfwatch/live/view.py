@@ -120,6 +120,8 @@ class RunView:
             return Refusal.RUN_IS_OVER
         if is_ending:
             return Refusal.RUN_IS_ENDING
+        if self.awaits_fit:
+            return Refusal.NO_FIT_YET
         return None if live else Refusal.READ_ONLY
 
     @property

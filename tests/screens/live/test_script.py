@@ -99,6 +99,13 @@ async def test_the_output_stands_beside_the_state_until_the_first_fit(tmp_path: 
         assert "fit 1" not in text
 
 
+async def test_a_key_before_the_first_fit_has_the_true_reason(tmp_path: Path) -> None:
+    async with shown(FakeScript(tmp_path)) as show:
+        for key, what in (("f", "autopilot"), ("p", "prefetch")):
+            await show.pilot.press(key)
+            assert [note.message for note in show.app._notifications] == [f"{what}: the script has not called fit yet"]
+
+
 async def test_a_further_fit_takes_the_screen_with_the_same_pane(tmp_path: Path) -> None:
     script = FakeScript(tmp_path)
     async with shown(script) as show:

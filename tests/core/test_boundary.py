@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 import pytest
 
-from tfwatch.core.errors import fails_open, within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tfwatch.core.errors import fails_open
 
 
 def _raise(error: BaseException) -> None:
@@ -83,45 +77,3 @@ def test_one_boundary_serves_blocks_within_blocks() -> None:
         _raise(ValueError("outer"))
 
     assert words == ["ValueError: inner", "ValueError: outer"]
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        ("", ["begin", "block", "end"]),
-        ("begin", ["ValueError: begin", "block"]),
-        ("end", ["begin", "block", "ValueError: end"]),
-    ],
-)
-def test_a_block_runs_where_the_context_around_it_fails(place: str, expected: list[str]) -> None:
-    seen: list[str] = []
-
-    def reach(name: str) -> None:
-        if name == place:
-            raise ValueError(name)
-        seen.append(name)
-
-    @contextmanager
-    def context() -> Iterator[None]:
-        reach("begin")
-        yield
-        reach("end")
-
-    with within(context, seen.append):
-        seen.append("block")
-
-    assert seen == expected
-
-
-def test_the_blocks_own_error_passes_a_context_that_fails() -> None:
-    @contextmanager
-    def context() -> Iterator[None]:
-        try:
-            yield
-        finally:
-            raise ValueError("end")
-
-    words: list[str] = []
-    with pytest.raises(KeyError), within(context, words.append):
-        raise KeyError("of the training")
-    assert words == ["ValueError: end"]

@@ -27,12 +27,12 @@ BATCH = 4
 class Trained:
     """A model that each test trains from the same weights: it is traced once, bare and watched."""
 
-    def __init__(self, steps_per_execution: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         import keras
 
         keras.utils.set_random_seed(3)
         self.model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        compile_built(self.model, steps_per_execution=steps_per_execution)
+        compile_built(self.model, **settings)
         self._begin = self.model.get_weights()
         self.stock = self.fit()
 
@@ -47,10 +47,11 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained() -> Iterator[dict[int, Trained]]:
+    """Models by the steps of a call; with 0, a step runs op by op."""
     import keras
 
     with determinism(False):  # so that the graph's clock is the wall clock
-        yield {steps: Trained(steps) for steps in (1, 2)}
+        yield {0: Trained(run_eagerly=True), **{steps: Trained(steps_per_execution=steps) for steps in (1, 2)}}
         keras.backend.clear_session(free_memory=False)
         gc.collect()
 
@@ -83,6 +84,11 @@ def switching(watch: Watch) -> Any:
         ("watch.fit.fetch.Fetch.explain_wait", 1),
         ("watch.fit.stepping.step_runners.clock_offset_ns", 2),
         ("watch.fit.stepping.step_runners.clock_was_set", 2),
+        ("watch.fit.stepping.step_runners.cancellable_call", 2),
+        ("watch.fit.stepping.eager_operations.Operations.begin", 0),
+        ("watch.fit.stepping.eager_operations.Operations.end", 0),
+        ("watch.fit.stepping.eager_operations.Calls.begin", 0),
+        ("watch.fit.stepping.eager_operations.Calls.end", 0),
         ("tfdata.live_switch.SwitchablePipeline.is_switching", 1),
         ("tfdata.live_switch.SwitchablePipeline.take_over", 1),
         ("tfdata.live_switch.SwitchablePipeline.take_over", 2),

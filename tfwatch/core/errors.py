@@ -6,11 +6,10 @@ import contextlib
 import functools
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from types import TracebackType
 
 
@@ -80,33 +79,3 @@ class fails_open:
         with contextlib.suppress(Exception):  # nothing is left to publish it, and the block fails open
             self._publish(self._words(error))
         return True
-
-
-class within:
-    """A block within a context of tfwatch's own; where that fails to begin or to end, the block runs as without it.
-
-    A context that ends with another exception than an `Exception`, such as KeyboardInterrupt, replaces the block's.
-
-    make: returns the context. publish: takes what it raises as text, as of `fails_open`.
-    """
-
-    __slots__ = ("_context", "_make", "_publish")
-
-    def __init__(self, make: Callable[[], AbstractContextManager[Any]], publish: Callable[[str], object]) -> None:
-        self._make, self._publish = make, publish
-        self._context: AbstractContextManager[Any] | None = None
-
-    def __enter__(self) -> None:
-        """Begin the context."""
-        with fails_open(self._publish):
-            context = self._make()
-            context.__enter__()
-            self._context = context
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the context."""
-        if self._context is not None:
-            with fails_open(self._publish):
-                self._context.__exit__(kind, error, trace)

@@ -7,11 +7,13 @@ import os
 import re
 import sys
 import textwrap
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import tfwatch
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.watch.script.import_hook import ImportHook
@@ -19,10 +21,11 @@ from tfwatch.watch.tensorflow_info import host_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from types import FrameType
 
     Import = Callable[..., Any]
 
+PACKAGE = Path(tfwatch.__file__).parent
 KERAS = """\
 from types import SimpleNamespace
 
@@ -272,6 +275,32 @@ def test_a_watch_that_breaks_leaves_the_fit_as_it_is(
 
     assert import_keras().Model().fit(callbacks=["one"]) == ["one"]
     assert capsys.readouterr().err == "tfwatch: this fit is not watched: RuntimeError: no threads left\n"
+
+
+def test_a_fit_is_as_keras_made_it_wherever_its_hook_breaks(import_keras: Import) -> None:
+    """Raise in each call of a function of tfwatch's but those that nothing can be around."""
+    keras = import_keras()
+    around = {("keras_hook.py", "fit"), *(("errors.py", f"__{name}__") for name in ("init", "enter", "exit"))}
+    calls = 0
+
+    def see(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        file, name = Path(frame.f_code.co_filename), frame.f_code.co_name
+        if file.is_relative_to(PACKAGE) and (file.name, name) not in around:
+            calls += 1
+            if calls == limit:
+                raise MemoryError
+
+    limit = 0
+    while calls >= limit:
+        calls, limit = 0, limit + 1
+        sys.settrace(see)
+        try:
+            given = keras.Model().fit(callbacks=keras.callbacks.CallbackList(["one"]))
+        finally:
+            sys.settrace(None)
+        assert given[0] == "one"
+    assert limit > 10
 
 
 def test_a_sign_of_training_that_is_lost_is_reported_once_and_the_step_is_made(

@@ -7,9 +7,10 @@ import inspect
 import os
 import re
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_once, warn_user, within
+from tfwatch.core.errors import fails_open, reason, warn_once, warn_user
 from tfwatch.watch.script.feed import Feed
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
@@ -126,19 +127,38 @@ class _Fits:
         def fit(*args: Any, **kwargs: Any) -> Any:
             if os.getpid() != self._pid:
                 return original(*args, **kwargs)
-            added = _Added()
-            with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
-                args, kwargs = self._with_watch(signature, args, kwargs, added)
+            around = ExitStack()
             try:
-                with within(self._signs.fit, _warn), within(self._feed.interruptible, _warn):
-                    return original(*args, **kwargs)
-            finally:
-                added.remove()
+                try:
+                    args, kwargs = self._begin(around, signature, args, kwargs)
+                except Exception as error:  # noqa: BLE001  the training's boundary: no frame of tfwatch's may raise here
+                    _warn(reason(error))
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                with fails_open(_warn):
+                    around.__exit__(type(error), error, error.__traceback__)
+                raise
+            try:
+                around.close()
+            except Exception as error:  # noqa: BLE001  the training's boundary
+                _warn(reason(error))
+            return result
 
         return fit
 
+    def _begin(
+        self, around: ExitStack, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of the `fit` that is watched; what has to end with it goes to `around`."""
+        with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
+            args, kwargs = self._with_watch(around, signature, args, kwargs)
+        for block in (self._signs.fit, self._feed.interruptible):
+            with fails_open(_warn):
+                around.enter_context(block())
+        return args, kwargs
+
     def _with_watch(
-        self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], added: _Added
+        self, around: ExitStack, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             call = signature.bind(*args, **kwargs)
@@ -149,18 +169,19 @@ class _Fits:
             args, kwargs = call.args, call.kwargs
         given = call.arguments.get("callbacks")
         if isinstance(given, self._keras.callbacks.CallbackList):
-            self._add_to(given, call.args[0], added)
+            self._add_to(given, call.args[0], around)
             return args, kwargs
         callbacks = self._keras.tree.flatten(given) if given else []
         call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks), *self._feed_notes()]
         return call.args, call.kwargs
 
-    def _add_to(self, given: Any, model: Any, added: _Added) -> None:
-        """Append `Watch` to a list that Keras takes as it is: it sets neither the model nor the parameters."""
+    def _add_to(self, given: Any, model: Any, around: ExitStack) -> None:
+        """Append `Watch`, for one `fit`, to a list that Keras takes as it is: it sets neither model nor parameters."""
         for watch in self._new_watch(given.callbacks):
             watch.set_model(model)
             watch.set_params(given.params or {})
-            added.append(given.callbacks, watch)
+            given.callbacks.append(watch)
+            around.callback(_remove, given.callbacks, watch)
 
     def _new_watch(self, callbacks: list[Any]) -> list[Any]:
         """Return a `Watch`, or nothing where there is one."""
@@ -188,19 +209,6 @@ class _Fits:
             warn_user(sentence)
 
 
-class _Added:
-    """A callback in a list of the user's own, for one `fit`."""
-
-    def __init__(self) -> None:
-        self._where: tuple[list[Any], Any] | None = None
-
-    def append(self, callbacks: list[Any], callback: Any) -> None:
-        """Append the callback."""
-        callbacks.append(callback)
-        self._where = callbacks, callback
-
-    def remove(self) -> None:
-        """Remove the callback, where it was appended and still is."""
-        if self._where:
-            callbacks, callback = self._where
-            callbacks[:] = [one for one in callbacks if one is not callback]
+def _remove(callbacks: list[Any], callback: Any) -> None:
+    """Remove a callback from a list of the user's own, where it still is."""
+    callbacks[:] = [one for one in callbacks if one is not callback]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,9 @@ from tfwatch.core.events import Noted
 from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.fit.stepping.eager_operations import Calls, Operations, _tensorflow_calls, time_operations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 
@@ -38,6 +41,14 @@ def module_of(time: Time) -> SimpleNamespace:
     return SimpleNamespace(**{name: (lambda ns: time.advance(ns)) for name in NAMES})
 
 
+def timed(operations: Operations, step: Callable[[Any], Any], argument: Any) -> Any:
+    operations.begin()
+    try:
+        return step(argument)
+    finally:
+        operations.end()
+
+
 def test_only_the_time_of_operations_counts_and_each_call_starts_at_zero() -> None:
     time = Time()
     module = module_of(time)
@@ -47,8 +58,8 @@ def test_only_the_time_of_operations_counts_and_each_call_starts_at_zero() -> No
         time.advance(1000)  # Python's
         return int(module.TFE_Py_Execute(ns) + module.TFE_Py_FastPathExecute(ns) + module.TFE_Py_ExecuteCancelable(1))
 
-    assert (operations.call(step, 30), operations.took_ns) == (61, 61)
-    assert (operations.call(step, 5), operations.took_ns) == (11, 11)
+    assert (timed(operations, step, 30), operations.took_ns) == (61, 61)
+    assert (timed(operations, step, 5), operations.took_ns) == (11, 11)
 
 
 def test_after_a_call_and_after_an_error_tensorflow_is_restored() -> None:
@@ -63,7 +74,7 @@ def test_after_a_call_and_after_an_error_tensorflow_is_restored() -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        operations.call(fail, None)
+        timed(operations, fail, None)
     assert vars(module) == before
 
 
@@ -78,7 +89,7 @@ def test_another_threads_operations_are_not_counted() -> None:
         other.join()
         module.TFE_Py_Execute(2)
 
-    operations.call(step, None)
+    timed(operations, step, None)
     assert (time.ns, operations.took_ns) == (52, 2)
 
 
@@ -104,12 +115,12 @@ def test_two_threads_count_their_own_operations_and_tensorflow_is_restored() -> 
     def train_second() -> None:
         assert first_is_in.wait(10)
         second = Operations(calls, Clock(now_ns=time.read))
-        second.call(second_step, None)
+        timed(second, second_step, None)
         took["second"] = second.took_ns
 
     other = threading.Thread(target=train_second)
     other.start()
-    first.call(first_step, None)
+    timed(first, first_step, None)
     first_is_out.set()
     other.join(10)
 
@@ -125,10 +136,10 @@ def test_a_step_within_a_step_is_counted_in_both() -> None:
 
     def step(_: Any) -> None:
         module.TFE_Py_Execute(5)
-        inner.call(module.TFE_Py_Execute, 7)
+        timed(inner, module.TFE_Py_Execute, 7)
         module.TFE_Py_Execute(11)
 
-    outer.call(step, None)
+    timed(outer, step, None)
 
     assert (outer.took_ns, inner.took_ns) == (23, 7)
     assert vars(module) == before

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tfwatch.runs.writer import RunWriter
 
@@ -35,31 +33,25 @@ class Calls:
         self._timing = 0
         self._accounts: dict[int, Operations] = {}
 
-    @contextmanager
-    def timed_by(self, account: Operations) -> Iterator[None]:
-        """Within, add the time of the calling thread's operations to this account, and to any outer one."""
-        thread = threading.get_ident()
-        self._begin()
-        outer = self._accounts.get(thread)
-        self._accounts[thread] = account
-        try:
-            yield
-        finally:
-            self._end()
-            if outer:
-                self._accounts[thread] = outer
-                outer.took_ns += account.took_ns
-            else:
-                del self._accounts[thread]
-
-    def _begin(self) -> None:
+    def begin(self, account: Operations) -> Operations | None:
+        """Add the time of the calling thread's operations to this account; return the one that they went to."""
         with self._lock:
             if not self._timing:
                 self._bare = self._found()
                 vars(self._module).update({name: self._time(call) for name, call in self._bare.items()})
             self._timing += 1
+        thread = threading.get_ident()
+        outer = self._accounts.get(thread)
+        self._accounts[thread] = account
+        return outer
 
-    def _end(self) -> None:
+    def end(self, account: Operations, outer: Operations | None) -> None:
+        """Add the time of this account to the outer one, which the calling thread's operations go to again."""
+        if outer:
+            self._accounts[threading.get_ident()] = outer
+            outer.took_ns += account.took_ns
+        else:
+            del self._accounts[threading.get_ident()]
         with self._lock:
             self._timing -= 1
             if not self._timing:
@@ -86,8 +78,8 @@ class Calls:
 class Operations:
     """Times the operations of a function in the calling thread, at a cost of 0.2 us per operation.
 
-    took_ns: of all operations of the last call, each from Python's call to its return, with the look-up of its kernel
-    and, on the CPU, its computation. failure: the reason why they are not timed; empty where they are.
+    took_ns: of all operations from `begin` to `end`, each from Python's call to its return, with the look-up of its
+    kernel and, on the CPU, its computation. failure: the reason why they are not timed; empty where they are.
     """
 
     def __init__(self, calls: Calls, clock: Clock = SYSTEM) -> None:
@@ -95,15 +87,20 @@ class Operations:
         self.failure = ""
         self.now_ns = clock.now_ns
         self._calls = calls
+        self._outer: Operations | None = None
+        self._is_timing = False
 
-    def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """Call a function with one argument, and time its operations."""
+    def begin(self) -> None:
+        """Time the operations of the calling thread."""
         self.took_ns = 0
-        with within(partial(self._calls.timed_by, self), self._fail):
-            return function(argument)
+        self._outer = self._calls.begin(self)
+        self._is_timing = True
 
-    def _fail(self, why: str) -> None:
-        self.failure = why
+    def end(self) -> None:
+        """Time them no longer, where `begin` did not fail."""
+        if self._is_timing:
+            self._is_timing = False
+            self._calls.end(self, self._outer)
 
 
 @cache

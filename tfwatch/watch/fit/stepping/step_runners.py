@@ -7,13 +7,14 @@ for bit; the fetch is cheaper than Keras' own inside the graph. With `steps_per_
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
-from tfwatch.core.errors import fails_open, reason, within
+from tfwatch.core.errors import fails_open, reason
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
@@ -24,6 +25,7 @@ from tfwatch.watch.step_log import bookkeeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -85,9 +87,20 @@ class BatchStep:
         return outputs
 
     def _plain(self, batch: Any) -> Any:
-        if self.operations:
-            return self.operations.call(self._original, iter((self._shape.pack(batch),)))
-        return self._original(iter((self._shape.pack(batch),)))
+        operations, batches = self.operations, iter((self._shape.pack(batch),))
+        if operations is None:
+            return self._original(batches)
+        try:
+            operations.begin()
+        except Exception as error:  # noqa: BLE001  the training's boundary: no frame of tfwatch's may raise here
+            operations.failure = reason(error)
+        try:
+            return self._original(batches)
+        finally:
+            try:
+                operations.end()
+            except Exception as error:  # noqa: BLE001  the training's boundary
+                operations.failure = reason(error)
 
     def _trace(self, batch: Any) -> Any:
         if self._shape.flat is None:
@@ -409,8 +422,13 @@ class InGraphRunner:
         """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
         number of steps and of examples; and the outputs of the last step."""
         clocks = self._read_clocks()
+        cancellable: AbstractContextManager[Any] = nullcontext()
         try:
-            with within(cancellable_call, self._step_log.report_failure):
+            cancellable = cancellable_call()
+        except Exception as error:  # noqa: BLE001  the training's boundary: no frame of tfwatch's may raise here
+            self._step_log.report_failure(reason(error))
+        try:
+            with cancellable:
                 stamps_s, examples, outputs = self.steps(iterator, limit)
         except tf.errors.OutOfRangeError:  # the end of the data, as Keras' function raises it for single steps
             self._step_log.set_phase(Phase.EPOCH_END)

@@ -66,7 +66,6 @@ ENTRIES = frozenset(
             "Fetch.successor",
         ),
         *(f"CurrentPipeline.{name}" for name in ("next", "take_over", "has_successor", "iterator", "batches_given")),
-        "CurrentPipeline.last_iterator",  # two attributes: another iterator than this one would train another step
         *("RequestedSwitches.hand_back", "CurrentPipeline.hand_back"),
         *("SwitchablePipeline.has_successor", "SwitchablePipeline.iterator", "_flat_next.<locals>.take"),
         *("track", "Track.__init__", "Track.__iter__", "Track._begin", "Track._end", "Track.close"),
@@ -74,6 +73,7 @@ ENTRIES = frozenset(
         *("_recorded.<locals>.__iter__", "_recorded.<locals>.train_on_batch", "_timed.<locals>.__next__"),
         *("_noticed.<locals>.apply", "_noticed.<locals>.gradient", "_located.<locals>.method"),
         *("_Fits.watched.<locals>.fit", "FunctionCalls._timed.<locals>.call"),
+        "Calls._time.<locals>.timed",
     }
 )
 

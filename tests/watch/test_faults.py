@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import tfwatch
 from tests.keras_fixtures import compile_built, determinism
 from tests.whole import events_of, only
 from tfwatch import Watch
@@ -16,12 +19,13 @@ from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+    from types import FrameType
 
 pytestmark = pytest.mark.tensorflow
 
 X, Y = np.arange(40, dtype="float32").reshape(20, 2) / 40, np.ones((20, 1), "float32")
 BATCH = 4
+PACKAGE = Path(tfwatch.__file__).parent
 
 
 class Trained:
@@ -36,10 +40,10 @@ class Trained:
         self._begin = self.model.get_weights()
         self.stock = self.fit()
 
-    def fit(self, *callbacks: Any) -> Any:
+    def fit(self, *callbacks: Any, **data: Any) -> Any:
         self.model.set_weights(self._begin)
         self.model.optimizer.iterations.assign(0)
-        data = {"x": X, "y": Y, "batch_size": BATCH, "shuffle": False}
+        data = data or {"x": X, "y": Y, "batch_size": BATCH, "shuffle": False}
         history = self.model.fit(**data, epochs=2, verbose=0, callbacks=list(callbacks))
         weights = [weight.tolist() for weight in self.model.get_weights()]
         return history.history, weights, int(self.model.optimizer.iterations)
@@ -115,6 +119,33 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
     assert raised
     assert not isinstance(trained[steps].model.train_function, TrainFunction)
     assert trained[steps].fit() == trained[steps].stock
+
+
+def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_and_keras(
+    trained: dict[int, Trained], tmp_path: Path
+) -> None:
+    """Raise in each function that the runner calls, but in boundaries and those that give the batches."""
+    import tensorflow as tf
+
+    from tfwatch.watch.fit.stepping.step_runners import StepByStepRunner
+
+    around, seen = ("guarded", "_next", "_run"), set()
+
+    def see(frame: FrameType, event: str, _: Any) -> None:
+        caller, called = frame.f_back and frame.f_back.f_code, frame.f_code
+        if caller is StepByStepRunner.__call__.__code__ and Path(called.co_filename).is_relative_to(PACKAGE):
+            seen.add(called.co_name)
+            if called.co_name not in around:
+                raise MemoryError(called.co_name)
+
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).filter(lambda x, y: True).batch(BATCH)
+    stock = trained[1].fit(x=data)
+    sys.settrace(see)
+    try:
+        assert trained[1].fit(Watch(tmp_path), x=data) == stock
+    finally:
+        sys.settrace(None)
+    assert seen == set(around)
 
 
 @pytest.mark.parametrize(

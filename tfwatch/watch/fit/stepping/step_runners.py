@@ -191,7 +191,10 @@ class StepByStepRunner:
         except StopIteration:
             self._step_log.set_phase(Phase.EPOCH_END)
             if self._calls_at_end:
-                return original(self._fetch.current.last_iterator(iterator))
+                # No call of tfwatch's: another iterator than the one that is exhausted would train another step.
+                current = self._fetch.current
+                is_rebuilt = current.script.is_rebuilt and not current.relayed
+                return original(current.pipeline.batches.iterator if is_rebuilt else iterator)
             raise
         return self._run(start_ns, batch)
 

@@ -30,6 +30,7 @@ class CurrentPipeline:
     keras: the iterator that Keras made; under a relay that of the script's data set in its place; None with a source
         of tfwatch's own.
     relayed: Keras' iterator over a relay, which takes the batches of the switchable pipeline; else None.
+    pipeline: the switchable one. script: the script's pipeline, which may give its batches in place of Keras' iterator.
     is_ours: the batches come from a source of tfwatch's own. is_switchable: they come through the switchable pipeline.
     """
 
@@ -43,9 +44,9 @@ class CurrentPipeline:
         self.keras: Any = None
         self.relayed: RelayedIterator | None = None
         self.is_ours = self.is_switchable = session.source is not None
-        self._session, self._script, self._state = session, script, state
+        self._session, self.script, self._state = session, script, state
         self._note_failure = note_failure
-        self._pipeline = self._make_pipeline(session.build)
+        self.pipeline = self._make_pipeline(session.build)
         self._direct: Any = None
         self._first_step: int | None = None
         self._rebuilt_after = 0
@@ -55,7 +56,7 @@ class CurrentPipeline:
 
     def start_own(self, source: tf.data.Iterator, knobs: Knobs) -> None:
         """Begin an epoch over the iterator of a source of tfwatch's own."""
-        self._pipeline.start(source, knobs)
+        self.pipeline.start(source, knobs)
 
     def use(self, iterator: Any) -> bool:
         """Take the iterator of Keras' that the next batches belong to; return whether it is a new one."""
@@ -76,21 +77,21 @@ class CurrentPipeline:
         """Let go of Keras' iterator over a relay, and of the iterators below it."""
         if self.relayed:
             # As the pipeline's own source it is disposed of with that.
-            last, bases = [self.relayed.iterator, self._direct], [self.keras] if self._script.is_rebuilt else []
+            last, bases = [self.relayed.iterator, self._direct], [self.keras] if self.script.is_rebuilt else []
             self.relayed = self.keras = self._direct = None
             self._replace(self._make_pipeline(self._session.build), is_rebuilt=False)
             dispose(last, bases, [])
 
     def start_as_written(self, knobs: Knobs) -> None:
         """Begin with Keras' iterator, with the stages that the knobs add."""
-        if self._script.is_rebuilt or self.relayed:
+        if self.script.is_rebuilt or self.relayed:
             self._replace(self._make_pipeline(self._session.build), is_rebuilt=False)
         is_needed = self.relayed is not None or is_added(knobs)
         self.is_switchable = is_needed and not why_not_switchable(self.keras)
         if self.is_switchable:
-            self._pipeline.start(self.keras, knobs)
+            self.pipeline.start(self.keras, knobs)
         else:
-            self._pipeline.close()
+            self.pipeline.close()
 
     def open_direct(self) -> None:
         """Prepare to fetch from Keras' iterator itself."""
@@ -99,23 +100,23 @@ class CurrentPipeline:
 
     def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:
         """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
-        pipeline = self._make_pipeline(self._script.build)
+        pipeline = self._make_pipeline(self.script.build)
         pipeline.start(source, knobs)
         # All or nothing: batches come from the rebuilt pipeline from here on.
         self._replace(pipeline, is_rebuilt=True)
         self.is_switchable, self._rebuilt_after = True, batches
 
     def _replace(self, pipeline: SwitchablePipeline, *, is_rebuilt: bool) -> None:
-        old, self._pipeline, self._script.is_rebuilt = self._pipeline, pipeline, is_rebuilt
+        old, self.pipeline, self.script.is_rebuilt = self.pipeline, pipeline, is_rebuilt
         with fails_open(self._note_failure):
             old.close()
 
     def switch(self, knobs: Knobs) -> None:
         """Exchange the stages above the source for those of the knobs."""
         if self.is_switchable:
-            self._pipeline.switch(knobs)
+            self.pipeline.switch(knobs)
         else:
-            self._pipeline.start(self.keras, knobs)
+            self.pipeline.start(self.keras, knobs)
             self.is_switchable = True
 
     def note_step(self, steps: int) -> None:
@@ -134,25 +135,25 @@ class CurrentPipeline:
             StopIteration: the data is exhausted, or `has_successor` continues it.
         """
         is_direct = self.relayed or not self.is_switchable
-        return (self._direct if is_direct else self._pipeline.batches).next()
+        return (self._direct if is_direct else self.pipeline.batches).next()
 
     @property
     def has_successor(self) -> bool:
         """True where another pipeline continues the data that has ended."""
-        return self.is_switchable and not self.relayed and self._pipeline.has_successor
+        return self.is_switchable and not self.relayed and self.pipeline.has_successor
 
     def take_over(self) -> None:
         """Continue with the successor. The pipeline that has ended holds nothing, so no batch is lost."""
-        self._pipeline.take_over()
+        self.pipeline.take_over()
 
     def resume(self) -> None:
         """Continue with the stages that have ended: their successor did not take over."""
-        self._pipeline.resume()
+        self.pipeline.resume()
 
     @property
     def knobs(self) -> Knobs:
         """The knobs of the stages that give the batches now."""
-        return self._pipeline.knobs
+        return self.pipeline.knobs
 
     def hand_back(self, steps: int) -> None:
         """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave.
@@ -162,10 +163,10 @@ class CurrentPipeline:
         if self.relayed:  # Keras' iterator gives the batches already
             return
         self.is_switchable = self.is_ours
-        if self._script.is_rebuilt:
-            self._script.is_rebuilt = False
+        if self.script.is_rebuilt:
+            self.script.is_rebuilt = False
             with fails_open(self._note_failure):
-                self._pipeline.close()
+                self.pipeline.close()
             with suppress(StopIteration):
                 for _ in range(self.batches_given(steps) - self._rebuilt_after):
                     self._direct.next()
@@ -173,27 +174,23 @@ class CurrentPipeline:
     @property
     def spec(self) -> BatchSpec:
         """The structure of the batches."""
-        return (self._pipeline.batches if self.is_ours else self._direct).shape  # type: ignore[no-any-return]
+        return (self.pipeline.batches if self.is_ours else self._direct).shape  # type: ignore[no-any-return]
 
     @property
     def stamps(self) -> CopyStamps | None:
         """The times at which batches were ready to be copied ahead; None where none are."""
-        return self._pipeline.batches.stamps if self.is_switchable and not self.relayed else None
+        return self.pipeline.batches.stamps if self.is_switchable and not self.relayed else None
 
     @property
     def iterator(self) -> Any:
         """The iterator of the next batch."""
         if self.relayed:
             return self.relayed.iterator
-        return self._pipeline.iterator if self.is_switchable else self.keras
-
-    def last_iterator(self, iterator: Any) -> Any:
-        """Return the exhausted iterator of the batches, for Keras' function; `iterator` is Keras' own."""
-        return self._pipeline.iterator if self._script.is_rebuilt and not self.relayed else iterator
+        return self.pipeline.iterator if self.is_switchable else self.keras
 
     def iterator_like(self, iterator: Any) -> Any:
         """Return an iterator with the structure of the next batches, before an epoch begins."""
-        return self._pipeline.iterator if self.is_ours else iterator
+        return self.pipeline.iterator if self.is_ours else iterator
 
     def observed(self) -> tuple[Any, Any]:
         """Return the source below the gate, None without a gate, and the iterator of the batches.
@@ -202,13 +199,13 @@ class CurrentPipeline:
         """
         if not self.is_switchable:
             return None, self.keras
-        source, batches = self._pipeline.source, self._pipeline.iterator
+        source, batches = self.pipeline.source, self.pipeline.iterator
         return (source, batches) if source is not None else (None, None)
 
     @property
     def is_switching(self) -> bool:
         """True while a switch waits for the buffered batches of the stages before it."""
-        return self._pipeline.is_switching
+        return self.pipeline.is_switching
 
     def first_step(self, step: int) -> int:
         """Return the step whose batch is the first one of the current stages; `step` is that of the last batch."""
@@ -218,7 +215,7 @@ class CurrentPipeline:
 
     def leave_gate(self, knobs: Knobs) -> None:
         """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the gate only costs."""
-        is_needed = self.is_ours or self._script.is_rebuilt or self.relayed
+        is_needed = self.is_ours or self.script.is_rebuilt or self.relayed
         if not is_needed and not is_added(knobs):
             self.is_switchable = False
 
@@ -231,4 +228,4 @@ class CurrentPipeline:
 
     def close(self) -> None:
         """End with the training."""
-        self._pipeline.close()
+        self.pipeline.close()

@@ -131,6 +131,17 @@ def _found(run: Canned) -> PreviousRun | None:
     return search(snapshot)
 
 
+def test_a_search_for_the_earlier_run_that_fails_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(folder: Path) -> list[Path]:
+        raise RuntimeError("no such disk")
+
+    monkeypatch.setattr("tfwatch.live.earlier_runs.list_folders", fail)
+    assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
+    assert capsys.readouterr().err == "tfwatch: the run before this one is not shown: RuntimeError: no such disk\n"
+
+
 def test_the_newest_earlier_run_of_the_same_workload_is_found(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [
         {},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning.comparison import LONGEST
 from tfwatch.analysis.tuning.restarts import Earlier, Restart, Start, earlier_run, restart
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.live.whole_run import Chart, EpochTable, LearningCurves
 from tfwatch.runs.format import NotARunError
@@ -107,8 +107,7 @@ class PreviousRunSearch:
             self._thread.join()
 
     def _search(self, folder: Path, manifest: Manifest) -> None:
-        # Without an earlier run there is nothing to compare with, and a run needs none.
-        with fails_open(lambda why: None):
+        with fails_open(lambda why: warn_user(f"the run before this one is not shown: {why}")):
             self._found = next(_earlier_runs(folder, manifest), None)
 
 

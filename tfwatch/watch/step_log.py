@@ -276,6 +276,7 @@ class StepLog:
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value of an epoch's logs is a figure: a callback may add anything, which has no chart."""
     try:
         return math.isfinite(float(value))
     except Exception:  # noqa: BLE001  the value is a user's callback's, and may raise anything
@@ -298,5 +299,5 @@ def count_examples(batch: Any) -> int | None:
         if shape is None and _REPLICAS in {kind.__name__ for kind in type(batch).__mro__}:
             return sum(int(part.shape[0]) for part in batch.values)
         return int(shape[0]) if shape is not None and len(shape) else None
-    except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
+    except Exception:  # noqa: BLE001  the batch is the user's, and may raise anything; the run notes that its examples are not counted
         return None

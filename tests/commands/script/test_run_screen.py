@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -12,6 +14,7 @@ import pytest
 
 from tests.pseudo import ROOT, Pseudo
 from tests.runs.processes import wait_until
+from tfwatch.commands.script.script_session import ScriptProcess
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import Run, open_run
 
@@ -298,6 +301,20 @@ def test_sigterm_reaches_the_script_and_its_run_says_so(tmp_path: Path) -> None:
     (run,) = runs(tmp_path)
     assert run.ended
     assert (run.ended.cause, run.ended.detail) == ("stopped", "the process was ended by SIGTERM")
+
+
+def test_a_signal_that_cannot_be_recorded_is_reported_and_the_script_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = ScriptProcess.__new__(ScriptProcess)
+    process, announced = SimpleNamespace(returncode=-signal.SIGTERM), SimpleNamespace(take=lambda: [tmp_path])
+    vars(script).update(_process=process, _announced=announced, _has_ended=threading.Event())
+
+    script._wait()
+
+    assert script.has_ended
+    said = capsys.readouterr().err
+    assert said.startswith("tfwatch: the run does not say which signal ended it: NotARunError: ")
 
 
 #: Sends SIGTERM to the process that imports a module, in the middle of it.

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runs.processes import wait_until
+from tests.whole import events_of
+from tfwatch.core.events import Noted
 from tfwatch.core.knobs import KNOBS
 from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control import messages
@@ -30,6 +32,7 @@ from tfwatch.runs.control.private_sockets import make_private_folder, remove_fol
 from tfwatch.runs.control.requests import Autopilot, Control, Experiment, Refused, Request
 from tfwatch.runs.control.server import ControlServer, Limits
 from tfwatch.runs.create import make_writer
+from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -467,6 +470,35 @@ def test_whoever_closes_removes_the_folder_as_the_thread_may_end_with_the_proces
         server.close()
         assert left_to_thread == [None]
         assert not Path(path).parent.exists()
+
+
+class _Full:
+    def send(self, data: bytes) -> int:
+        raise BlockingIOError
+
+
+def test_the_socket_is_removed_where_its_thread_cannot_be_woken() -> None:
+    with serving(Control()) as (server, path):
+        assert server._wake
+        reading, writing = server._wake
+        server._wake = reading, cast("Any", _Full())
+        server.close()
+        assert not Path(path).parent.exists()
+        server._wake = reading, writing
+        writing.send(b"x")
+
+
+def test_a_socket_that_may_remain_is_noted_in_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: Path) -> None:
+        raise RuntimeError("no room")
+
+    with serving(Control()) as (server, path), monkeypatch.context() as patched:
+        patched.setattr("tfwatch.runs.control.server.remove_folder", fail)
+        server.close()
+    server._writer.flush()
+    notes = [one.text for one in events_of(read_run(server._writer), Noted)]
+    assert "the control socket may remain: RuntimeError: no room" in notes
+    remove_folder(Path(path).parent)
 
 
 def test_without_a_place_for_the_socket_the_manifest_has_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

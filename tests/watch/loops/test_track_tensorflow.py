@@ -159,6 +159,22 @@ def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypat
     assert Function.__call__ is own_call
 
 
+def test_a_function_whose_graph_cannot_be_read_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    def fail(function: Any) -> bool:
+        raise AttributeError("another TensorFlow")
+
+    monkeypatch.setattr("tfwatch.watch.loops.function_calls._fetches", fail)
+    double = tf.function(lambda x: x * 2)
+    with tfwatch.track([tf.zeros(2)] * 3, tmp_path) as tracked:
+        for x in tracked:
+            double(x)
+
+    (note,) = (one.text for one in events_of(opened(tracked), Noted) if "are not seen" in one.text)
+    assert note == "batches that a tf.function fetches are not seen: AttributeError: another TensorFlow"
+
+
 @pytest.mark.parametrize("form", ["batch", "iterator", "captured", "inner loop", "data set"])
 def test_a_call_that_fetches_its_batches_is_recorded_as_such(form: str, tmp_path: Path) -> None:
     import tensorflow as tf

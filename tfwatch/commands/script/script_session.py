@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.commands.factories import make_checkup
 from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.commands.script.script_notices import FollowedRuns
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
@@ -138,7 +138,7 @@ class ScriptProcess:
                     os.killpg(self.pid, signal.SIGWINCH)
         self.folders = self._announced.take()
         if self.code < 0 and self.folders:
-            with fails_open(lambda _: None):
+            with fails_open(lambda why: warn_user(f"the run does not say which signal ended it: {why}")):
                 record_signal(self.folders[-1], -self.code)
         self._has_ended.set()
 

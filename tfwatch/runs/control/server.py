@@ -159,9 +159,10 @@ class ControlServer:
         # Taken before the thread wakes: the process may end while the thread removes it.
         folder, self._folder = self._folder, None
         self._closing.set()
-        with fails_open(lambda why: None):
+        with fails_open(lambda why: self._writer.note(f"the control socket may remain: {why}")):
             if self._wake and self._is_ours(self._wake[1]):
-                self._wake[1].send(b"x")
+                with suppress(OSError):  # it is full, or closed by the thread: that ends without it
+                    self._wake[1].send(b"x")
             if folder:
                 remove_folder(folder)
 

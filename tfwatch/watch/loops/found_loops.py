@@ -74,7 +74,7 @@ class FoundLoops:
         """Return the time spent tracing functions so far."""
         if not self._has_looked:
             self._has_looked = True
-            self._traced = find_trace_count(lambda _why: None)
+            self._traced = find_trace_count(lambda _why: None)  # the run notes the reason, where the loop trains
         return self._traced() if self._traced else 0
 
 

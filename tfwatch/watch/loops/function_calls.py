@@ -13,7 +13,7 @@ import weakref
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,8 @@ class FunctionCalls:
         self._own = _OfThread()
         self._lock = threading.Lock()
         self._runs = 0
-        self._unseen = fails_open(lambda _why: None)
+        self._note: Callable[[str], None] = warn_once
+        self._unseen = fails_open(lambda why: self._note(f"batches that a tf.function fetches are not seen: {why}"))
         self._do_fetch: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._original: Callable[..., Any] | None = None
         self._wrapped: Callable[..., Any] | None = None
@@ -49,6 +50,7 @@ class FunctionCalls:
             if not self._runs and not self._wrap(note):
                 return False
             self._runs += 1
+            self._note = note
             return True
 
     def end(self) -> None:

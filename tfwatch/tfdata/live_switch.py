@@ -281,6 +281,15 @@ def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
     def take(_: tf.Tensor) -> tf.experimental.Optional:
         return source.get_next_as_optional()
 
+    # Not `counter`: TensorFlow keeps its function until the process ends.
+    gate = until_empty(tf.data.Dataset.range(tf.int64.max).take_while(is_open_now).map(take))
+    setattr(gate, GATE, True)
+    return gate
+
+
+def until_empty(optionals: tf.data.Dataset) -> tf.data.Dataset:
+    """Return the elements of optionals, up to the first that has none."""
+
     @tf.autograph.experimental.do_not_convert
     def has_value(element: tf.experimental.Optional) -> tf.Tensor:
         return element.has_value()
@@ -289,10 +298,7 @@ def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
     def value(element: tf.experimental.Optional) -> Any:
         return element.get_value()
 
-    # Not `counter`: TensorFlow keeps its function until the process ends.
-    gate = tf.data.Dataset.range(tf.int64.max).take_while(is_open_now).map(take).take_while(has_value).map(value)
-    setattr(gate, GATE, True)
-    return gate
+    return optionals.take_while(has_value).map(value)
 
 
 class BatchIterator:

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata.live_switch import until_empty
 from tfwatch.tfdata.stages.stage_names import OWN
 from tfwatch.tfdata.work_ahead import options
 
@@ -56,7 +57,7 @@ class Relay:
     def release(self) -> None:
         """Hold no iterator any more: what still reads the data set fails."""
         for variable in (self._current, self._following):
-            variable.assign(variable.handle)
+            variable.assign(self.is_open.handle)  # not its own, which would never be freed
 
     def _make_dataset(self, spec: Any) -> tf.data.Dataset:
         @tf.autograph.experimental.do_not_convert
@@ -74,7 +75,7 @@ class Relay:
                 return element
 
         numbers = tf.data.Dataset.range(tf.int64.max)
-        relayed = numbers.map(take).take_while(_has_value).map(_value).with_options(options(Knobs()))
+        relayed = until_empty(numbers.map(take)).with_options(options(Knobs()))
         setattr(relayed, OWN, True)
         return relayed
 
@@ -118,13 +119,3 @@ class _HandleVariable:
     def read(self) -> tf.Tensor:
         """Return the handle that it holds."""
         return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=tf.resource)
-
-
-@tf.autograph.experimental.do_not_convert
-def _has_value(element: tf.experimental.Optional) -> tf.Tensor:
-    return element.has_value()
-
-
-@tf.autograph.experimental.do_not_convert
-def _value(element: tf.experimental.Optional) -> Any:
-    return element.get_value()

@@ -6,8 +6,8 @@ Without two GPUs it trains on two logical CPU devices, and what needs a device t
 compute-bound and for one whose batches are late: each GPU's busy share by the trace, its share within data wait, and
 the split of the same steps by Watch. The busy share expected of a GPU is that of the steps without data wait, times
 1 - data wait: both should be within 3 points. Then, for the model that is compute-bound, the ratio of watched to bare
-step times in interleaved rounds, with the clock in the graph and with `split="exact"`, beside that of a second bare
-fit, and the split of the watched ones; the differences of losses and weights between two bare fits, and a bare and a
+step times in interleaved rounds, with the clock in the graph, with `split="exact"`, and through a relay after a switch,
+beside that of a second bare fit, and the split of the watched ones; the differences of losses and weights between two bare fits, and a bare and a
 watched one; and the GPUs by `--json` and by the doctor.
 """
 
@@ -46,7 +46,13 @@ SIZE, CLASSES, SKIP = 32, 10, 15
 WITHIN = 3.0
 MODES = {"compute-bound": 0.0, "late batches": 1.0}
 #: The fits of a round, bare ones by no split.
-FITS: dict[str, Split | None] = {"bare": None, "bare again": None, "watched": "fused", "exact": "exact"}
+FITS: dict[str, Split | None] = {
+    "bare": None,
+    "bare again": None,
+    "watched": "fused",
+    "exact": "exact",
+    "relayed": "fused",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +131,22 @@ def make_data(batch: int, delay_ms: float, batches: int) -> tf.data.Dataset:
 
 
 def fit(
-    bench: Bench, model: Any, delay_ms: float, steps: int, runs: Path | None, split: Split = "fused"
+    bench: Bench,
+    model: Any,
+    delay_ms: float,
+    steps: int,
+    runs: Path | None,
+    split: Split = "fused",
+    *,
+    relayed: bool = False,
 ) -> tuple[Bounds, Run | None, float]:
-    """Run a `fit` of one epoch; return its bounds, its run where it is watched, and the milliseconds of a step."""
+    """Run a `fit` of one epoch; return its bounds, its run where it is watched, and the milliseconds of a step.
+
+    relayed: a switch is asked for before it, so its batches go through a relay.
+    """
     watch = Watch(Path(tempfile.mkdtemp(dir=runs)), split) if runs else None
+    if watch and relayed:
+        watch.set(prefetch=2)
     bounds = Bounds(steps)
     data = make_data(bench.batch, delay_ms, SKIP + steps + 2)
     model.fit(data, verbose=0, callbacks=[bounds, *([watch] if watch else [])])
@@ -230,13 +248,15 @@ def print_cost(bench: Bench, model: Any, options: argparse.Namespace, runs: Path
     """Print the ratio of each fit's step time to that of the bare one, in rounds whose order moves on."""
     took_ms: dict[str, list[float]] = {name: [] for name in FITS}
     shares: dict[str, list[dict[str, float]]] = {name: [] for name in FITS}
-    for split in FITS.values():  # traces, and what the first fit alone does
-        fit(bench, model, 0.0, 5, runs if split else None, split or "fused")
+    for name, split in FITS.items():  # traces, and what the first fit alone does
+        fit(bench, model, 0.0, 5, runs if split else None, split or "fused", relayed=name == "relayed")
     for n in range(options.rounds):
         names = list(FITS)
         for name in [*names[n % len(names) :], *names[: n % len(names)]]:
             split = FITS[name]
-            bounds, run, step_ms = fit(bench, model, 0.0, options.steps, runs if split else None, split or "fused")
+            folder, is_relayed = runs if split else None, name == "relayed"
+            bounds, run, step_ms = fit(bench, model, 0.0, options.steps, folder, split or "fused", relayed=is_relayed)
+            assert not (is_relayed and run) or run.manifest.switchable
             took_ms[name].append(step_ms)
             shares[name] += [shares_of(window_of(bounds, run, options.steps))] if run else []
     print(f"cost: bare {np.median(took_ms['bare']):.2f} ms/step")

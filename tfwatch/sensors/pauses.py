@@ -15,12 +15,10 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.core.threads import thread_frames
+from tfwatch.core.threads import thread_frames, variable_of, with_callers
 from tfwatch.sensors.python_calls import PythonCalls
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from tfwatch.runs.writer import RunWriter
 
 #: The interval of the thread, and the age from which it reads a phase: a spike of 30 ms is seen at least once. An
@@ -170,13 +168,13 @@ class PauseLimiter:
 
 def callback_name(thread: int) -> str:
     """Return the class of the Keras callback that a thread runs; empty where it runs none, or tfwatch's own."""
-    frame: FrameType | None = thread_frames().get(thread)
+    innermost = thread_frames().get(thread)
     name = ""
-    while frame is not None:  # the outermost list is that of the training: a callback may evaluate with callbacks
+    # The outermost list is that of the training: a callback may evaluate with callbacks.
+    for frame in with_callers(innermost) if innermost is not None else ():
         if frame.f_code.co_filename.endswith("callback_list.py"):
-            callback = frame.f_locals.get("callback")
+            callback = variable_of(frame, "callback")
             name = type(callback).__name__ if callback is not None else name
-        frame = frame.f_back
     return "" if name == "Watch" else name
 
 

@@ -10,7 +10,7 @@ import sysconfig
 from typing import TYPE_CHECKING
 
 from tfwatch.core.rows import Phase
-from tfwatch.core.threads import thread_frames
+from tfwatch.core.threads import thread_frames, with_callers
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -50,15 +50,14 @@ def python_in_call() -> str:
     return next(filter(None, names), "")
 
 
-def _called_by_tensorflow(frame: FrameType | None) -> str:
+def _called_by_tensorflow(thread: FrameType) -> str:
     """Return the innermost function of the user that TensorFlow has called in a thread; else the innermost one."""
     own = innermost = ""
-    while frame is not None:
+    for frame in with_callers(thread):
         path = frame.f_code.co_filename
         if path.endswith(_CALLER):
             return own or innermost
         name = f"{frame.f_code.co_name} ({os.path.basename(path)}:{frame.f_lineno})"
         innermost = innermost or name
         own = own or ("" if path.startswith(_LIBRARIES) else name)
-        frame = frame.f_back
     return ""

@@ -6,11 +6,10 @@ import math
 import os
 import sys
 import sysconfig
-import traceback
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.rows import Phase
-from tfwatch.core.threads import thread_frames
+from tfwatch.core.threads import thread_frames, with_callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,18 +50,14 @@ def find_running_line(
     frames = thread_frames() if frames is None else frames
     maps = source_maps or _source_maps
     stacks = ((_called_by_tensorflow(frame), "generator") for id_, frame in frames.items() if id_ != training_thread)
-    own = [(_stack_of(frames[training_thread]), "training")] if training_thread in frames else []
+    own = [(with_callers(frames[training_thread]), "training")] if training_thread in frames else []
     found = ((_describe(stack, maps), owner) for stack, owner in (*stacks, *own))
     return next(((place, owner) for place, owner in found if place), ("", ""))
 
 
-def _stack_of(frame: FrameType) -> list[FrameType]:
-    return [one for one, _ in traceback.walk_stack(frame)]
-
-
 def _called_by_tensorflow(frame: FrameType) -> list[FrameType]:
     """Return the frames that TensorFlow called in this thread, innermost first."""
-    stack = _stack_of(frame)
+    stack = with_callers(frame)
     called = next((n for n, one in enumerate(stack) if one.f_code.co_filename.endswith(_FROM_TENSORFLOW)), 0)
     return stack[:called]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.threads import thread_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ class Interrupts:
 
     def _place(self) -> tuple[FrameType | None, int]:
         """Return the frame and the instruction of the main thread; frames compare by identity."""
-        frame = sys._current_frames().get(self._main)
+        frame = thread_frames().get(self._main)
         return frame, frame.f_lasti if frame else 0
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from tfwatch.tfdata.script_code.cells import is_cell, place_in_cell
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -58,15 +55,6 @@ def remember(site: CallSite, run: TrackedRun) -> None:
         del _let_go[known]
     _newest[site] = run
     all_runs.add(run)
-
-
-def place_of(code: CodeType, line: int) -> str:
-    """Return where a loop stands: `train.py:22`, in a notebook `In [3], line 4`."""
-    file = code.co_filename
-    # Only the source of a cell is in memory: the disk of a file may hang.
-    if is_cell(file) and (found := place_in_cell(file, line, linecache.getline(file, line))):
-        return f"{found[0]}, line {found[1]}"
-    return f"{os.path.basename(file)}:{line}"
 
 
 def length_of(iterable: object) -> int | None:

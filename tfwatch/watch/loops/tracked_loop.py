@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.server import OWN_LOOP
+from tfwatch.tfdata.script_code.cells import place_of
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe
-from tfwatch.watch.loops.continued_runs import place_of
 from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.loops.uncaught import find_stack, find_uncaught
@@ -83,7 +83,9 @@ class TrackedRun:
         self._ends_at: float = math.inf
         self._raised: ErrorText | None = None
         self._is_endless = False
-        self._writer.describe(loop=place_of(code, line), split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
+        self._writer.describe(
+            loop=place_of(code.co_filename, line), split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device)
+        )
         self._iterator: Callable[[], Any] = lambda: None
         self._filling = ShuffleFill(None)
         self._stages = StageReader(self._writer, self.iterators)

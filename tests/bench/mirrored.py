@@ -7,8 +7,8 @@ compute-bound and for one whose batches are late: each GPU's busy share by the t
 the split of the same steps by Watch. The busy share expected of a GPU is that of the steps without data wait, times
 1 - data wait: both should be within 3 points. Then, for the model that is compute-bound, the ratio of watched to bare
 step times in interleaved rounds, with the clock in the graph, with `split="exact"`, and through a relay after a switch,
-beside that of a second bare fit, and the split of the watched ones; the differences of losses and weights between two bare fits, and a bare and a
-watched one; and the GPUs by `--json` and by the doctor.
+beside that of a second bare fit, and the split of the watched ones; the differences of losses and weights between two
+bare fits, and a bare and a watched one; and the GPUs by `--json` and by the doctor.
 """
 
 from __future__ import annotations

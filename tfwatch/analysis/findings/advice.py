@@ -74,6 +74,10 @@ _TIMES = 3
 _NEAR_NS = 100_000_000
 #: The advice where calls of a loop fetch their batches.
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
+#: The first switch makes the stages visible, and takes effect with an epoch.
+_BELOW_STRATEGY = (
+    "w workers auto: its maps run in parallel and its stages show their time; a strategy prepares batches ahead already"
+)
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
 
 
@@ -207,6 +211,8 @@ def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Adv
     if over_limit := memory_limit_text(now):
         return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
     prefetch = now.knobs.get("prefetch", "default")
+    if now.replicas > 1:  # it prepares batches ahead in any case
+        return input_advice.advise_data_wait(now)
     if prefetch == "off" and switch.setting and switch.setting[0] == "prefetch":
         work = units.milliseconds(part.work_mean_ms)
         return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
@@ -286,6 +292,8 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
+    if now.replicas > 1 and "workers" in now.switchable and now.knobs.get("workers") in ("off", "default"):
+        return SwitchAdvice(_BELOW_STRATEGY, _WORKERS)
     prefetches = now.knobs.get("prefetch", "off") != "off"
     is_known = now.fast_pipeline != VECTORISED  # what that saves is known once it has run
     if is_known and "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":

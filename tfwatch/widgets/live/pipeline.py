@@ -274,7 +274,7 @@ def _compare(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
         return ()
     work, waits = part.work_mean_ms, units.number(part.wait.mean)
     beside = f"{units.number(work)} {'copy + ' if part.copy else ''}compute + host"
-    if view.situation.knobs.get("prefetch") == "off":
+    if view.situation.knobs.get("prefetch") == "off" and view.situation.replicas < 2:
         return (
             f"+ {beside}: no batch is prepared ahead",
             f"+ {units.number(work)}: no batch is prepared ahead",

@@ -58,6 +58,8 @@ _NO_STAGE = "tf.data does not show the work of each stage"
 _AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
 #: The knobs whose forecast tells single stages apart.
 _STAGED = ("workers", "prefetch")
+#: The reason for no forecast below a strategy whose iterator shows no stages.
+_NO_STAGES = "the first switch below the strategy shows its stages"
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -95,7 +97,9 @@ def predict(
         return _VECTORISED
     if knob == "device_prefetch":
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
-    new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}
+    if evidence.replicas > 1 and evidence.stages is None:
+        return _NO_STAGES
+    new = {name: _plain(evidence, name, turned) for name, turned in ((knob, value), *together_with.items())}
     if _gains_prefetch(evidence, then):
         new["prefetch"] = "auto"
     model = _model(evidence, split, knob, value, new)
@@ -250,7 +254,7 @@ def _from_history(evidence: Evidence) -> float | None:
         ):
             continue
         more_ms = _latency(now.get("latency_ms", "off")) - _latency(interval.knobs.get("latency_ms", "off"))
-        if interval.knobs.get("prefetch", "off") == "off":
+        if interval.knobs.get("prefetch", "off") == "off" and evidence.replicas < 2:
             return max(_typical(interval.split.wait) + more_ms, 0.0)
         if interval.split.wait_share >= MODERATELY_FROM and interval.knobs.get("prefetch") != "default":
             return max(_typical(interval.split.step) + more_ms, 0.0)
@@ -272,11 +276,14 @@ def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dic
             works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
             guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
         for knobs, guess in zip(found, guesses, strict=True):
-            knobs[knob] = guess
+            knobs[knob] = _plain(evidence, knob, guess)
     return found[0], found[1], found[2]
 
 
-def _plain(value: str) -> str:
+def _plain(evidence: Evidence, knob: str, value: str) -> str:
+    """Return a value as it works: a strategy prepares a batch ahead for each replica, whatever the pipeline does."""
+    if (knob, value) == ("prefetch", "off") and evidence.replicas > 1:
+        return "1"
     return "auto" if value == "default" else value
 
 

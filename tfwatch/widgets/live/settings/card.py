@@ -148,7 +148,7 @@ class CardPane(FramedPane, can_focus=True):
     def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
         label = column(switch_text.side_label(switch, value), LABEL)
         if side is None:
-            return row((label, "bold"), (switch_text.missing_side_text(switch, value), "$foreground 65%"))
+            return row((label, "bold"), (f" {switch_text.missing_side_text(switch, value)}", "$foreground 65%"))
         step_ms = switch.typical(side.step)
         figure = f" {'mean ' if switch.in_bursts else ''}{switch_text.duration(switch, step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"

@@ -26,7 +26,9 @@ _UPGRADE = "install a newer TensorFlow"
 _NOT_AUTOTUNED = "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
 AUTOTUNE_FIX = "turn options.autotune.enabled on"
 _DISTRIBUTED = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
-_DISTRIBUTED_FIX = "measure the data set by itself: for batch in tfwatch.track(dataset)"
+_DISTRIBUTED_FIX = (
+    "a first switch by key gives it figures; else measure the data set by itself: for batch in tfwatch.track(dataset)"
+)
 ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
 NOT_TFDATA = "the batches do not come from a tf.data iterator"
 

@@ -106,6 +106,19 @@ def test_where_many_pipelines_wait_for_the_collector_a_disposal_collects() -> No
 
 
 @pytest.mark.tensorflow
+def test_closed_pipelines_do_not_wait_for_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for it keeps three threads, and malloc does not give all of their memory back."""
+    monkeypatch.setattr(disposal, "_MAX_WAITING", 1000)
+    others = len(disposal._waiting)  # of earlier tests: see below
+    gc.disable()
+    try:
+        close_some(3)
+        wait_until(lambda: len(disposal._waiting) <= others)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.tensorflow
 def test_closed_pipelines_leave_no_function() -> None:
     def functions() -> int:
         gc.collect()

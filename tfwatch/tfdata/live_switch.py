@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.cancellation import find_get_next
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
-from tfwatch.tfdata.disposal import FreedSignal, dispose
+from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stages.stage_names import GATE, OWN
 from tfwatch.tfdata.work_ahead import buffer_size, on_device
 
@@ -218,6 +218,7 @@ class PipelinesOfEpoch:
             self._gate = _gated(self._source, self._is_open)
         stamps, batches = make_stamps(knobs, buffer_size(knobs.device_prefetch)), self._build(self._gate, knobs)
         dataset = on_device(stamps.over(batches) if stamps else batches, knobs)
+        free_with_functions(dataset)
         self.built = [*(signal for signal in self.built if not signal.is_freed), FreedSignal(dataset)]
         can_restart = not self._once and _can_restart(dataset, knobs)
         return _BuiltPipeline(_restartable(dataset) if can_restart else dataset, can_restart, stamps)

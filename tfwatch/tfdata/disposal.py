@@ -45,12 +45,12 @@ class FreedSignal:
         self._freed.get()
 
 
-#: The functions whose graphs are freed with them.
+#: The functions of tfwatch's own stages whose graphs are freed with them.
 _own_functions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def free_with_functions(dataset: Any) -> None:
-    """Have what a data set's functions captured freed with these, and not by the garbage collector.
+    """Have what the functions of a data set of tfwatch's own captured freed with these, and not by the collector.
 
     An epoch's pipeline that waits for the collector keeps three threads, and 1.5 MB. A private name that this
     TensorFlow lacks leaves it to the collector.

@@ -22,6 +22,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.cancellation import find_get_next
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
+from tfwatch.tfdata.optionals import until_empty
 from tfwatch.tfdata.stages.stage_names import GATE, OWN
 from tfwatch.tfdata.work_ahead import buffer_size, on_device
 
@@ -216,9 +217,9 @@ class PipelinesOfEpoch:
     def _build_pipeline(self, knobs: Knobs) -> _BuiltPipeline:
         if self._gate is None:
             self._gate = _gated(self._source, self._is_open)
+            free_with_functions(self._gate)
         stamps, batches = make_stamps(knobs, buffer_size(knobs.device_prefetch)), self._build(self._gate, knobs)
         dataset = on_device(stamps.over(batches) if stamps else batches, knobs)
-        free_with_functions(dataset)
         self.built = [*(signal for signal in self.built if not signal.is_freed), FreedSignal(dataset)]
         can_restart = not self._once and _can_restart(dataset, knobs)
         return _BuiltPipeline(_restartable(dataset) if can_restart else dataset, can_restart, stamps)
@@ -286,20 +287,6 @@ def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
     gate = until_empty(tf.data.Dataset.range(tf.int64.max).take_while(is_open_now).map(take))
     setattr(gate, GATE, True)
     return gate
-
-
-def until_empty(optionals: tf.data.Dataset) -> tf.data.Dataset:
-    """Return the elements of optionals, up to the first that has none."""
-
-    @tf.autograph.experimental.do_not_convert
-    def has_value(element: tf.experimental.Optional) -> tf.Tensor:
-        return element.has_value()
-
-    @tf.autograph.experimental.do_not_convert
-    def value(element: tf.experimental.Optional) -> Any:
-        return element.get_value()
-
-    return optionals.take_while(has_value).map(value)
 
 
 class BatchIterator:

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.tfdata.live_switch import until_empty
+from tfwatch.tfdata.optionals import until_empty
 from tfwatch.tfdata.stages.stage_names import OWN
 from tfwatch.tfdata.work_ahead import options
 

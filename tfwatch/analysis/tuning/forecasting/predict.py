@@ -56,7 +56,7 @@ _VECTORISED = "tf.data does not show which part of a map is spent on calling it 
 #: The reasons for no forecast where single stages have a setting of their own.
 _NO_STAGE = "tf.data does not show the work of each stage"
 _AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
-#: The knobs whose forecast tells single stages apart.
+#: The knobs whose forecast distinguishes single stages.
 _STAGED = ("workers", "prefetch")
 #: The reason for no forecast below a strategy whose iterator shows no stages.
 _NO_STAGES = "the first switch below the strategy shows its stages"

@@ -56,11 +56,11 @@ def test_the_bars_of_an_autopilot_without_a_proved_gain_are_grey(low: float, sty
     assert bar_styles(drawn(autopilot_run=run)) == {style}
 
 
-def compared(wait_ms: float) -> Comparison:
+def compared(wait_ms: float, knob: str = "prefetch", old: str = "off") -> Comparison:
     rows = plain(200)
     rows["wait_ms"][:100] += wait_ms
     rows["compute_ms"] += [0.5, -0.5, 0.9, -0.9, 0.1] * 40
-    switch = PipelineSwitched(0, "prefetch", "off", "4", 100, 101, 1.0, "key")
+    switch = PipelineSwitched(0, knob, old, "4", 100, 101, 1.0, "key")
     return compare([switch], 200, lambda first, last: restart(rows)[first - 1 : last])[0]
 
 
@@ -69,3 +69,11 @@ def test_the_parts_of_a_step_keep_their_colours_and_fade_where_no_difference_is_
     assert (clear.answer, open_.answer in ("same", "unclear")) == ("faster", True)
     assert {WAIT_COLOUR, COMPUTE_COLOUR} <= bar_styles(drawn(comparisons=(clear,)))
     assert COMPUTE_COLOUR not in bar_styles(drawn(comparisons=(open_,)))
+
+
+@pytest.mark.parametrize(("knob", "old"), [("prefetch", "default"), ("device_prefetch", "off")])
+def test_a_blank_follows_a_long_label_whole(knob: str, old: str) -> None:
+    rows = [row.plain for row in drawn(comparisons=(compared(9.0, knob, old),))[:2]]
+
+    assert rows[0].startswith(f"{knob.replace('_', ' ')} {old} ")
+    assert len({len(row) - len(row.lstrip("abcdefghijklmnopqrstuvwxyz 4")) for row in rows}) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.reactive import reactive
 
@@ -19,7 +20,7 @@ from tfwatch.widgets.basics.text import column, row
 from tfwatch.widgets.live.settings.knob_rows import experiment_offer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
@@ -138,22 +139,23 @@ class CardPane(FramedPane, can_focus=True):
         """Draw a bar for each step time, grey where their difference is not proved."""
         style = COMPUTE_COLOUR if is_proved else QUIET_COLOUR
         longest = max(step_ms.values(), default=0.0)
-        lines = []
+        lines, wide = [], _label_cells(step_ms)
         for label, took_ms in step_ms.items():
             figure = f" {units.milliseconds(took_ms)}"
-            cells = round(max(8, width - LABEL - len(figure)) * took_ms / longest) if longest > 0 else 0
-            lines.append(row((column(label, LABEL), "bold"), (self.glyphs.compute * cells, style), (figure, "bold")))
+            cells = round(max(8, width - wide - len(figure)) * took_ms / longest) if longest > 0 else 0
+            lines.append(row((column(label, wide), "bold"), (self.glyphs.compute * cells, style), (figure, "bold")))
         return lines
 
     def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
-        label = column(switch_text.side_label(switch, value), LABEL)
+        wide = _label_cells(switch_text.side_label(switch, one) for one in (switch.old, switch.new))
+        label = column(switch_text.side_label(switch, value), wide)
         if side is None:
             return row((label, "bold"), (f" {switch_text.missing_side_text(switch, value)}", "$foreground 65%"))
         step_ms = switch.typical(side.step)
         figure = f" {'mean ' if switch.in_bursts else ''}{switch_text.duration(switch, step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
-        figure += starving if width >= LABEL + 44 else ""
-        cells = switch_text.cells(side, step_ms, longest, max(8, width - LABEL - max(9, len(figure))))
+        figure += starving if width >= wide + 44 else ""
+        cells = switch_text.cells(side, step_ms, longest, max(8, width - wide - max(9, len(figure))))
         glyphs = self.glyphs
         parts = zip(cells, _paint(switch), (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
         return row((label, "bold"), *((char * count, style) for count, style, char in parts), (figure, "bold"))
@@ -177,6 +179,11 @@ def _paint(switch: Comparison) -> tuple[str, str, str]:
     if switch.estimate is None or _is_proved(switch.answer):
         return _PAINT
     return (WAIT_COLOUR, *_FADED[1:]) if switch.has_other_wait else _FADED
+
+
+def _label_cells(labels: Iterable[str]) -> int:
+    """Return the cells of the column of the bars' labels: a blank at least follows each."""
+    return max(LABEL, *(cell_len(label) + 1 for label in labels))
 
 
 def _is_proved(answer: str) -> bool:

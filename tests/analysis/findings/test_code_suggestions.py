@@ -12,6 +12,7 @@ from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.advice import advise_starving
 from tfwatch.analysis.findings.banner import banner, describe_bound
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
@@ -161,6 +162,18 @@ def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> No
     now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started)
     switched = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
     assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(filter(None, (switched, own)))
+
+
+def test_epochs_that_lose_most_between_them_keep_the_lines_of_the_switches_made() -> None:
+    spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
+    knobs, started = {"prefetch": "16", "cache": "on"}, {"prefetch": "off", "cache": "off"}
+    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, started=started)
+    own = banner(replace(now, knobs=started)).edit
+    lines = banner(replace(now, knobs=knobs)).edit.splitlines()
+
+    assert own
+    assert [line.partition("(")[0] for line in lines[:2]] == ["dataset = dataset.cache", "dataset = dataset.prefetch"]
+    assert lines[2:] == own.splitlines()
 
 
 def test_the_edit_contains_the_advised_switch_among_those_made() -> None:

@@ -218,6 +218,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
         judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(8, 0.0, 0.1, 0.9),
         knobs={**now.knobs, "prefetch": "4"},
+        started={**now.started, "prefetch": "4"},
         origin=BatchSource(SourceKind.TF_DATA),
     )
     one = banner(ready)

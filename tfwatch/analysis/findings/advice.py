@@ -115,9 +115,10 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
 
 def _advise_fetch(now: Situation) -> Advice:
     if now.has_own_loop:
-        return _FETCHING_IN_LOOP
+        return beside_switches(now, _FETCHING_IN_LOOP)
     is_arrays = now.origin.kind is SourceKind.ARRAYS
-    return replace(_FETCHING, edit=code_suggestions.CALLS_ON_ARRAYS) if is_arrays else _FETCHING
+    found = replace(_FETCHING, edit=code_suggestions.CALLS_ON_ARRAYS) if is_arrays else _FETCHING
+    return beside_switches(now, found)
 
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:
@@ -143,7 +144,7 @@ def advise_gain(now: Situation) -> Advice | None:
 
 def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
     """Advise on a user's script, or where no switch helps."""
-    found = input_advice.advise_data_wait(now)
+    found = _advise_cheaper_batches(now)
     if not now.live:
         return Advice(f"{found.sentence}{_limit(now)}", found.edit)
     if advice := _py_dataset_advice(now, found):
@@ -189,9 +190,16 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code)
 
 
+def _advise_cheaper_batches(now: Situation) -> Advice:
+    found = input_advice.advise_data_wait(now)
+    # The lines for a `PyDataset` set all that its switches do.
+    return found if "multiprocessing" in now.knobs else beside_switches(now, found)
+
+
 def beside_switches(now: Situation, found: Advice) -> Advice:
-    """Return advice on the model or its callbacks, with the lines of the switches already made before its own."""
-    return Advice(found.sentence, "\n".join(filter(None, (lines_of(now, now.knobs), found.edit))))
+    """Return advice that is no switch, with the lines of the switches already made before its own."""
+    lines = (*lines_of(now, now.knobs).split("\n"), *found.edit.split("\n"))
+    return Advice(found.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
 
 
 def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
@@ -212,12 +220,12 @@ def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Adv
         return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
     prefetch = now.knobs.get("prefetch", "default")
     if now.replicas > 1:  # it prepares batches ahead in any case
-        return input_advice.advise_data_wait(now)
+        return _advise_cheaper_batches(now)
     if prefetch == "off" and switch.setting and switch.setting[0] == "prefetch":
         work = units.milliseconds(part.work_mean_ms)
         return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
     if prefetch != "off" and not switch.setting:
-        return input_advice.advise_data_wait(now)
+        return _advise_cheaper_batches(now)
     general = input_advice.GENERAL.sentence if prefetch == "default" else input_advice.CANNOT_HIDE.sentence
     return Advice(general, edit)
 

@@ -38,7 +38,7 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     spans = advice.between_epochs_parts(spent, end, first)
     parts = (f"{part} {units.duration(seconds)}" for part, seconds in spans.items())
     brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
-    less = advice.advise_between_epochs(now, spent)
+    less = advice.beside_switches(now, advice.advise_between_epochs(now, spent))
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
     return _with_switches(now, found)

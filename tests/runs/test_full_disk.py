@@ -126,6 +126,23 @@ def test_a_disk_that_hangs_keeps_no_row_from_the_reader_of_the_process_and_gets_
     assert open_run(tmp_path, clock.clock).steps["step"].tolist() == snapshot.steps["step"].tolist()
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_who_opens_the_run_of_its_own_process_waits_for_a_slow_disk(
+    has_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = make_writer(tmp_path)
+    writer.start()
+    assert writer.wait_until_begun()
+    with hang(monkeypatch, os, "pwrite") as disk:
+        add_steps(writer, plain(10))
+        if has_ended:
+            writer.finish()
+        assert disk.asked.wait(10)
+        threading.Timer(1.0, disk.answers.set).start()
+        assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 10
+    writer.close()
+
+
 def test_rows_beyond_the_memory_limit_are_dropped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MEMORY_BYTES", 100 * STEP.itemsize)
     writer = make_writer(tmp_path)

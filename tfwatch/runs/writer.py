@@ -45,11 +45,9 @@ _GPU_COLUMNS = (GPU.names or ())[3:]
 FLUSH_S = 0.1
 #: In these phases the step of a status is the next one.
 _BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
-#: Seconds that a training waits for a disk as it begins, and as it ends.
+#: Seconds that a training waits for a disk as it begins; and as it ends, or its own process opens the run.
 BEGIN_S = 2.0
 _END_S = 5.0
-#: Seconds that a reader in the same process waits for the disk.
-_NOW_S = 0.5
 #: A disk that takes longer for one flush holds up the thread that writes.
 _STUCK_S = 0.5
 
@@ -266,12 +264,12 @@ class RunWriter:
         return self._thread.is_alive() and self._thread is not threading.current_thread()
 
     def write_now(self) -> None:
-        """Write everything appended so far, from another thread; give up where the disk does not respond."""
+        """Write everything appended so far, from another thread; give up where the disk does not respond for 5 s."""
         if not self._is_writing:
             return
         if self._closing.is_set():
-            self._is_complete.wait(_NOW_S)
-        elif self._flush_lock.acquire(timeout=_NOW_S):
+            self._is_complete.wait(_END_S)
+        elif self._flush_lock.acquire(timeout=_END_S):
             try:
                 self._write()
             finally:

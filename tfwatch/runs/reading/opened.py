@@ -108,7 +108,8 @@ class Run:
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
     """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
 
-    A run that this process writes is complete up to now; one of another process lacks at most its last 0.1 s.
+    A run that this process writes is complete up to now, unless its disk does not respond for 5 s; one of another
+    process lacks at most its last 0.1 s.
     newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:

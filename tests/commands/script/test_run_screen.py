@@ -17,6 +17,7 @@ from tests.runs.processes import wait_until
 from tfwatch.commands.script.script_session import ScriptProcess
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.widgets.basics.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +79,14 @@ def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then
     assert "no step of this script is recorded" in after
 
 
+def test_a_script_that_reads_its_input_is_told_so_also_where_python_colours_its_errors(tmp_path: Path) -> None:
+    """As Python does in a terminal from 3.13 on."""
+    script = r"raise SystemExit('\x1b[1;35mEOFError\x1b[0m: \x1b[35mEOF when reading a line\x1b[0m')"
+    with session(tmp_path, script) as terminal:
+        assert terminal.wait() == 1
+        assert "the script reads its input, which is empty under the screen" in terminal.output.decode()
+
+
 def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_error_of_the_script(
     tmp_path: Path,
 ) -> None:
@@ -101,7 +110,7 @@ def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_e
     first, second = runs(tmp_path)
     assert first.log == ("before", "bar 399")
     assert second.log[0] == "after"
-    assert second.log[-1].startswith("FileNotFoundError")
+    assert plain(second.log[-1]).startswith("FileNotFoundError")
     assert not list(tmp_path.glob("tfwatch-*"))
 
 

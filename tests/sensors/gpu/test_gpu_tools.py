@@ -72,8 +72,8 @@ def test_a_faulty_tool_is_reported_and_samples_continue(
     monkeypatch.setattr(sensor, "PATIENCE_NS", 300_000_000)
     sampled = Sampled("powermetrics")
 
-    wait_until(lambda: len(sampled.reasons()) > 0)
-    assert sampled.reasons()[0].startswith(reason)
+    # A tool that fails at once takes longer on a busy machine: then it "has not responded" at first.
+    wait_until(lambda: any(one.startswith(reason) for one in sampled.reasons()))
     before = sampled.rows()
     wait_until(lambda: sampled.rows() > before + 1)
     sampled.sensors.stop()

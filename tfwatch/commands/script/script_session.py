@@ -42,7 +42,8 @@ _LOOK_S = 0.2
 #: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
 _PRINTED_BYTES = 64 * 2**10
 _FAILURE_LINES = 10
-_NO_INPUT = "EOFError: EOF when reading a line"
+#: Of `input`. From 3.13 on Python colours what comes before it.
+_NO_INPUT = "EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 __all__ = ["_noted"]
 
+POSITIONS = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="Python 3.10 does not tell several calls of a method in one line apart"
+)
 HEAD = """import tensorflow as tf
 def half(x):
     return tf.cast(x, tf.float32) / 2.0
@@ -66,7 +70,9 @@ SCRIPTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=POSITIONS) if name in ("several maps", "lambda") else name for name in SCRIPTS]
+)
 def test_pasted_lines_put_the_batch_first_and_change_no_element(name: str, tmp_path: Path) -> None:
     body, wanted = SCRIPTS[name]
     data = run(tmp_path / "train.py", HEAD + body)
@@ -77,6 +83,7 @@ def test_pasted_lines_put_the_batch_first_and_change_no_element(name: str, tmp_p
     assert [*map(str, before)] == [*map(str, after)]
 
 
+@POSITIONS
 def test_workers_and_prefetch_are_set_in_the_same_lines(tmp_path: Path) -> None:
     body = "data = data.map(half, 2).map(pair).batch(3)\n"
     edits = edits_of(run(tmp_path / "train.py", HEAD + body))

@@ -84,6 +84,12 @@ SCRIPTS = {
         "é = 2; data = data.map(triple, é).map(abs, num_parallel_calls=None).prefetch(é)\n",
         "é = 2; data = data.map(triple, tf.data.AUTOTUNE).map(abs, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)",
     ),
+    "keywords in a chain": (
+        "data = (data.map(abs)\n    .map(triple, num_parallel_calls=2)\n    .batch(3, drop_remainder=True))\n",
+        "data = (data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)\n    .map(triple, {auto})\n    {batch})".format(
+            auto="num_parallel_calls=tf.data.AUTOTUNE", batch=".batch(3, drop_remainder=True).prefetch(4)"
+        ),
+    ),
     "parentheses": (
         "data = (data).map((triple)).batch((3))\n",
         "data = (data).map((triple), num_parallel_calls=tf.data.AUTOTUNE).batch((3)).prefetch(4)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dis import opname
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,14 @@ class CallSite:
             return None
         _, line, _, column = next(islice(positions(), self.instruction // 2, None), (None,) * 4)
         return None if line is None or column is None else (line, column)
+
+    @property
+    def has_line_of_name(self) -> bool:
+        """Whether Python 3.10 gives it the line of the method's name: where all its arguments are positional.
+
+        Else it has the line where the chain of calls begins.
+        """
+        return opname[self.code.co_code[self.instruction]] == "CALL_METHOD"
 
 
 def note_call(dataset: Any, method: str, frame: FrameType) -> None:

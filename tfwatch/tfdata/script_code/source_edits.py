@@ -230,7 +230,11 @@ def _calls(node: ast.AST, method: str) -> bool:
 def _is_at(call: Any, site: CallSite) -> bool:
     if site.end is not None:
         return (call.end_lineno, call.end_col_offset) == site.end
-    return bool(call.func.end_lineno == site.line)
+    if hasattr(site.code, "co_positions"):  # Python was told to keep no columns
+        return bool(call.func.end_lineno == site.line)
+    is_positional = not call.keywords and not any(isinstance(one, ast.Starred) for one in call.args)
+    line = call.func.end_lineno if is_positional else call.lineno
+    return is_positional is site.has_line_of_name and bool(line == site.line)
 
 
 def _set(call: ast.Call, method: str, knob: str) -> None:

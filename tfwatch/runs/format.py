@@ -17,7 +17,7 @@ import numpy as np
 
 from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, VECTORISED, as_value, epochs_until
+from tfwatch.core.knobs import KNOBS, MOST_STAGES, VECTORISED, as_value, epochs_until
 from tfwatch.core.older_formats import translate_manifest
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
@@ -282,6 +282,8 @@ class Manifest:
                 as_value(knob, value)
             for name in TABLES:
                 manifest.layout(name)
+            if len(manifest.parallel_stages) > MOST_STAGES:
+                raise NotARunError(f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}")
         except NotARunError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -183,7 +183,7 @@ def _paint(switch: Comparison) -> tuple[str, str, str]:
 
 def _label_cells(labels: Iterable[str]) -> int:
     """Return the cells of the column of the bars' labels: a blank at least follows each."""
-    return max(LABEL, *(cell_len(label) + 1 for label in labels))
+    return max((LABEL, *(cell_len(label) + 1 for label in labels)))
 
 
 def _is_proved(answer: str) -> bool:

@@ -230,7 +230,7 @@ def _calls(node: ast.AST, method: str) -> bool:
 def _is_at(call: Any, site: CallSite) -> bool:
     if site.end is not None:
         return (call.end_lineno, call.end_col_offset) == site.end
-    if hasattr(site.code, "co_positions"):  # Python was told to keep no columns
+    if hasattr(site.code, "co_positions"):  # Python keeps no columns here, by its options
         return bool(call.func.end_lineno == site.line)
     is_positional = not call.keywords and not any(isinstance(one, ast.Starred) for one in call.args)
     line = call.func.end_lineno if is_positional else call.lineno

@@ -56,7 +56,7 @@ class CallSite:
 
     @property
     def has_line_of_name(self) -> bool:
-        """Whether Python 3.10 gives it the line of the method's name: where all its arguments are positional.
+        """True where Python 3.10 gives it the line of the method's name: all its arguments are positional.
 
         Else it has the line where the chain of calls begins.
         """

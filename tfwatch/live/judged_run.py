@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
-from tfwatch.analysis.findings.advice import find_slow_epoch_end
+from tfwatch.analysis.findings.between_epochs import find_slow_epoch_end
 from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed
 from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware

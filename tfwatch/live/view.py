@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.advice import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
 from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.between_epochs import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
 from tfwatch.analysis.findings.code_suggestions import pasted_lines
 from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower

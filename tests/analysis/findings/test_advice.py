@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.findings.advice import between_epochs_parts, find_slow_callback
+from tfwatch.analysis.findings.between_epochs import find_slow_callback, parts_between
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.core.events import Paused
 
@@ -30,4 +30,4 @@ def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(found: l
 def test_parts_below_a_tenth_of_the_time_between_epochs_are_left_out() -> None:
     spent = TimeSpent(0, 250, validation_s=0.13, first_batch_s=0.8, epoch_end_s=0.07)
 
-    assert between_epochs_parts(spent) == {"first batch": 0.8, "validation": 0.13}
+    assert parts_between(spent) == {"first batch": 0.8, "validation": 0.13}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.situations import RUNNING, finding, judged
-from tfwatch.analysis.findings.advice import find_slow_epoch_end
 from tfwatch.analysis.findings.banner import describe_between_epochs
+from tfwatch.analysis.findings.between_epochs import find_slow_epoch_end
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.core.events import EpochEnded, Paused

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
@@ -18,22 +14,16 @@ from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.knob_state import deeper
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
 from tfwatch.core import units
-from tfwatch.core.events import EpochEnded, Paused
 from tfwatch.core.knobs import KEYS, VECTORISED, epochs_until, knob_name
-from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from tfwatch.analysis.findings.situation import Situation
-    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
     from tfwatch.analysis.tuning.forecasting.forecast import Forecast
-    from tfwatch.core.events import Event, StallLocated
-    from tfwatch.core.rows import Rows
+    from tfwatch.core.events import StallLocated
 
-#: Above this share of an epoch, the time between epochs is the finding: the threshold of HIGHLY.
-BETWEEN_SHARE = 0.2
 _LAUNCHING = Advice(
     "The input pipeline is not the limit. Try compile(steps_per_execution=8), jit_compile=True or larger batches.",
     code_suggestions.FEWER_LAUNCHES,
@@ -51,27 +41,6 @@ _FETCHING = Advice(
 _FETCHING_IN_LOOP = Advice(
     "larger batches need fewer fetches; the buffer is full, so the data wait is the fetch itself",
 )
-_LOOP_BEGINS = Advice(
-    "one iterator for all epochs: iter(dataset.repeat()) before the loop, in place of a new one each epoch",
-    code_suggestions.ONE_ITERATOR_OF_LOOP,
-)
-_LOOP_ENDS = Advice("do less between two epochs of the loop (validation, saving), or longer epochs")
-_LOOP_VALIDATES = Advice("validate less often or on less data; or longer epochs")
-_BETWEEN_FITS = Advice(
-    "do less between two calls of fit (predict, saving), or more epochs in each call", code_suggestions.FEWER_FITS
-)
-_FIT_BEGINS = Advice("fewer, longer fits: more epochs in each call", code_suggestions.FEWER_FITS)
-_VALIDATION = Advice(
-    "validate less often or on less data: validation_freq=2, validation_steps; or longer epochs",
-    code_suggestions.VALIDATE_LESS,
-)
-_FIRST_BATCH = "first batch"
-#: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
-#: of an epoch's end is named too.
-_MOST = 0.5
-_TIMES = 3
-#: A callback's part of an epoch's end is this near to Watch's own.
-_NEAR_NS = 100_000_000
 #: The advice where calls of a loop fetch their batches.
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
 #: The first switch makes the stages visible, and takes effect with an epoch.
@@ -403,101 +372,3 @@ def shuffle_fill_text(now: Situation) -> str:
         return ""
     done, size = now.shuffle
     return f"filling the shuffle buffer, {units.count(done)} of {units.count(size)}"
-
-
-# -- between epochs and callbacks ----------------------------------------------------------------
-
-
-def between_epochs_parts(spent: TimeSpent, end: str = "epoch's end", first: str = _FIRST_BATCH) -> dict[str, float]:
-    """Return the seconds between epochs by part, the longest first; parts below a tenth are left out.
-
-    end: the name of the last part. first: that of the first batch.
-    """
-    parts = {"validation": spent.validation_s, first: spent.first_batch_s, end: spent.epoch_end_s}
-    longest = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
-    return {part: parts[part] for part in longest}
-
-
-def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
-    """Advise on epochs that lose most time between them."""
-    part = next(iter(between_epochs_parts(spent)))
-    if part == _FIRST_BATCH and now.has_shuffle_fill and not now.fits_end_epochs:
-        return _advise_shuffle(now)
-    if now.has_own_loop:
-        return {_FIRST_BATCH: _LOOP_BEGINS, "validation": _LOOP_VALIDATES}.get(part, _LOOP_ENDS)
-    if part == "epoch's end":
-        return _advise_epoch_end(now, spent)
-    if part == "validation":
-        return _VALIDATION
-    if now.fits_end_epochs:
-        return _FIT_BEGINS
-    return input_advice.advise_longer_epochs(now)
-
-
-def _advise_shuffle(now: Situation) -> Advice:
-    """Advise on a buffer that is filled before each epoch: a shuffle of what costs nothing fills at once.
-
-    A `repeat` at the end of the pipeline keeps its iterator, and still has each epoch wait for the buffer.
-    """
-    shuffle, below = code_suggestions.call(now.filled_shuffle or "shuffle"), now.map_below_shuffle
-    edit = code_suggestions.shuffle_lines(shuffle, below, now.steps_per_epoch, of_loop=now.has_own_loop)
-    if below:
-        first = f"put .{shuffle} before .{code_suggestions.call(below)}"
-        return Advice(f"{first}, or .repeat() right after .shuffle()", edit)
-    one = "one iterator" if now.has_own_loop else "steps_per_epoch"
-    return Advice(f".repeat() right after .{shuffle} with {one}, or a smaller buffer", edit)
-
-
-def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
-    slow = now.slow_epoch_end
-    if slow is None or slow.took_ms < _MOST * spent.epoch_end_s * 1e3:
-        if now.fits_end_epochs:
-            return _BETWEEN_FITS
-        longer = input_advice.advise_longer_epochs(now)
-        return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)
-    if slow.cause == "checkpoint":
-        return Advice(f"save less often ({slow.detail}), or longer epochs", code_suggestions.SAVE_LESS)
-    return Advice(f"do less in {slow.detail}.on_epoch_end, or longer epochs")
-
-
-def find_slow_epoch_end(events: Iterable[Event]) -> Paused | None:
-    """Find the callback that takes most of the epochs' ends, with its milliseconds per epoch; None without one.
-
-    Events report only callbacks of 15 ms or more.
-    """
-    events = list(events)
-    ends = [event.at_ns for event in events if isinstance(event, EpochEnded)]
-    took: dict[tuple[str, str], float] = {}
-    for event in events:
-        if isinstance(event, Paused) and event.cause in ("callback", "checkpoint") and _is_near(event, ends):
-            took[event.cause, event.detail] = took.get((event.cause, event.detail), 0.0) + event.took_ms
-    if not took:
-        return None
-    cause, name = max(took, key=lambda one: took[one])
-    return Paused(ends[-1], cause, took[cause, name] / len(ends), name)
-
-
-def _is_near(pause: Paused, ends: list[int]) -> bool:
-    """Return True if an epoch ended during a pause, or just before or after it; `ends` are sorted."""
-    at = bisect_left(ends, pause.at_ns - round(pause.took_ms * 1e6) - _NEAR_NS)
-    return at < len(ends) and ends[at] <= pause.at_ns + _NEAR_NS
-
-
-def has_shuffle_fill(rows: Rows) -> bool:
-    """Return True if a shuffle buffer was filled before the newest epoch's first batch: a cache fills later ones."""
-    starts = np.flatnonzero(rows["flags"] & np.uint16(Flag.EPOCH_START))
-    return len(starts) > 0 and bool(rows["flags"][starts[-1]] & np.uint16(Flag.SHUFFLE_FILL))
-
-
-def find_slow_callback(pauses: Iterable[Paused], host_ms: float) -> str:
-    """Return the class of the callback that takes most of the `host_ms` of a step; empty where unknown.
-
-    Events report only callbacks of 15 ms or more.
-    """
-    took: dict[str, list[float]] = {}
-    for pause in pauses:
-        if pause.cause in ("callback", "checkpoint"):
-            took.setdefault(pause.detail, []).append(pause.took_ms)
-    usual_ms = {name: statistics.median(times) for name, times in took.items() if len(times) >= _TIMES}
-    slowest = max(usual_ms, key=lambda name: usual_ms[name], default="")
-    return slowest if slowest and usual_ms[slowest] >= _MOST * host_ms else ""

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings import advice
+from tfwatch.analysis.findings import advice, between_epochs
 from tfwatch.analysis.findings.copying import describe_copy_bound
 from tfwatch.analysis.findings.hardware.machine_remark import remark
 from tfwatch.analysis.findings.loss import divergence_text
@@ -31,14 +31,14 @@ _WORTH_SHOWING_S = 1.0
 def describe_between_epochs(now: Situation) -> Banner | None:
     """Describe the time between epochs, where it is the largest loss."""
     spent = now.epoch_spent
-    if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
+    if spent is None or spent.between_share < max(between_epochs.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
     end = "between fits" if now.fits_end_epochs else "epoch's end"
     first = f"filling {now.filled_shuffle or 'a shuffle buffer'}" if now.has_shuffle_fill else "first batch"
-    spans = advice.between_epochs_parts(spent, end, first)
+    spans = between_epochs.parts_between(spent, end, first)
     parts = (f"{part} {units.duration(seconds)}" for part, seconds in spans.items())
     brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
-    less = advice.beside_switches(now, advice.advise_between_epochs(now, spent))
+    less = advice.beside_switches(now, between_epochs.advise_between_epochs(now, spent))
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
     return _with_switches(now, found)

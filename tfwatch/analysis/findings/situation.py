@@ -154,7 +154,7 @@ class Situation:
     machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
     known. has_shuffle_fill: a shuffle buffer was filled before the newest epoch's first batch. slow_epoch_end: see
-    `advice.find_slow_epoch_end`.
+    `between_epochs.find_slow_epoch_end`.
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
     source of its batches. cores_free: that no program uses; NaN where unknown. feed: the tf.data service

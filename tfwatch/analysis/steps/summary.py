@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.advice import find_slow_callback, has_shuffle_fill
+from tfwatch.analysis.findings.between_epochs import find_slow_callback, has_shuffle_fill
 from tfwatch.analysis.steps.causes import Pauses
 from tfwatch.analysis.steps.patterns import find_patterns
 from tfwatch.analysis.steps.spikes import SpikeSearch

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.watch.tracked import ROOT
+from tests.watch.child import seen_by
 
 pytestmark = pytest.mark.tensorflow
 
@@ -29,17 +25,8 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.watch.spread_switches", str(tmp_path_factory.mktemp("spread")), *KINDS],
-        cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    folder = str(tmp_path_factory.mktemp("spread"))
+    found: dict[str, Any] = seen_by("tests.watch.spread_switches", folder, *KINDS, timeout_s=900)
     return found
 
 

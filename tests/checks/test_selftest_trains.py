@@ -37,7 +37,8 @@ def test_a_known_delay_is_measured(trainings: Trainings) -> None:
     assert {found.part for found in run.comparisons} == {"wait", "compute", "host"}
     assert all(found.injected_ms >= found.slept_ms for found in run.comparisons)
     assert all(found.measured_ms > 0 for found in run.comparisons)
-    assert run.wall_error < 0.001
+    # A part that is missing makes 0.2 and more; another program that takes the core between two callbacks made 0.004.
+    assert run.wall_error < 0.05
 
 
 @pytest.mark.tensorflow

@@ -182,6 +182,10 @@ def test_a_sleep_belongs_to_its_epoch_and_to_the_wall() -> None:
     assert [entry.asleep_s for entry in time_breakdown.epochs] == [0, 60, 0]
 
 
+def test_a_share_beside_a_long_sleep_is_no_more_than_the_whole() -> None:
+    assert TimeSpent(1, 1, first_batch_s=4.545888259599451e-09, asleep_s=7.0).between_share == 1.0
+
+
 def test_time_after_tfwatch_failed_is_unaccounted() -> None:
     built = RunBuilder().begin(0).step(0)
     built.events.append(WatchFailed(round(built.at_s * 1e9), "boom"))

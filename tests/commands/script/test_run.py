@@ -174,13 +174,15 @@ def test_a_signal_to_tfwatch_reaches_the_script_once(name: str, tmp_path: Path) 
     assert ran.returncode == 9
 
 
-#: Two fits; SIGTERM ends the second one.
+#: Two fits; SIGTERM ends the second one, once steps of it are written.
 FITS = """\
-import os, signal, threading
+import os, pathlib, signal
 from tests.commands.fake_fits import fit
+def end():
+    if sum(steps.stat().st_size > 0 for steps in pathlib.Path("runs").glob("*/steps.bin")) == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
 fit(30, loss=0.25)
-threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
-fit()
+fit(until=end)
 """
 
 

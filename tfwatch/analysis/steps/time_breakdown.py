@@ -106,7 +106,8 @@ class TimeSpent:
     def between_share(self) -> float:
         """The time between epochs as a share of the time that was this training's own, 0 to 1."""
         active_s = self.wall_s - self.asleep_s - self.others_s
-        return self.between_s / active_s if active_s > 0 else 0.0
+        # A difference of long spans, it is inexact where it is short.
+        return min(self.between_s / active_s, 1.0) if active_s > 0 else 0.0
 
 
 #: The parts of `TimeSpent`, in the order of display.

@@ -97,7 +97,8 @@ def test_a_disk_that_hangs_does_not_hold_the_output(
         with contextlib.suppress(BlockingIOError):
             written += os.read(disk, 10**6)
     os.close(disk)
-    assert set(written) == set(b"x\n")
+    # What was lost is said after it, which may have been read too.
+    assert set(written[:490_000]) == set(b"x\n")
 
 
 def test_a_log_says_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,9 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 NBSP = "\xa0"
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = f"tfwatch train cnn --storage-latency {LATENCY_MS:.0f}"
-STARVING = f"cnn trains; each batch is {LATENCY_MS:.0f} ms late (simulated storage latency); prefetch off"
+STARVING = (
+    f"cnn trains; each batch is {LATENCY_MS:.0f} ms late (simulated storage latency); prefetch off"
+)
 SWITCHED = "key p: prefetch on, while it trains; same batches, same weights"
 
 
@@ -115,11 +117,16 @@ def _bars(x: float, blocks: str) -> str:
 
 def render(frames: list[Frame], styles: Styles) -> str:
     """The animated picture."""
-    names = {row: f"r{n}" for n, row in enumerate(dict.fromkeys(row for frame in frames for row in frame.rows))}
+    names = {
+        row: f"r{n}"
+        for n, row in enumerate(dict.fromkeys(row for frame in frames for row in frame.rows))
+    }
     width, height = SIZE[0] * CELL_X + 2 * LEFT, SIZE[1] * CELL_Y + TOP + 40
     total_s = frames[-1].at_s + FRAME_S + HOLD_S
     ends_s = [*(frame.at_s for frame in frames[1:]), total_s]
-    spans = [(frame.at_s / total_s, end_s / total_s) for frame, end_s in zip(frames, ends_s, strict=True)]
+    spans = [
+        (frame.at_s / total_s, end_s / total_s) for frame, end_s in zip(frames, ends_s, strict=True)
+    ]
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img">
 <title>tfwatch: a training starves, the key p turns prefetch on, and data wait is gone</title>
 <style>
@@ -145,10 +152,16 @@ text{{font:20px "Fira Code",Menlo,Consolas,"DejaVu Sans Mono",monospace}}
 
 def _group(n: int, frame: Frame, names: dict[str, str]) -> str:
     """A frame: its rows, what is done in it, and its time."""
-    rows = "".join(f'<use href="#{names[row]}" y="{line * CELL_Y:g}"/>' for line, row in enumerate(frame.rows) if row)
+    rows = "".join(
+        f'<use href="#{names[row]}" y="{line * CELL_Y:g}"/>'
+        for line, row in enumerate(frame.rows)
+        if row
+    )
     y, right = SIZE[1] * CELL_Y + 25, SIZE[0] * CELL_X - 12
     caption = f'<text y="{y:g}" x="12" fill="#5ccfd6">{escape(frame.caption)}</text>'
-    clock = f'<text y="{y:g}" x="{right:g}" text-anchor="end" fill="#8b9197">{frame.at_s:.1f} s</text>'
+    clock = (
+        f'<text y="{y:g}" x="{right:g}" text-anchor="end" fill="#8b9197">{frame.at_s:.1f} s</text>'
+    )
     return f'<g id="f{n}" class="f">{rows}{caption}{clock}</g>\n'
 
 

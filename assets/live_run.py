@@ -58,7 +58,9 @@ async def live_run(size: tuple[int, int]) -> AsyncIterator[LiveRun]:
         writer, _ = begin_run(
             Path(folder),
             "cnn",
-            knobs={name: value for name, value in describe(knobs).items() if WORKLOADS["cnn"].has(name)},
+            knobs={
+                name: value for name, value in describe(knobs).items() if WORKLOADS["cnn"].has(name)
+            },
             switchable=["prefetch", "workers", "latency_ms", "cache", "shuffle"],
             settings={"storage_latency_ms": LATENCY_MS},
             batch_size=32,

@@ -20,7 +20,15 @@ FONT = 'font-family="Arial, sans-serif" font-size="23" font-weight="bold" fill="
 HERE = Path(__file__).parent
 SIZES = ((120, 40), (80, 24), (200, 60))
 #: The parts of the screen in the order of README.md's list, by their class in `tfwatch.widgets`.
-PARTS = ("BannerPane", "Timeline", "PipelinePane", "KnobsPane", "CardPane", "EventsPane", "MachinePane")
+PARTS = (
+    "BannerPane",
+    "Timeline",
+    "PipelinePane",
+    "KnobsPane",
+    "CardPane",
+    "EventsPane",
+    "MachinePane",
+)
 #: Where a number stands: this share of a part's width from its left edge.
 ACROSS = 0.6
 #: Each key, and the completed steps at which it is pressed; the pictures are taken at `LAST_STEP`.

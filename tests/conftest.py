@@ -50,14 +50,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         of_module.setdefault(item.path, []).append(item)
     modules = {
-        is_slow: [tests for tests in of_module.values() if _is_slow(tests) is is_slow] for is_slow in (True, False)
+        is_slow: [tests for tests in of_module.values() if _is_slow(tests) is is_slow]
+        for is_slow in (True, False)
     }
-    shares = (modules[is_slow][worker::workers] for worker in range(workers) for is_slow in (True, False))
+    shares = (
+        modules[is_slow][worker::workers] for worker in range(workers) for is_slow in (True, False)
+    )
     items[:] = [item for share in shares for tests in share for item in tests]
 
 
 def _is_slow(tests: list[pytest.Item]) -> bool:
-    return any(test.get_closest_marker(name) for test in tests for name in ("tensorflow", "terminal"))
+    return any(
+        test.get_closest_marker(name) for test in tests for name in ("tensorflow", "terminal")
+    )
 
 
 def pytest_collection_finish() -> None:

@@ -70,7 +70,9 @@ def freed_in(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> list[str]:
     make = vars(live_switch)["BatchIterator"]
 
     def noted(iterator: Any, *stamps: Any) -> Any:
-        weakref.finalize(iterator, lambda: threads.append(threading.current_thread().name)).atexit = False
+        weakref.finalize(
+            iterator, lambda: threads.append(threading.current_thread().name)
+        ).atexit = False
         return make(iterator, *stamps)
 
     monkeypatch.setattr(live_switch, "BatchIterator", noted)
@@ -121,7 +123,9 @@ def compile_built(model: Any, optimizer: str = "sgd", loss: str = "mse", **setti
 
 def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
     """Return weights, optimizer iterations and losses: equal only if two trainings were equal bit for bit."""
-    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(weight.tobytes() for weight in model.get_weights())
+    ).hexdigest()
     return digest, int(model.optimizer.iterations), history.history["loss"]
 
 

@@ -40,13 +40,17 @@ ENVIRONMENT = {
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
-    "PYTHONPATH": os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part),
+    "PYTHONPATH": os.pathsep.join(
+        part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part
+    ),
 }
 
 
 def files_that_fit(folder: Path, only: Sequence[str]) -> list[Path]:
     """Return the test files of TensorFlow's backend that call `fit`, or those whose path holds one of `only`."""
-    files = (file for file in sorted(folder.rglob("*_test.py")) if not OTHER_BACKENDS & set(file.parts))
+    files = (
+        file for file in sorted(folder.rglob("*_test.py")) if not OTHER_BACKENDS & set(file.parts)
+    )
     chosen = (file for file in files if not only or any(part in file.as_posix() for part in only))
     return [file for file in chosen if CALLS_FIT.search(file.read_text(encoding="utf-8"))]
 
@@ -70,14 +74,45 @@ def run_process(tests: Sequence[Path | str], *, watched: bool) -> dict[str, Test
         result, config = Path(folder) / "result.json", Path(folder) / "pytest.ini"
         config.write_text("[pytest]\n", encoding="utf-8")
         (Path(folder) / "runs").mkdir()
-        options = ["-q", "-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:warnings", "--import-mode=importlib"]
-        options += ["--continue-on-collection-errors", "--rootdir", ROOT.anchor]  # names of tests begin with their file
-        where = ["--suite-result", str(result), *(["--suite-runs", str(Path(folder) / "runs")] if watched else [])]
-        command = [sys.executable, "-m", "pytest", "-c", str(config), *options, *where, *map(str, tests)]
+        options = [
+            "-q",
+            "-p",
+            PLUGIN,
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:warnings",
+            "--import-mode=importlib",
+        ]
+        options += [
+            "--continue-on-collection-errors",
+            "--rootdir",
+            ROOT.anchor,
+        ]  # names of tests begin with their file
+        where = [
+            "--suite-result",
+            str(result),
+            *(["--suite-runs", str(Path(folder) / "runs")] if watched else []),
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            str(config),
+            *options,
+            *where,
+            *map(str, tests),
+        ]
         environment = {**os.environ, **ENVIRONMENT}
         try:
             done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PROCESS_S
+                command,
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=PROCESS_S,
             )
         except subprocess.TimeoutExpired:
             return f"no end within {PROCESS_S} s"
@@ -123,7 +158,11 @@ def lines(name: str, known: dict[str, Any]) -> Iterator[str]:
     ended = [phase[1] for test in bare.values() for phase in test["phases"]]
     counts = [f"{sum(test.get(key, 0) for test in watched.values())} {key}" for key in COUNTS]
     judged = [f"{list(found.values()).count(word)} {word}" for word in ("differs", "unstable")]
-    summary = [f"{len(bare)} tests", f"{ended.count('failed')} failed bare", f"{ended.count('skipped')} skipped"]
+    summary = [
+        f"{len(bare)} tests",
+        f"{ended.count('failed')} failed bare",
+        f"{ended.count('skipped')} skipped",
+    ]
     yield f"{name}: {', '.join([*summary, *counts, *judged])}"
     for test, word in found.items():
         yield f"  {word}: {test}"
@@ -137,7 +176,9 @@ def _part_that_differs(test: dict[str, Any] | None, other: dict[str, Any] | None
     if test is None or other is None:
         return "not run" if test is None else str(test["phases"])[:600]
     key = "phases" if test["phases"] != other["phases"] else "trained"
-    return str([part for n, part in enumerate(test[key]) if part not in other[key][n : n + 1]])[:1500]
+    return str([part for n, part in enumerate(test[key]) if part not in other[key][n : n + 1]])[
+        :1500
+    ]
 
 
 def chunks(files: Sequence[Path], size: int) -> Iterator[list[Path]]:
@@ -151,21 +192,38 @@ def chunks(files: Sequence[Path], size: int) -> Iterator[list[Path]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="run Keras' tests with and without Watch, and compare")
-    parser.add_argument("folder", type=Path, help="a checkout of the installed Keras, or the installed package")
-    parser.add_argument("--only", nargs="*", default=[], help="only the files whose path holds one of these")
+    parser = argparse.ArgumentParser(
+        description="run Keras' tests with and without Watch, and compare"
+    )
+    parser.add_argument(
+        "folder", type=Path, help="a checkout of the installed Keras, or the installed package"
+    )
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="only the files whose path holds one of these"
+    )
     parser.add_argument("--together", type=int, default=8, help="files in one process")
-    parser.add_argument("--results", type=Path, help="where results are kept as JSON: what it has does not run again")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="where results are kept as JSON: what it has does not run again",
+    )
     parser.add_argument("--again", action="store_true", help="run watched again what has results")
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
     kept: Path | None = options.results
-    known: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept and kept.is_file() else {}
+    known: dict[str, Any] = (
+        json.loads(kept.read_text(encoding="utf-8")) if kept and kept.is_file() else {}
+    )
     files = files_that_fit(folder, options.only)
     names = {file: file.relative_to(folder).as_posix() for file in files}
-    for group in chunks([file for file in files if options.again or names[file] not in known], options.together):
+    for group in chunks(
+        [file for file in files if options.again or names[file] not in known], options.together
+    ):
         unknown = [file for file in group if names[file] not in known]
-        bare, watched = run_tests(unknown, watched=False) if unknown else {}, run_tests(group, watched=True)
+        bare, watched = (
+            run_tests(unknown, watched=False) if unknown else {},
+            run_tests(group, watched=True),
+        )
         for file in group:
             before = bare[str(file)] if file in unknown else known[names[file]]["bare"]
             known[names[file]] = {"bare": before, "watched": watched[str(file)]}
@@ -177,7 +235,9 @@ def main() -> int:
     chosen = [known[name] for name in names.values()]
     total = [word for file in chosen for word in verdicts(file).values()]
     tests = sum(len(file["bare"]) for file in chosen)
-    sys.stdout.write(f"{tests} tests, {total.count('differs')} differ, {total.count('unstable')} unstable\n")
+    sys.stdout.write(
+        f"{tests} tests, {total.count('differs')} differ, {total.count('unstable')} unstable\n"
+    )
     return 1 if "differs" in total else 0
 
 

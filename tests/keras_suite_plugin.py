@@ -37,7 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record all tests of this process."""
-    config.pluginmanager.register(Suite(config.getoption("suite_result"), config.getoption("suite_runs")))
+    config.pluginmanager.register(
+        Suite(config.getoption("suite_result"), config.getoption("suite_runs"))
+    )
 
 
 class Suite:
@@ -110,11 +112,15 @@ class Suite:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep the error of a file that cannot be imported, or that skips itself."""
         if report.outcome != "passed":
-            self._test(report.nodeid)["phases"].append(["import", report.outcome, message(report.longrepr)])
+            self._test(report.nodeid)["phases"].append(
+                ["import", report.outcome, message(report.longrepr)]
+            )
 
     def _test(self, node: str) -> dict[str, Any]:
         file, _, name = node.partition("::")
-        return self._files.setdefault(Path(file).name, {}).setdefault(name, {"phases": [], "trained": []})
+        return self._files.setdefault(Path(file).name, {}).setdefault(
+            name, {"phases": [], "trained": []}
+        )
 
     def _recorded(self) -> dict[str, Any]:
         runs = list(read_runs(self._folders))
@@ -141,7 +147,10 @@ def notes_of(run: Any) -> list[str]:
     from tfwatch.core.events import WatchFailed
 
     failures = [f"failed: {event.reason}" for event in run.events if isinstance(event, WatchFailed)]
-    return [*failures, *([f"not split: {run.manifest.not_split}"] if run.manifest.not_split else [])]
+    return [
+        *failures,
+        *([f"not split: {run.manifest.not_split}"] if run.manifest.not_split else []),
+    ]
 
 
 def fingerprint(model: Any, history: Any) -> str:
@@ -155,5 +164,11 @@ def fingerprint(model: Any, history: Any) -> str:
 def message(longrepr: Any) -> str:
     """Return the text of an error or the reason of a skip, without the parts that are noise."""
     crash = getattr(longrepr, "reprcrash", None)
-    text = crash.message if crash else str(longrepr[2]) if isinstance(longrepr, tuple) else str(longrepr or "")
+    text = (
+        crash.message
+        if crash
+        else str(longrepr[2])
+        if isinstance(longrepr, tuple)
+        else str(longrepr or "")
+    )
     return functools.reduce(lambda text, noise: noise[0].sub(noise[1], text), NOISE, text)

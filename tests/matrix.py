@@ -35,7 +35,14 @@ ALLOWED = {
     "2.22": ("3.12.0", ("3.10", "3.11", "3.12", "3.13", "3.14")),
 }
 SCRIPTS = ("tests/commands/script/test_run.py", "tests/commands/script/test_run_trains.py")
-TRAINING = ("tests/watch", "tests/tfdata", "tests/training", "tests/workloads", "tests/checks", *SCRIPTS)
+TRAINING = (
+    "tests/watch",
+    "tests/tfdata",
+    "tests/training",
+    "tests/workloads",
+    "tests/checks",
+    *SCRIPTS,
+)
 INSTALL_S, TESTS_S, SELFTEST_S = 1800, 3600, 900
 COLUMNS = ("TensorFlow", "Keras", "Python", "tests", "selftest")
 
@@ -69,7 +76,9 @@ def cases(all_pythons: bool) -> Iterator[Case]:
     """Yield the oldest Keras with the oldest Python and the newest with the newest, or both with every Python."""
     for tensorflow, (oldest, pythons) in ALLOWED.items():
         for keras, chosen in ((oldest, pythons[:1]), (NEWEST, pythons[-1:])):
-            yield from (Case(tensorflow, keras, python) for python in (pythons if all_pythons else chosen))
+            yield from (
+                Case(tensorflow, keras, python) for python in (pythons if all_pythons else chosen)
+            )
 
 
 def try_case(case: Case, folder: Path, keep: bool) -> Row:
@@ -96,7 +105,10 @@ def in_environment(case: Case, home: Path) -> Row:
     run([str(find_python(case.python)), "-m", "venv", str(home / "venv")], home, INSTALL_S)
     python = home / "venv" / "bin" / "python"
     install(case, python, checkout)
-    report, config = home / "tests.xml", ("-p", "no:cacheprovider", f"--junitxml={home / 'tests.xml'}")
+    report, config = (
+        home / "tests.xml",
+        ("-p", "no:cacheprovider", f"--junitxml={home / 'tests.xml'}"),
+    )
     with contextlib.suppress(subprocess.CalledProcessError):  # the report names what failed
         run([str(python), "-m", "pytest", *config, *TRAINING], checkout, TESTS_S)
     tests, selftest = read_report(report), run_selftest(python, checkout)
@@ -145,7 +157,9 @@ def read_report(report: Path) -> str:
         return "pytest gave no report"
     tests = list(xml.parse(report).getroot().iter("testcase"))
     failed = [
-        str(test.get("name")) for test in tests if test.find("failure") is not None or test.find("error") is not None
+        str(test.get("name"))
+        for test in tests
+        if test.find("failure") is not None or test.find("error") is not None
     ]
     skipped = sum(test.find("skipped") is not None for test in tests)
     words = [f"{len(tests) - len(failed) - skipped} passed"]
@@ -157,13 +171,19 @@ def read_report(report: Path) -> str:
 def run_selftest(python: Path, checkout: Path) -> str:
     """`52 passed`, and the cases that failed."""
     command = [str(python), "-m", "tfwatch", "selftest", "--json"]
-    done = subprocess.run(command, cwd=checkout, env=environment(), capture_output=True, text=True, timeout=SELFTEST_S)
+    done = subprocess.run(
+        command, cwd=checkout, env=environment(), capture_output=True, text=True, timeout=SELFTEST_S
+    )
     try:
         report = json.loads(done.stdout)
-        failed = [f"{case['group']} {case['case']}" for case in report["cases"] if not case["passed"]]
+        failed = [
+            f"{case['group']} {case['case']}" for case in report["cases"] if not case["passed"]
+        ]
     except (ValueError, KeyError, TypeError):
         return f"no result: {last_line(done.stderr)}"
-    return f"{report['passed']} passed" + (f", {len(failed)} failed: {', '.join(failed[:5])}" if failed else "")
+    return f"{report['passed']} passed" + (
+        f", {len(failed)} failed: {', '.join(failed[:5])}" if failed else ""
+    )
 
 
 def run(command: Sequence[str], folder: Path, timeout_s: float) -> str:
@@ -173,7 +193,13 @@ def run(command: Sequence[str], folder: Path, timeout_s: float) -> str:
         subprocess.SubprocessError: it failed, or took too long.
     """
     done = subprocess.run(
-        command, cwd=folder, env=environment(), check=True, capture_output=True, text=True, timeout=timeout_s
+        command,
+        cwd=folder,
+        env=environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
     )
     return done.stdout
 
@@ -192,7 +218,9 @@ def reason(error: Exception) -> str:
 
 def last_line(text: str) -> str:
     """Return the last line that is not empty."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")[:200]
+    return next(
+        (line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output"
+    )[:200]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -206,10 +234,14 @@ def main() -> None:
         description="test with every TensorFlow, and the oldest and newest Keras it allows"
     )
     parser.add_argument("folder", type=Path, help="where the environments are made")
-    parser.add_argument("--only", default="", help="only the cases whose name holds this, e.g. 2.19 or newest")
+    parser.add_argument(
+        "--only", default="", help="only the cases whose name holds this, e.g. 2.19 or newest"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the environments")
     parser.add_argument("--again", action="store_true", help="also the cases that have a result")
-    parser.add_argument("--all-pythons", action="store_true", help="every Python that fits, not the corners only")
+    parser.add_argument(
+        "--all-pythons", action="store_true", help="every Python that fits, not the corners only"
+    )
     options = parser.parse_args()
     folder: Path = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)

@@ -124,6 +124,9 @@ class Pseudo:
 
 
 def _take_terminal() -> None:
-    for signum in (signal.SIGINT, signal.SIGQUIT):  # a background job of a shell inherits that they are ignored
+    for signum in (
+        signal.SIGINT,
+        signal.SIGQUIT,
+    ):  # a background job of a shell inherits that they are ignored
         signal.signal(signum, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -24,7 +24,13 @@ NOBODY = 2**22 + 1
 
 
 def write_restart(
-    folder: Path, start_s: float, first_epoch: int, steps: int, cause: str = "", after_s: float = 0.0, **changes: Any
+    folder: Path,
+    start_s: float,
+    first_epoch: int,
+    steps: int,
+    cause: str = "",
+    after_s: float = 0.0,
+    **changes: Any,
 ) -> float:
     """Write a run of whole and broken epochs; return the moment of its end, seconds after the first run's begin.
 
@@ -42,10 +48,18 @@ def write_restart(
         begin_ns, end_ns = int(own["start_ns"][0]), int(own["start_ns"][-1] + 10_000_000)
         events.append(EpochStarted(begin_ns, epoch, 10, EPOCH))
         if len(own) == EPOCH:
-            events.append(ValidationEnded(end_ns + round(VALIDATION_S * 1e9), epoch, VALIDATION_S * 1e3))
-            events.append(EpochEnded(end_ns + round(VALIDATION_S * 1e9), epoch, int(own["step"][-1]), {"loss": 1.0}))
+            events.append(
+                ValidationEnded(end_ns + round(VALIDATION_S * 1e9), epoch, VALIDATION_S * 1e3)
+            )
+            events.append(
+                EpochEnded(
+                    end_ns + round(VALIDATION_S * 1e9), epoch, int(own["step"][-1]), {"loss": 1.0}
+                )
+            )
     whole = steps % EPOCH == 0
-    length_s = (int(rows["start_ns"][-1]) + 10_000_000) / 1e9 + (between_s if whole else 0.0) + after_s
+    length_s = (
+        (int(rows["start_ns"][-1]) + 10_000_000) / 1e9 + (between_s if whole else 0.0) + after_s
+    )
     if cause:
         events.append(RunEnded(round(length_s * 1e9), cause, steps))
     values = {

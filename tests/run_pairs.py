@@ -64,6 +64,8 @@ def claimed(noise: Noise, runs: int, pairs: int, slower: float = 0.0, seed: int 
     source = np.random.default_rng(seed)
     found = 0
     for _ in range(pairs):
-        sides = [[simulate_run(noise, source, share) for _ in range(runs)] for share in (0.0, slower)]
+        sides = [
+            [simulate_run(noise, source, share) for _ in range(runs)] for share in (0.0, slower)
+        ]
         found += claims(sides)
     return found

@@ -35,7 +35,9 @@ def _correlated(count: int, source: np.random.Generator, share: float, correlati
 
 def _drifting(count: int, source: np.random.Generator, drift: float) -> Times:
     """A straight drift over the whole series, up or down."""
-    return float(source.choice([-drift, drift])) * np.linspace(0, 1, count) + _correlated(count, source, 0.03, 0.3)
+    return float(source.choice([-drift, drift])) * np.linspace(0, 1, count) + _correlated(
+        count, source, 0.03, 0.3
+    )
 
 
 def _bursty(count: int, source: np.random.Generator, apart: float, share: float) -> Times:
@@ -62,7 +64,9 @@ def _jumping(count: int, source: np.random.Generator, apart: float) -> Times:
 
 def _long_tailed(count: int, source: np.random.Generator) -> Times:
     """One step in twelve takes 1.5 times as long or longer."""
-    return _correlated(count, source, 0.05, 0.3) + (source.random(count) < 1 / 12) * source.exponential(0.5, count)
+    return _correlated(count, source, 0.05, 0.3) + (
+        source.random(count) < 1 / 12
+    ) * source.exponential(0.5, count)
 
 
 #: Noise that resembles its neighbors and stays on one level. A difference of 10 % is to be found within 300 steps.

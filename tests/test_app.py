@@ -70,7 +70,9 @@ async def test_the_terminals_title_shows_progress(tmp_path: Path) -> None:
         assert show.app.title == "cnn 2/20 finished"
 
 
-async def test_a_notice_of_the_end_rings_the_bell_in_place_of_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_notice_of_the_end_rings_the_bell_in_place_of_the_screen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rung: list[str] = []
     monkeypatch.setattr(TfwatchApp, "bell", lambda _: rung.append("bell"))
     monkeypatch.setattr(TfwatchApp, "_write_to_terminal", lambda _, text: rung.append(text))
@@ -80,10 +82,14 @@ async def test_a_notice_of_the_end_rings_the_bell_in_place_of_the_screen(monkeyp
             show.run.ended()
             await show.frame()
             await show.frame()
-            assert [one for one in rung if one in ("bell", "\a")] == ["\a" if options.in_terminal else "bell"]
+            assert [one for one in rung if one in ("bell", "\a")] == [
+                "\a" if options.in_terminal else "bell"
+            ]
 
 
-async def test_the_bell_rings_once_where_a_run_ends_that_was_seen_running(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bell_rings_once_where_a_run_ends_that_was_seen_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rung: list[str] = []
     monkeypatch.setattr(TfwatchApp, "bell", lambda _: rung.append("rung"))
     async with shown(usual(None)) as show:
@@ -127,9 +133,17 @@ def test_a_copy_stands_out_from_the_parts_beside_it(theme: Theme, beside: str) -
 
 async def test_without_colour_no_cell_has_one() -> None:
     async with shown(usual(None), colour=False) as show:
-        styles = [segment.style for strip in show.app.screen._compositor.render_strips() for segment in strip]
-        assert all(style is None or style.color is None or style.color.is_default for style in styles)
-        assert all(style is None or style.bgcolor is None or style.bgcolor.is_default for style in styles)
+        styles = [
+            segment.style
+            for strip in show.app.screen._compositor.render_strips()
+            for segment in strip
+        ]
+        assert all(
+            style is None or style.color is None or style.color.is_default for style in styles
+        )
+        assert all(
+            style is None or style.bgcolor is None or style.bgcolor.is_default for style in styles
+        )
 
 
 class _Costs:
@@ -138,7 +152,8 @@ class _Costs:
     def __init__(self, cpu_ms: float) -> None:
         self.frames = 0
         self.clock = Clock(
-            now_ns=lambda: self.frames * 250_000_000, thread_ns=lambda: round(self.frames * cpu_ms * 1e6)
+            now_ns=lambda: self.frames * 250_000_000,
+            thread_ns=lambda: round(self.frames * cpu_ms * 1e6),
         )
 
 

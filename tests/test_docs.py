@@ -9,7 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: Folders that the paths of a page for contributors begin in: rooms within a room are named by themselves.
-_HOME = [ROOT, ROOT / "tfwatch", *(folder.parent for folder in (ROOT / "tfwatch").rglob("__init__.py"))]
+_HOME = [
+    ROOT,
+    ROOT / "tfwatch",
+    *(folder.parent for folder in (ROOT / "tfwatch").rglob("__init__.py")),
+]
 _DAY = re.compile(r"\b\d{1,2} [A-Z][a-z]{2} 20\d\d\b")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -23,7 +27,9 @@ def test_a_first_page_has_at_most_150_lines(name: str) -> None:
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
 
-    assert [link for link in links if not link.startswith("https:") and not _leads_somewhere(page, link)] == []
+    assert [
+        link for link in links if not link.startswith("https:") and not _leads_somewhere(page, link)
+    ] == []
 
 
 def test_every_page_of_docs_is_linked_from_a_first_page() -> None:
@@ -43,9 +49,15 @@ def test_every_path_of_a_page_for_contributors_exists(name: str) -> None:
 
 
 def test_every_measured_result_has_its_day() -> None:
-    sections = re.split(r"^### ", (ROOT / "docs/results.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    sections = re.split(
+        r"^### ", (ROOT / "docs/results.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )[1:]
     assert len(sections) > 20
-    assert [section.partition("\n")[0] for section in sections if not _DAY.search(_first_result(section))] == []
+    assert [
+        section.partition("\n")[0]
+        for section in sections
+        if not _DAY.search(_first_result(section))
+    ] == []
 
 
 def _first_result(section: str) -> str:

@@ -54,11 +54,56 @@ SECOND = 10**9
 CHANGE = {"knob": "prefetch", "old": "off", "new": "4"}
 HOSTILE_TEXT = "[bold]x[/nope] \x1b]0;title\x07\x1b[2J\r\n\x00\u202e\ud800 " + "long " * 40
 VALUES: list[Any] = [
-    *(10**400, -(10**400), 2**64, 2**63, 2**53, 10**18, 10**15, 10**12, 4 * 10**9, 65536, 1, 0, -1, True, False, None),
+    *(
+        10**400,
+        -(10**400),
+        2**64,
+        2**63,
+        2**53,
+        10**18,
+        10**15,
+        10**12,
+        4 * 10**9,
+        65536,
+        1,
+        0,
+        -1,
+        True,
+        False,
+        None,
+    ),
     *(float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 1e18, 1e9, 1e-300, -0.5, 0.0, 0.5),
-    *("", "4", "off", "NaN", HOSTILE_TEXT, HOSTILE_TEXT * 100, [], [[]], ["off"], ["off", "off"], ["4", HOSTILE_TEXT]),
-    *([1], [None], [""] * 300, {}, {"loss": 10**400}, {"off": -1.0}, {"off": float("nan")}, {"4": 1e308, "": 0.0}),
-    *({"": ""}, {"prefetch": "[b]"}, {"x": {}}, [CHANGE], [CHANGE, {"knob": 1}], [{"knob": "", "old": "", "new": ""}]),
+    *(
+        "",
+        "4",
+        "off",
+        "NaN",
+        HOSTILE_TEXT,
+        HOSTILE_TEXT * 100,
+        [],
+        [[]],
+        ["off"],
+        ["off", "off"],
+        ["4", HOSTILE_TEXT],
+    ),
+    *(
+        [1],
+        [None],
+        [""] * 300,
+        {},
+        {"loss": 10**400},
+        {"off": -1.0},
+        {"off": float("nan")},
+        {"4": 1e308, "": 0.0},
+    ),
+    *(
+        {"": ""},
+        {"prefetch": "[b]"},
+        {"x": {}},
+        [CHANGE],
+        [CHANGE, {"knob": 1}],
+        [{"knob": "", "old": "", "new": ""}],
+    ),
 ]
 
 #: An event of each kind, in the order of a run.
@@ -90,15 +135,41 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.ExperimentBegan(SECOND + 6, "workers", ["off", "4"], 61, 500, 7),
     facts.ExperimentBlock(SECOND + 7, 1, 1, "off", 62, 70, 8, 23.0, "4", 1.2, 1.1, 1.3),
     facts.ExperimentEnded(
-        *(SECOND + 8, "workers", ["off", "4"], 61, 90, "clear", "faster", "4", "off", 2, 16, 30, "4"),
+        *(
+            SECOND + 8,
+            "workers",
+            ["off", "4"],
+            61,
+            90,
+            "clear",
+            "faster",
+            "4",
+            "off",
+            2,
+            16,
+            30,
+            "4",
+        ),
         *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}, "no"),
     ),
     facts.AutopilotBegan(SECOND + 9, 90, 2e9),
     facts.MoveMade(
-        SECOND + 10, 91, "prefetch", "off", "4", "slow", 9.0, 8.0, 10.0, False, (KnobChange("cache", "off", "on"),)
+        SECOND + 10,
+        91,
+        "prefetch",
+        "off",
+        "4",
+        "slow",
+        9.0,
+        8.0,
+        10.0,
+        False,
+        (KnobChange("cache", "off", "on"),),
     ),
     facts.MoveJudged(SECOND + 11, 99, "prefetch", "off", "4", 23.4, 9.2, 8, True, "gain", 9.1),
-    facts.AutopilotEnded(SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, 1e9, {"prefetch": "4"}),
+    facts.AutopilotEnded(
+        SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, 1e9, {"prefetch": "4"}
+    ),
     facts.SwitchMissed(SECOND + 13, "cache", "off", "on", 99),
     facts.WatchFailed(SECOND + 14, "ValueError: no"),
     facts.TrainingFailed(SECOND + 15, 99, "ValueError: no", "File 'a.py'\nValueError: no"),
@@ -112,9 +183,19 @@ SETTINGS = {
     "fast_pipeline": "tf.data",
     "storage_latency_ms": 2.0,
 }
-MACHINE = {"host": "here", "cores": 2, "cores_allowed": 1.5, "memory_bytes": 2**34, "memory_limit_bytes": 2**33}
+MACHINE = {
+    "host": "here",
+    "cores": 2,
+    "cores_allowed": 1.5,
+    "memory_bytes": 2**34,
+    "memory_limit_bytes": 2**33,
+}
 MANIFEST: dict[str, Any] = {
-    **{"settings": SETTINGS, "machine": MACHINE, "knobs": {"prefetch": "off", "workers": "off", "cache": "off"}},
+    **{
+        "settings": SETTINGS,
+        "machine": MACHINE,
+        "knobs": {"prefetch": "off", "workers": "off", "cache": "off"},
+    },
     **{
         "switchable": ["prefetch", "workers"],
         "batch_size": 32,
@@ -126,7 +207,10 @@ MANIFEST: dict[str, Any] = {
 #: Names of the entries that a foreign manifest changes.
 ENTRIES = [
     *((field.name,) for field in fields(Manifest) if field.name != "skipped"),
-    *(("settings", name) for name in (*SETTINGS, "device", "mixed_precision", "steps_per_execution", "other")),
+    *(
+        ("settings", name)
+        for name in (*SETTINGS, "device", "mixed_precision", "steps_per_execution", "other")
+    ),
     *(("machine", name) for name in (*MACHINE, "other")),
     *(("tables", name) for name in layout.TABLES),
 ]
@@ -222,9 +306,14 @@ def reports(folder: Path, snapshot: Snapshot) -> Iterator[str]:
 
 
 CHECKED = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-CHANGES = some.lists(some.tuples(some.sampled_from(FIELDS), some.sampled_from(VALUES)), min_size=1, max_size=3)
+CHANGES = some.lists(
+    some.tuples(some.sampled_from(FIELDS), some.sampled_from(VALUES)), min_size=1, max_size=3
+)
 
 
 def test_an_unchanged_run_is_read_whole(folder: Path) -> None:
@@ -241,7 +330,10 @@ def lines_run(folder: Path, count: int) -> int:
     kinds, done = [line for line in event_lines() if line["event"] != "RunEnded"], 0
     lines = [{**kinds[n % len(kinds)], "at_ns": n * SECOND // 1000} for n in range(count)]
     steps = ("step", "asked_step", "first_step")
-    write_events(folder, [{**line, **{name: n for name in steps if name in line}} for n, line in enumerate(lines)])
+    write_events(
+        folder,
+        [{**line, **{name: n for name in steps if name in line}} for n, line in enumerate(lines)],
+    )
 
     def trace(frame: Any, event: str, argument: object) -> Any:
         nonlocal done
@@ -263,7 +355,10 @@ def test_four_times_the_events_take_no_more_than_four_times_the_work(folder: Pat
 
 @CHECKED
 @given(
-    changes=CHANGES, is_ended=some.booleans(), order=some.permutations(range(len(EVENTS))), is_sorted=some.booleans()
+    changes=CHANGES,
+    is_ended=some.booleans(),
+    order=some.permutations(range(len(EVENTS))),
+    is_sorted=some.booleans(),
 )
 def test_any_event_is_shown_or_skipped(
     folder: Path, changes: list[Any], is_ended: bool, order: list[int], is_sorted: bool
@@ -309,7 +404,9 @@ def refusal(text: str) -> str:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
-def test_any_manifest_is_shown_or_refused_in_a_sentence(folder: Path, value: Any, tmp_path: Path) -> None:
+def test_any_manifest_is_shown_or_refused_in_a_sentence(
+    folder: Path, value: Any, tmp_path: Path
+) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     write_events(tmp_path, event_lines())

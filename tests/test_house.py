@@ -35,13 +35,19 @@ LIGHT = (
 def modules_of(package: str) -> list[str]:
     """Return a package and all its modules."""
     path = ROOT.joinpath(*package.split("."))
-    inner = [info.name for info in pkgutil.walk_packages([str(path)], f"{package}.")] if path.is_dir() else []
+    inner = (
+        [info.name for info in pkgutil.walk_packages([str(path)], f"{package}.")]
+        if path.is_dir()
+        else []
+    )
     return [package, *inner]
 
 
 def python(code: str, *options: str) -> str:
     command = [sys.executable, *options, "-c", code]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
 
 
 def sources(root: Path) -> dict[str, Path]:
@@ -67,7 +73,9 @@ def import_graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         names = imported(ast.parse(path.read_bytes()))
-        graph[module] = {name if name in modules else name.rpartition(".")[0] for name in names} & modules.keys()
+        graph[module] = {
+            name if name in modules else name.rpartition(".")[0] for name in names
+        } & modules.keys()
     return graph
 
 
@@ -112,7 +120,9 @@ def test_a_circle_is_found_through_a_type_and_a_function(tmp_path: Path) -> None
     package.joinpath("two.py").write_text("def load():\n    import tfwatch.three\n")
     package.joinpath("three.py").write_text("from tfwatch import one\n")
 
-    assert circles(import_graph(sources(tmp_path))) == [["tfwatch.one", "tfwatch.three", "tfwatch.two"]]
+    assert circles(import_graph(sources(tmp_path))) == [
+        ["tfwatch.one", "tfwatch.three", "tfwatch.two"]
+    ]
 
 
 def test_every_import_contract_is_kept() -> None:
@@ -129,7 +139,9 @@ def test_a_light_room_loads_no_heavy_library() -> None:
         f"    if heavy := {HEAVY} & set(sys.modules):\n        sys.exit(f'{{name}} loads {{heavy}}')\n"
     )
     assert len(modules) > 100
-    loads = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    loads = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert (loads.returncode, loads.stderr) == (0, "")
 
 
@@ -166,14 +178,22 @@ COMMAND_STARTER = "notification.py"
 
 def test_one_module_starts_the_systems_tools() -> None:
     starts = re.compile(r"subprocess\.(Popen|run|call|check_output)\(|os\.(system|popen)\(")
-    found = {path.name for path in (ROOT / "tfwatch").rglob("*.py") if starts.search(path.read_text(encoding="utf-8"))}
+    found = {
+        path.name
+        for path in (ROOT / "tfwatch").rglob("*.py")
+        if starts.search(path.read_text(encoding="utf-8"))
+    }
 
     assert found == {"system_tool.py", COMMAND_STARTER, *PYTHON_STARTERS}
 
 
 def test_python_3_14_gets_the_pre_release_that_is_the_only_tensorflow_with_wheels_for_it() -> None:
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    wanted = [Requirement(line.strip()[1:-2]) for line in lines if re.match(r' +"tensorflow(\[and-cuda\])?>=', line)]
+    wanted = [
+        Requirement(line.strip()[1:-2])
+        for line in lines
+        if re.match(r' +"tensorflow(\[and-cuda\])?>=', line)
+    ]
     machine = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.14"}
     taken = [one for one in wanted if one.marker and one.marker.evaluate(machine)]
     assert len(taken) == 2

@@ -9,11 +9,17 @@ from tests.keras_suite import chunks, files_that_fit, verdicts
 
 
 def result(outcome: str, loss: float = 0.5) -> dict[str, Any]:
-    return {"Test::test_fit": {"phases": [["call", outcome, ""]], "trained": [str(loss)], "fits": 1}}
+    return {
+        "Test::test_fit": {"phases": [["call", outcome, ""]], "trained": [str(loss)], "fits": 1}
+    }
 
 
 def test_a_difference_that_repeats_differs() -> None:
-    known = {"bare": result("passed"), "watched": result("failed"), "again": [result("passed"), result("failed")]}
+    known = {
+        "bare": result("passed"),
+        "watched": result("failed"),
+        "again": [result("passed"), result("failed")],
+    }
     assert verdicts(known) == {"Test::test_fit": "differs"}
 
 
@@ -27,7 +33,11 @@ def test_another_loss_differs_although_both_tests_passed() -> None:
 
 
 def test_a_test_that_does_not_repeat_itself_is_unstable() -> None:
-    known = {"bare": result("passed"), "watched": result("failed"), "again": [result("failed"), result("failed")]}
+    known = {
+        "bare": result("passed"),
+        "watched": result("failed"),
+        "again": [result("failed"), result("failed")],
+    }
     assert verdicts(known) == {"Test::test_fit": "unstable"}
 
 
@@ -36,7 +46,9 @@ def test_a_test_that_fails_both_ways_is_equal() -> None:
 
 
 def test_a_test_that_never_ran_under_watch_differs() -> None:
-    assert verdicts({"bare": result("passed"), "watched": {}, "again": []}) == {"Test::test_fit": "differs"}
+    assert verdicts({"bare": result("passed"), "watched": {}, "again": []}) == {
+        "Test::test_fit": "differs"
+    }
 
 
 def test_files_of_one_name_never_share_a_process() -> None:
@@ -45,7 +57,11 @@ def test_files_of_one_name_never_share_a_process() -> None:
 
 
 def test_only_files_that_fit_with_tensorflow_are_run(tmp_path: Path) -> None:
-    for name, text in (("a_test.py", "model.fit(x)"), ("b_test.py", "x"), ("jax/c_test.py", "m.fit(x)")):
+    for name, text in (
+        ("a_test.py", "model.fit(x)"),
+        ("b_test.py", "x"),
+        ("jax/c_test.py", "m.fit(x)"),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert files_that_fit(tmp_path, []) == [tmp_path / "a_test.py"]

@@ -99,7 +99,11 @@ def test_a_cell_with_several_runs_has_a_line_for_each(shell: Shell, tmp_path: Pa
     (shown,) = shell.run_cell(search)
 
     steps = [line for line in shown["text/plain"].split("\n") if ": finished, " in line]
-    assert [line.split(": finished, ")[1].split(" in ")[0] for line in steps] == ["3 steps", "3 steps", "40 steps"]
+    assert [line.split(": finished, ")[1].split(" in ")[0] for line in steps] == [
+        "3 steps",
+        "3 steps",
+        "40 steps",
+    ]
 
 
 def test_text_from_outside_is_no_markup(shell: Shell, tmp_path: Path) -> None:
@@ -111,7 +115,10 @@ def test_text_from_outside_is_no_markup(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_a_summary_that_fails_is_one_sentence(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(_runs: Any) -> None:
         raise OSError("no space")
@@ -119,7 +126,10 @@ def test_a_summary_that_fails_is_one_sentence(
     monkeypatch.setattr(notebook, "_summary", broken)
 
     assert shell.run_cell(lambda: train(tmp_path)) == []
-    assert capsys.readouterr().err == "tfwatch: the summary of this cell cannot be shown: OSError: no space\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: the summary of this cell cannot be shown: OSError: no space\n"
+    )
 
 
 def test_loading_twice_is_loading_once() -> None:
@@ -139,7 +149,9 @@ def test_loading_the_extension_loads_no_heavy_library() -> None:
         "tfwatch.load_ipython_extension(Shell())\n"
         "print({'tensorflow', 'keras', 'textual'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "set()\n", done.stderr
 
 

@@ -85,7 +85,11 @@ def _names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def _texts(source: str) -> Iterator[tuple[int, str]]:
     """The lines of strings, docstrings and comments."""
-    kinds = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    kinds = {
+        tokenize.STRING,
+        tokenize.COMMENT,
+        getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING),
+    }
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in kinds:
             yield from enumerate(token.string.split("\n"), token.start[0])
@@ -94,7 +98,9 @@ def _texts(source: str) -> Iterator[tuple[int, str]]:
 def find_words(source: str) -> list[tuple[int, str]]:
     """The names and texts of a module that use other words than those of the field, with their lines."""
     names = [(line, name) for line, name in _names(ast.parse(source)) if not _is_plain(name)]
-    return names + [(line, found[0]) for line, text in _texts(source) if (found := TEXTS.search(text))]
+    return names + [
+        (line, found[0]) for line, text in _texts(source) if (found := TEXTS.search(text))
+    ]
 
 
 #: A docstring is a noun or begins with a verb.
@@ -104,7 +110,11 @@ _QUESTIONS = re.compile(r"(What|How|Which|Who|Whose|Whether|Why|Where|When|If)\b
 def find_questions(source: str) -> list[str]:
     """The docstrings of a module that begin with a question's word."""
     kinds = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    texts = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, kinds)
+    ]
     return [text.split("\n")[0] for text in texts if _QUESTIONS.match(text)]
 
 
@@ -117,7 +127,9 @@ def find_questions(source: str) -> list[str]:
         pytest.param("x = 1\n# the median is told", [(2, "told")], id="a comment"),
         pytest.param('"""One.\n\nIt burns CPU.\n"""', [(3, "burns CPU")], id="a docstring"),
         pytest.param('f"{x} ms a step"', [(1, "ms a step")], id="a text"),
-        pytest.param("in_flight_ms = 'the detail of tellurium'", [(1, "in_flight_ms")], id="a part of a name"),
+        pytest.param(
+            "in_flight_ms = 'the detail of tellurium'", [(1, "in_flight_ms")], id="a part of a name"
+        ),
         pytest.param("intelligence = stollen = 'the batch in flight'", [], id="no such word"),
     ],
 )
@@ -141,4 +153,6 @@ def test_names_and_texts_use_the_words_of_the_field() -> None:
 
     assert len(paths) > 100
     assert found == []
-    assert [question for path in paths for question in find_questions(path.read_text(encoding="utf-8"))] == []
+    assert [
+        question for path in paths for question in find_questions(path.read_text(encoding="utf-8"))
+    ] == []

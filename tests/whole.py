@@ -90,7 +90,9 @@ def hold_out_few(monkeypatch: pytest.MonkeyPatch) -> None:
 def generate_arrays(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Generate `count` images in place of a downloaded set, and 20 for validation."""
 
-    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], notify: Any) -> arrays.Arrays:
+    def load(
+        name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], notify: Any
+    ) -> arrays.Arrays:
         return arrays.generated(shape, (count, 20), f"{name} is not asked for in tests")
 
     monkeypatch.setattr(arrays, "_load", load)

@@ -111,7 +111,9 @@ class TfwatchApp(ThemedApp):
         self._seen_running = False
         self._titled = False
 
-    def _make_live(self, reader: RunReader, control: Requests | None, earlier: Earlier | None) -> LiveScreen:
+    def _make_live(
+        self, reader: RunReader, control: Requests | None, earlier: Earlier | None
+    ) -> LiveScreen:
         script = self._script
         follower = Follower(
             reader.steps_between,
@@ -251,8 +253,14 @@ class TfwatchApp(ThemedApp):
         elif self._leaving:
             self.live.notify(_ENDING)
         else:
-            how = "the run restarts now" if self._is_over() else "the run stops at the next batch, then restarts"
-            screen = RestartScreen(self._restart.knobs(), how, choose_glyphs(self._colour, self._unicode))
+            how = (
+                "the run restarts now"
+                if self._is_over()
+                else "the run stops at the next batch, then restarts"
+            )
+            screen = RestartScreen(
+                self._restart.knobs(), how, choose_glyphs(self._colour, self._unicode)
+            )
             self.push_screen(screen, self._restart_with)
 
     def _restart_with(self, words: tuple[str, ...] | None) -> None:
@@ -264,7 +272,9 @@ class TfwatchApp(ThemedApp):
         else:
             self._leaving = True
             self._stop(Leave.STOP)
-            self.live.notify("the run restarts after the current batch; y restarts without waiting for it")
+            self.live.notify(
+                "the run restarts after the current batch; y restarts without waiting for it"
+            )
 
     def action_notices(self) -> None:
         """Turn the notices on or off."""
@@ -294,7 +304,12 @@ class TfwatchApp(ThemedApp):
         else:
             colour = self._colour
             self.push_screen(
-                DoctorScreen(self._run_checkup, gently=not self._is_over(), colour=colour, unicode=self._unicode)
+                DoctorScreen(
+                    self._run_checkup,
+                    gently=not self._is_over(),
+                    colour=colour,
+                    unicode=self._unicode,
+                )
             )
 
     def _answered(self, leave: Leave | None) -> None:
@@ -322,7 +337,9 @@ class TfwatchApp(ThemedApp):
         for binding in self.live.KEYS:
             key = binding.key.partition(",")[0]
             if key not in _NOT_BY_NAME:
-                yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))
+                yield SystemCommand(
+                    binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key)
+                )
         yield from self.theme_commands()
         yield SystemCommand("Quit", "quit; asks while training runs", self.action_quit)
 
@@ -334,7 +351,9 @@ class DoctorApp(ThemedApp):
 
     def __init__(self, run_checkup: RunCheckup, **options: Any) -> None:
         super().__init__(**options)
-        self._checkup = DoctorScreen(run_checkup, gently=False, colour=self._colour, unicode=self._unicode)
+        self._checkup = DoctorScreen(
+            run_checkup, gently=False, colour=self._colour, unicode=self._unicode
+        )
 
     def on_mount(self) -> None:
         self.push_screen(self._checkup)

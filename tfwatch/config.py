@@ -115,7 +115,12 @@ _KEYS = (
         str(NOTIFY_AFTER_S),
         lambda text: units.parse_whole(text, 1, LONGEST_NOTIFY_AFTER_S),
     ),
-    Key("keep-runs", "the newest runs that are kept", "all", lambda text: units.parse_whole(text, 1, MOST_RUNS)),
+    Key(
+        "keep-runs",
+        "the newest runs that are kept",
+        "all",
+        lambda text: units.parse_whole(text, 1, MOST_RUNS),
+    ),
     Key("keep-age", "the age of runs that are kept", "any", units.parse_age),
     Key("keep-size", "gigabytes of runs that are kept", "any", units.parse_gigabytes),
     _knob("prefetch", "batches prepared ahead"),
@@ -124,10 +129,17 @@ _KEYS = (
     _knob("shuffle", "buffer_size of the shuffle"),
     _knob("device-prefetch", "batches copied to the GPU ahead"),
     _knob("fast-pipeline", "the fast pipeline in place of the slow one"),
-    Key("memory-limit", "gigabytes for the buffers of the autopilot", "a quarter", units.parse_gigabytes),
+    Key(
+        "memory-limit",
+        "gigabytes for the buffers of the autopilot",
+        "a quarter",
+        units.parse_gigabytes,
+    ),
     Key("gpu-sensor", "source of the GPU's figures", "auto", gpu_sensor, is_text=True),
     Key("keep-awake", "the machine stays awake while it trains", "false", is_switch=True),
-    Key("python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True),
+    Key(
+        "python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True
+    ),
     Key("quiet", "no progress, hints and summary on stderr", "false", is_switch=True),
     Key("redact", "reports without paths, names and the host", "false", is_switch=True),
 )
@@ -199,7 +211,9 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(data) > _LARGEST_BYTES:
-        raise ConfigError(f"{path} is not a config file: it has more than {_LARGEST_BYTES // 1024} KB")
+        raise ConfigError(
+            f"{path} is not a config file: it has more than {_LARGEST_BYTES // 1024} KB"
+        )
     try:
         return data.decode()
     except UnicodeDecodeError as error:

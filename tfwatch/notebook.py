@@ -99,7 +99,9 @@ def _summary(runs: list[Path]) -> dict[str, str]:
     last, *earlier = [open_run(run) for run in runs[: _MOST_LINES + 1]]
     lines = [as_text(run, Path.home()).partition("\n")[0] for run in reversed(earlier)]
     if len(runs) > len(earlier) + 1:
-        lines.insert(0, f"{len(runs) - len(earlier) - 1} earlier runs: tfwatch replay opens each of them")
+        lines.insert(
+            0, f"{len(runs) - len(earlier) - 1} earlier runs: tfwatch replay opens each of them"
+        )
     text = "\n".join([*lines, as_text(last, Path.home())])
     return {"text/plain": text, "text/html": as_html(JudgedRun(last), text)}
 
@@ -153,7 +155,9 @@ def _bar(split: Breakdown) -> str:
             f'<text x="{at + 14:.0f}" y="{_HEIGHT + 17}" font-size="11" fill="currentColor">{escape(label)}</text>'
         )
         left += width
-    size = f'width="{_WIDTH}" height="{_HEIGHT + _LEGEND}" viewBox="0 0 {_WIDTH} {_HEIGHT + _LEGEND}"'
+    size = (
+        f'width="{_WIDTH}" height="{_HEIGHT + _LEGEND}" viewBox="0 0 {_WIDTH} {_HEIGHT + _LEGEND}"'
+    )
     words = f"the mean steady step, {units.milliseconds(step_ms)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}><title>{escape(words)}</title>'

@@ -36,12 +36,20 @@ def verdict_of(share: float) -> Verdict | None:
 
 
 def simulated(
-    data_ms: float, compute_ms: float, host_ms: float, *, depth: int, jitter: float, steps: int, seed: int
+    data_ms: float,
+    compute_ms: float,
+    host_ms: float,
+    *,
+    depth: int,
+    jitter: float,
+    steps: int,
+    seed: int,
 ) -> Rows:
     """Steps over a pipeline that works ahead by `depth` batches (0: not at all); times vary by a share, `jitter`."""
     rng = np.random.default_rng(seed)
     data, compute, host = (
-        np.maximum(rng.normal(mean, jitter * mean, steps), 0.1 * mean) for mean in (data_ms, compute_ms, host_ms)
+        np.maximum(rng.normal(mean, jitter * mean, steps), 0.1 * mean)
+        for mean in (data_ms, compute_ms, host_ms)
     )
     if not depth:
         return make_steps(data, compute=compute, host=host)

@@ -49,14 +49,22 @@ class Plant:
     @property
     def worst(self) -> dict[str, str]:
         """Every knob off."""
-        return {"prefetch": "off", "workers": "off", **({} if self.fast is None else {"fast_pipeline": "off"})}
+        return {
+            "prefetch": "off",
+            "workers": "off",
+            **({} if self.fast is None else {"fast_pipeline": "off"}),
+        }
 
     def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
         """Data wait, and compute and host, of a step."""
         fast = knobs.get("fast_pipeline") == "on" and self.fast is not None
         data = self.data_ms * (self.fast or 1.0) if fast else self.data_ms
         calls = _number(knobs["workers"]) if fast or not self.serial else 0
-        lasts = self.latency_ms + data if not calls else max((self.latency_ms + data) / calls, data / self.cores)
+        lasts = (
+            self.latency_ms + data
+            if not calls
+            else max((self.latency_ms + data) / calls, data / self.cores)
+        )
         work = self.compute_ms + self.host_ms
         if not calls and not _number(knobs["prefetch"]):
             return lasts, work
@@ -73,7 +81,9 @@ class Plant:
         """Of the full grid, as far as the memory bears it."""
         forms = [{}] if self.fast is None else [{"fast_pipeline": "off"}, {"fast_pipeline": "on"}]
         grid = [{"prefetch": p, "workers": w, **f} for p, w, f in product(DEPTHS, CALLS, forms)]
-        return min(self.step_ms(k) for k in grid if needed_bytes(k, self.batch_bytes) <= memory_bytes)
+        return min(
+            self.step_ms(k) for k in grid if needed_bytes(k, self.batch_bytes) <= memory_bytes
+        )
 
     def rows(self, knobs: Mapping[str, str], count: int, rng: np.random.Generator) -> Rows:
         """So many steps."""

@@ -17,7 +17,9 @@ def stat(ms: float) -> Stat:
 
 def split(wait: float, compute: float, host: float, steps: int = 100) -> Breakdown:
     step = wait + compute + host
-    return Breakdown(steps, stat(step), stat(wait), stat(1.0), stat(compute), stat(host), wait / step)
+    return Breakdown(
+        steps, stat(step), stat(wait), stat(1.0), stat(compute), stat(host), wait / step
+    )
 
 
 def judged(

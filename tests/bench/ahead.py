@@ -30,7 +30,15 @@ import numpy as np
 import tensorflow as tf
 
 import tfwatch
-from tests.bench.starvation import PREFETCHES, SKIP, Case, find_batch, in_turns, make_data, make_model
+from tests.bench.starvation import (
+    PREFETCHES,
+    SKIP,
+    Case,
+    find_batch,
+    in_turns,
+    make_data,
+    make_model,
+)
 from tests.bench.trace import Busy, trace
 
 if TYPE_CHECKING:
@@ -175,12 +183,18 @@ def _ran_ms(busy: Busy, window: Window) -> float:
 
 def print_table(readings: dict[Case, Reading]) -> None:
     """Print a row for each case."""
-    print("delay ms  prefetch  step ms  no-delay ms  blocked  data wait  GPU dry  off, points  GPU busy  GPU idled")
+    print(
+        "delay ms  prefetch  step ms  no-delay ms  blocked  data wait  GPU dry  off, points  GPU busy  GPU idled"
+    )
     for case, r in readings.items():
         row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.undelayed_step_ms:11.2f}"
         row += f"  {r.blocked:7.3f}  {r.wait:9.3f}"
         off = (r.wait - r.dry) * 100
-        rest = f"  {r.dry:7.3f}  {off:+11.1f}  {r.busy:8.3f}  {r.idled:9.3f}" if r.busy else f"  {'n/a':>7}"
+        rest = (
+            f"  {r.dry:7.3f}  {off:+11.1f}  {r.busy:8.3f}  {r.idled:9.3f}"
+            if r.busy
+            else f"  {'n/a':>7}"
+        )
         print(row + rest)
 
 
@@ -215,24 +229,36 @@ def print_cost(word: str, step: Step, batch: int, pairs: int, runs_dir: Path) ->
             bare_ms.append(times["bare"])
             for arm, measured in ratios.items():
                 measured.append(times[arm] / times["bare"])
-    print(f"{word}, {statistics.median(bare_ms):.2f} ms/step bare; ratios to it over {pairs} rounds:")
+    print(
+        f"{word}, {statistics.median(bare_ms):.2f} ms/step bare; ratios to it over {pairs} rounds:"
+    )
     for arm, found in ratios.items():
-        print(f"    {arm:>10}: median {statistics.median(found):.3f}, {min(found):.3f} to {max(found):.3f}")
+        print(
+            f"    {arm:>10}: median {statistics.median(found):.3f}, {min(found):.3f} to {max(found):.3f}"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds by which batches are late")
+    parser.add_argument(
+        "--delays", default="0,5,10,20,40", help="milliseconds by which batches are late"
+    )
     parser.add_argument("--step-ms", type=float, default=15.0)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pairs", type=int, default=8, help="rounds of the cost comparison; 0 for none")
+    parser.add_argument(
+        "--pairs", type=int, default=8, help="rounds of the cost comparison; 0 for none"
+    )
     options = parser.parse_args()
     model = make_model()
     batch = find_batch(model, options.step_ms)
     print(f"batches of {batch}", flush=True)
     step = make_step(model)
-    cases = [Case(float(delay), prefetch) for delay in options.delays.split(",") for prefetch in PREFETCHES]
+    cases = [
+        Case(float(delay), prefetch)
+        for delay in options.delays.split(",")
+        for prefetch in PREFETCHES
+    ]
     with tempfile.TemporaryDirectory() as folder:
         runs_dir = Path(folder) / "runs"
 
@@ -242,7 +268,9 @@ def main() -> None:
         def measure(case: Case) -> Pair:
             windows: list[Window] = []
             both = (Case(0.0, case.prefetch), case)
-            busy = trace(Path(tempfile.mkdtemp(dir=folder)), lambda: windows.extend(map(once, both)))
+            busy = trace(
+                Path(tempfile.mkdtemp(dir=folder)), lambda: windows.extend(map(once, both))
+            )
             return Pair(windows[0], windows[1], busy)
 
         once(cases[0])
@@ -252,7 +280,9 @@ def main() -> None:
         newest.busy.print_if_incomplete([(newest.late.start_ns, newest.late.end_ns)])
         if options.pairs:
             print_cost("convolutions", step, batch, options.pairs, runs_dir)
-            print_cost("small dense layers", make_step(make_small_model()), 32, options.pairs, runs_dir)
+            print_cost(
+                "small dense layers", make_step(make_small_model()), 32, options.pairs, runs_dir
+            )
 
 
 if __name__ == "__main__":

@@ -42,13 +42,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = str(FOLDER / "long_epoch.py")
-_SWITCHES = [("prefetch", "4"), ("workers", "2"), ("prefetch", "off"), ("workers", "off"), ("prefetch", "1")]
+_SWITCHES = [
+    ("prefetch", "4"),
+    ("workers", "2"),
+    ("prefetch", "off"),
+    ("workers", "off"),
+    ("prefetch", "1"),
+]
 _EVERY, _SCREEN_S, _TIMEOUT_S = 25, 3.0, 300.0
 
 
 def main() -> int:
     """Run the benchmark; return 1 where something differs."""
-    parser = argparse.ArgumentParser(description="attach to a training in mid-epoch, and kill either side")
+    parser = argparse.ArgumentParser(
+        description="attach to a training in mid-epoch, and kill either side"
+    )
     parser.add_argument("--attaches", type=int, default=1000)
     parser.add_argument("--screens", type=int, default=10)
     parser.add_argument("--kills", type=int, default=5)
@@ -62,9 +70,22 @@ def main() -> int:
 @contextlib.contextmanager
 def training(folder: Path, until: str) -> Iterator[subprocess.Popen[str]]:
     """Train under `tfwatch run`, from its first steps on; kill what is left. until: the script's argument."""
-    words = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(folder / "runs"), SCRIPT, until]
+    words = [
+        "-m",
+        "tfwatch",
+        "run",
+        "--headless",
+        "--runs-dir",
+        str(folder / "runs"),
+        SCRIPT,
+        until,
+    ]
     with subprocess.Popen(
-        [sys.executable, *words], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *words],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as child:
         try:
             wait_for(folder / "runs")
@@ -101,7 +122,9 @@ def trains_the_same(attaches: int, screens: int) -> bool:
 
 def bare_output(steps: str) -> str:
     """Return the output of the script without tfwatch, over so many steps."""
-    done = subprocess.run([sys.executable, SCRIPT, steps], capture_output=True, text=True, timeout=_TIMEOUT_S)
+    done = subprocess.run(
+        [sys.executable, SCRIPT, steps], capture_output=True, text=True, timeout=_TIMEOUT_S
+    )
     return done.stdout
 
 
@@ -118,7 +141,16 @@ def attach(run: Path, number: int) -> None:
 def screen_of(folder: Path) -> Pseudo:
     """Attach a screen to the newest training."""
     environ = {"XDG_CONFIG_HOME": str(folder / "config"), "COLUMNS": "120", "LINES": "40"}
-    return Pseudo("-m", "tfwatch", "attach", "--runs-dir", str(folder / "runs"), columns=120, rows=40, **environ)
+    return Pseudo(
+        "-m",
+        "tfwatch",
+        "attach",
+        "--runs-dir",
+        str(folder / "runs"),
+        columns=120,
+        rows=40,
+        **environ,
+    )
 
 
 def kill_screen(folder: Path, *, with_key: bool) -> None:
@@ -143,7 +175,10 @@ def outlives_its_training() -> bool:
             screen.wait_for("killed", 60)
             screen.press("d")
             code, life = screen.wait(60), open_run(run).life
-    print(f"the training was killed: the screen's exit code {code}, the run is {life.value}", flush=True)
+    print(
+        f"the training was killed: the screen's exit code {code}, the run is {life.value}",
+        flush=True,
+    )
     return code == 0 and life is Life.KILLED
 
 

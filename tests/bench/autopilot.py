@@ -110,7 +110,9 @@ class Conductor:
         self._random = random.Random(5)
 
     def __call__(self, writer: RunWriter, control: Control) -> None:
-        driver = Driver(writer, control, writer.event, control.tuner_request_count, refresh=writer.flush)
+        driver = Driver(
+            writer, control, writer.event, control.tuner_request_count, refresh=writer.flush
+        )
         autopilot.run(driver, Autopilot(self._memory))
         driver.wait(lambda snapshot: bool(snapshot.events.of(AutopilotEnded)))
         (ended,) = driver.snapshot.events.of(AutopilotEnded)
@@ -118,7 +120,9 @@ class Conductor:
         try:
             measured = self._grid(driver, ended.knobs)
         except Interrupt as over:
-            raise RuntimeError(f"the training ended before its grid was measured: {over.cause}") from over
+            raise RuntimeError(
+                f"the training ended before its grid was measured: {over.cause}"
+            ) from over
         self.found = {"ended": ended, "judged": judged, **measured}
 
     def _grid(self, driver: Driver, reached: Mapping[str, str]) -> dict[str, Any]:
@@ -128,7 +132,9 @@ class Conductor:
         until_ns = driver.now_ns() + self._seconds * 1e9
         for setting in settings:
             if driver.now_ns() < until_ns:
-                known[_key(setting)] = self._measure(driver, setting, ONCE, min(known.values(), default=math.inf))
+                known[_key(setting)] = self._measure(
+                    driver, setting, ONCE, min(known.values(), default=math.inf)
+                )
         mine = {knob: reached[knob] for knob in self._case.turns}
         best = [dict(key) for key in sorted(known, key=lambda key: known[key])[:BEST]]
         once_more, steps = self._again(driver, mine, best)
@@ -149,7 +155,10 @@ class Conductor:
         more: list[float] = []
         again: dict[Key, list[float]] = {}
         for _ in range(self._rounds):
-            places = [(mine, more), *((one, again.setdefault(_key(one), [])) for one in [mine, *best])]
+            places = [
+                (mine, more),
+                *((one, again.setdefault(_key(one), [])) for one in [mine, *best]),
+            ]
             for setting, times in self._random.sample(places, k=len(places)):
                 times.append(self._measure(driver, setting, AGAIN))
         return median(more), {key: median(times) for key, times in again.items()}
@@ -158,18 +167,30 @@ class Conductor:
         cores = cores_of(driver.snapshot.manifest)
         values = {
             "prefetch": ("off", "1", "4", "16"),
-            "workers": ("off", *dict.fromkeys((str(max(cores // 4, 2)), str(cores), str(4 * cores)))),
+            "workers": (
+                "off",
+                *dict.fromkeys((str(max(cores // 4, 2)), str(cores), str(4 * cores))),
+            ),
             "fast_pipeline": ("off", "on"),
         }
         turned = self._case.turns
-        return [dict(zip(turned, chosen, strict=True)) for chosen in itertools.product(*(values[k] for k in turned))]
+        return [
+            dict(zip(turned, chosen, strict=True))
+            for chosen in itertools.product(*(values[k] for k in turned))
+        ]
 
-    def _measure(self, driver: Driver, setting: Mapping[str, str], long: Stretch, best_ms: float = math.inf) -> float:
+    def _measure(
+        self, driver: Driver, setting: Mapping[str, str], long: Stretch, best_ms: float = math.inf
+    ) -> float:
         """Return the mean of the steady steps of a setting, of fewer steps where it is far from the best."""
-        changed = {knob: value for knob, value in setting.items() if driver.setting_of(knob) != value}
+        changed = {
+            knob: value for knob, value in setting.items() if driver.setting_of(knob) != value
+        }
         for knob, value in changed.items():
             driver.ask(knob, as_value(knob, value), "code")
-        driver.wait(lambda _: all(driver.setting_of(knob) == value for knob, value in changed.items()))
+        driver.wait(
+            lambda _: all(driver.setting_of(knob) == value for knob, value in changed.items())
+        )
         first = driver.snapshot.steps_total + settling_steps(setting)
         driver.wait(lambda snapshot: snapshot.steps_total >= first + FEW)
         few = measure(driver.rows(first))
@@ -178,7 +199,10 @@ class Conductor:
             driver.wait(
                 lambda snapshot: (
                     driver.now_ns() > from_ns + long.least_ns
-                    and (snapshot.steps_total >= first + long.steps or driver.now_ns() > from_ns + long.most_ns)
+                    and (
+                        snapshot.steps_total >= first + long.steps
+                        or driver.now_ns() > from_ns + long.most_ns
+                    )
                 )
             )
         found = measure(driver.rows(first))
@@ -238,21 +262,31 @@ def _key(setting: Mapping[str, str]) -> Key:
 
 def main() -> int:
     """Run the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default=";".join(case.name for case in CASES), help="separated by semicolons")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cases", default=";".join(case.name for case in CASES), help="separated by semicolons"
+    )
     parser.add_argument("--memory-gb", type=float, default=1.0, help="the autopilot's limit (1)")
     parser.add_argument("--seconds", type=float, default=8.0, help="for a case's grid, at most (8)")
-    parser.add_argument("--rounds", type=int, default=5, help="of measuring the best settings again (5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of measuring the best settings again (5)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object for each case")
     options = parser.parse_args()
     wanted = [case for case in CASES if case.name in options.cases.split(";")]
     results = []
     if not options.json:
-        print("| case | worst ms | reached ms | best ms | over best | noise | steps | added MB | order |")
+        print(
+            "| case | worst ms | reached ms | best ms | over best | noise | steps | added MB | order |"
+        )
         print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for case in wanted:
-            result = run_case(case, options.memory_gb * 2**30, options.seconds, options.rounds, Path(folder))
+            result = run_case(
+                case, options.memory_gb * 2**30, options.seconds, options.rounds, Path(folder)
+            )
             results.append(result)
             print(json.dumps(asdict(result)), flush=True) if options.json else print_row(result)
     return 0 if all(not r.broken and r.added_mb <= r.limit_mb for r in results) else 1

@@ -73,7 +73,10 @@ def simulate(kind: str, switches: int, seed: int) -> Result:
         widths.append(_half_width(before, after[:300]))
         waits = noisy_steps(kind, BEFORE + LOOKS[-1], source_of_waits)
         waits_claimed.append(
-            any(compare_waits(waits[:BEFORE], waits[BEFORE : BEFORE + look]).is_proved for look in LOOKS)
+            any(
+                compare_waits(waits[:BEFORE], waits[BEFORE : BEFORE + look]).is_proved
+                for look in LOOKS
+            )
         )
     at_any_look = [any(looks) for looks in zip(*claimed.values(), strict=True)]
     return Result(
@@ -104,7 +107,9 @@ def is_good(results: list[Result]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--switches", type=int, default=200, help="of each kind of noise")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")

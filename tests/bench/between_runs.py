@@ -37,7 +37,17 @@ if TYPE_CHECKING:
 PLAIN, DELAYED = "plain", "delayed"
 A_SIDE = 5
 STEPS = 300
-WORDS = ["train", "dense", "--headless", "--steps", str(STEPS), "--seed", "1", "--batch-size", "512"]
+WORDS = [
+    "train",
+    "dense",
+    "--headless",
+    "--steps",
+    str(STEPS),
+    "--seed",
+    "1",
+    "--batch-size",
+    "512",
+]
 WORDS += ["--fast-pipeline", "--prefetch", "4"]
 #: A sleep is longer than asked for: this much before its end the delay waits in a loop.
 _OVERSLEPT_S = 2e-4
@@ -73,7 +83,14 @@ def train_delayed(runs_dir: Path, delay_ms: float) -> int:
 
 def train(folder: Path, kind: str, delay_ms: float) -> None:
     """Train in a process of its own."""
-    words = [sys.executable, "-m", "tests.bench.between_runs", str(folder / kind), "--delay-ms", str(delay_ms)]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.bench.between_runs",
+        str(folder / kind),
+        "--delay-ms",
+        str(delay_ms),
+    ]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
     subprocess.run(words, check=True, timeout=300, capture_output=True, env=environment)
 
@@ -82,7 +99,9 @@ def make_runs(folder: Path, rounds: int, more: int, slower: float) -> None:
     """Train the runs that the folder lacks."""
     delay_ms = _delay_ms(folder, slower)
     order = random.Random(0)
-    kinds = [kind for _ in range(rounds) for kind in order.sample([PLAIN, DELAYED], 2)] + [PLAIN] * more
+    kinds = [kind for _ in range(rounds) for kind in order.sample([PLAIN, DELAYED], 2)] + [
+        PLAIN
+    ] * more
     done = {kind: len(list((folder / kind).glob("*_dense*"))) for kind in (PLAIN, DELAYED)}
     for kind in kinds:
         if done[kind]:
@@ -113,7 +132,9 @@ def judge(folder: Path) -> int:
     medians = np.log([np.median(step_ms(run.rows)) for run in plain])
     others = np.median([run.others_share or 0.0 for run in plain])
     spread = float(medians.std(ddof=1))
-    print(f"{len(plain)} plain runs: step time differs by {spread:.1%}, others used {others:.0%} of the cores")
+    print(
+        f"{len(plain)} plain runs: step time differs by {spread:.1%}, others used {others:.0%} of the cores"
+    )
     equal = [([one], [other]) for one, other in zip(plain[::2], plain[1::2], strict=False)]
     threes = [(plain[n : n + 6 : 2], plain[n + 1 : n + 6 : 2]) for n in range(0, len(plain) - 5, 6)]
     count = min(len(plain), len(delayed)) // A_SIDE
@@ -130,7 +151,9 @@ def _report(name: str, pairs: Sequence[tuple[Side, Side]]) -> int:
     step = [one.answer in ("faster", "slower") for one in found]
     part = [bool(one.clear_parts) for one in found]
     either = sum(one or other for one, other in zip(step, part, strict=True))
-    print(f"{name:26} {len(pairs):3} pairs: {either} claimed; step time {sum(step)}, a part {sum(part)}")
+    print(
+        f"{name:26} {len(pairs):3} pairs: {either} claimed; step time {sum(step)}, a part {sum(part)}"
+    )
     return either
 
 
@@ -141,7 +164,9 @@ def _opened(folder: Path) -> list[RunToCompare]:
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--more", type=int, default=30)

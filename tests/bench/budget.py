@@ -85,14 +85,18 @@ def plain_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder:
     return float(stopwatch.step_ms)
 
 
-def own_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: Path) -> tuple[float, int]:
+def own_ms(
+    name: str, model: Any, source: tf.data.Dataset, steps: int, folder: Path
+) -> tuple[float, int]:
     """Return ms/step of `fit` over a switchable pipeline, and the steps of its A/B test."""
     control = Control(_KNOBS)
     knobs = {"prefetch": "4", "workers": str(WORKERS)}
     writer, _ = begin_run(folder, "budget", knobs=knobs, switchable=["workers"])
     tuner = TunerThread(writer, control)
     # `pipeline` treats both settings alike; one of them is the current one.
-    control.ask_tuner(Experiment("workers", (WORKERS, WORKERS + 1), steps) if name == EXPERIMENT else None)
+    control.ask_tuner(
+        Experiment("workers", (WORKERS, WORKERS + 1), steps) if name == EXPERIMENT else None
+    )
     tuner.start()
     session = Session(writer, control, build=pipeline, source=source, stop_after=SKIP + steps)
     stand_in = source.with_options(without_autotune())
@@ -107,7 +111,9 @@ def own_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: P
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="the cost of reading the stages, and of an A/B test, in a training")
+    parser = argparse.ArgumentParser(
+        description="the cost of reading the stages, and of an A/B test, in a training"
+    )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=384)
@@ -129,7 +135,9 @@ def main() -> None:
                 rows.append(row)
             print(f"{n + 1:3d}  " + "  ".join(f"{row[name]:.3f}" for name in names), flush=True)
     print_table(rows)
-    print(f"\nthe experiment took {statistics.median(spent[1:]):.0f} of {asked.steps} steps (median)")
+    print(
+        f"\nthe experiment took {statistics.median(spent[1:]):.0f} of {asked.steps} steps (median)"
+    )
 
 
 def print_table(rows: list[dict[str, float]]) -> None:
@@ -140,7 +148,9 @@ def print_table(rows: list[dict[str, float]]) -> None:
     for name, other in AGAINST.items():
         ratios = [row[name] / row[other] for row in rows]
         spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        print(f"| {name} | {statistics.median(row[name] for row in rows):.3f} | {other} | {spread} |")
+        print(
+            f"| {name} | {statistics.median(row[name] for row in rows):.3f} | {other} | {spread} |"
+        )
 
 
 if __name__ == "__main__":

@@ -43,7 +43,17 @@ class Figures:
 
 def train(options: argparse.Namespace, cache: str, folder: str) -> Figures:
     """One run."""
-    asked = ["--epochs", str(EPOCHS), "--seed", "1", "--cache", cache, "--runs-dir", folder, "--headless"]
+    asked = [
+        "--epochs",
+        str(EPOCHS),
+        "--seed",
+        "1",
+        "--cache",
+        cache,
+        "--runs-dir",
+        folder,
+        "--headless",
+    ]
     asked += ["--prefetch", options.prefetch, "--workers", options.workers]
     asked += ["--storage-latency", str(options.latency_ms)] if options.latency_ms else []
     command = [sys.executable, "-m", "tfwatch", "train", options.workload, *asked]
@@ -51,7 +61,9 @@ def train(options: argparse.Namespace, cache: str, folder: str) -> Figures:
     (made,) = Path(folder).glob(f"*_{options.workload}")
     run = open_run(made)
     epochs = [steady(rows) for rows in rows_of_epochs(run)]
-    totals = [float(np.median(rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"])) for rows in epochs]
+    totals = [
+        float(np.median(rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"])) for rows in epochs
+    ]
     waits = [float(np.median(rows["wait_ms"])) for rows in epochs]
     assert run.ended
     return Figures(totals, waits, run.ended.weights_sha256)
@@ -85,14 +97,26 @@ def main() -> None:
 
 def print_table(rounds: list[dict[str, Figures]]) -> None:
     """A line an epoch, as Markdown."""
-    print("| epoch | step off, ms | step on, ms | wait off, ms | wait on, ms | off / on (least to most) |")
+    print(
+        "| epoch | step off, ms | step on, ms | wait off, ms | wait on, ms | off / on (least to most) |"
+    )
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for epoch, name in enumerate(("1, fills", "2, serves")):
-        ratios = [figures["off"].step_ms[epoch] / figures["on"].step_ms[epoch] for figures in rounds]
-        steps = [statistics.median(figures[arm].step_ms[epoch] for figures in rounds) for arm in ("off", "on")]
-        waits = [statistics.median(figures[arm].wait_ms[epoch] for figures in rounds) for arm in ("off", "on")]
+        ratios = [
+            figures["off"].step_ms[epoch] / figures["on"].step_ms[epoch] for figures in rounds
+        ]
+        steps = [
+            statistics.median(figures[arm].step_ms[epoch] for figures in rounds)
+            for arm in ("off", "on")
+        ]
+        waits = [
+            statistics.median(figures[arm].wait_ms[epoch] for figures in rounds)
+            for arm in ("off", "on")
+        ]
         medians = " | ".join(f"{value:.2f}" for value in (*steps, *waits))
-        print(f"| {name} | {medians} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |")
+        print(
+            f"| {name} | {medians} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+        )
 
 
 if __name__ == "__main__":

@@ -36,15 +36,22 @@ MOST_CLAIMED, LEAST_FOUND = 0.05, 0.95
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=200, help="of each kind of noise")
     pairs = parser.parse_args().pairs
-    print(f"{'equal sides, claimed with runs a side:':40} {'1':>7} {'3':>7} {'5':>7}   3 % found with 5")
+    print(
+        f"{'equal sides, claimed with runs a side:':40} {'1':>7} {'3':>7} {'5':>7}   3 % found with 5"
+    )
     wrong, found = [], []
     for name, noise in NOISES.items():
         counts = [claimed(noise, runs, pairs) / pairs for runs in (1, 3, 5)]
         seen = claimed(noise, 5, pairs, SLOWER) / pairs
-        print(f"{name:40} {counts[0]:7.1%} {counts[1]:7.1%} {counts[2]:7.1%}   {seen:7.1%}", flush=True)
+        print(
+            f"{name:40} {counts[0]:7.1%} {counts[1]:7.1%} {counts[2]:7.1%}   {seen:7.1%}",
+            flush=True,
+        )
         wrong += counts
         found += [seen] if name in ORDINARY else []
     share, seen = sum(wrong) / len(wrong), sum(found) / len(found)

@@ -43,10 +43,14 @@ def make_model(kind: str, layers: int) -> Any:
     image = keras.Input((SIDE, SIDE, 3), dtype=kind)
     x = keras.layers.Rescaling(1 / 255.0)(image)
     for n in range(layers):
-        x = keras.layers.Conv2D(32 if n else 16, 5, strides=1 if n else 4, padding="same", activation="relu")(x)
+        x = keras.layers.Conv2D(
+            32 if n else 16, 5, strides=1 if n else 4, padding="same", activation="relu"
+        )(x)
     x = keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(x))
     model = keras.Model(image, x)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    model.compile(
+        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
+    )
     return model
 
 
@@ -81,7 +85,9 @@ class Steps(keras.callbacks.Callback):
         return float(np.median(np.diff(self.ends_ns[SKIP:]))) / 1e6
 
 
-def fit(model: Any, data: tf.data.Dataset, steps: int, runs: Path | None, switches: Any = None) -> tuple[Steps, Any]:
+def fit(
+    model: Any, data: tf.data.Dataset, steps: int, runs: Path | None, switches: Any = None
+) -> tuple[Steps, Any]:
     """Run one `fit`; return its steps, and the run where it is watched, which it shares with no other."""
     watch = Watch(Path(tempfile.mkdtemp(dir=runs))) if runs else None
     seen = Steps(watch, switches)
@@ -96,10 +102,15 @@ def traced_copies_ms(model: Any, data: tf.data.Dataset, runs: Path) -> tuple[flo
     """
     fit(model, data, SKIP, runs)
     with tempfile.TemporaryDirectory() as folder:
-        tf.profiler.experimental.start(folder, tf.profiler.experimental.ProfilerOptions(host_tracer_level=1))
+        tf.profiler.experimental.start(
+            folder, tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
+        )
         _, run = fit(model, data, 40, runs)
         tf.profiler.experimental.stop()
-        spaces = [xplane_pb2.XSpace.FromString(path.read_bytes()) for path in Path(folder).rglob("*.xplane.pb")]
+        spaces = [
+            xplane_pb2.XSpace.FromString(path.read_bytes())
+            for path in Path(folder).rglob("*.xplane.pb")
+        ]
     on_gpu, called = (_copies_ps(spaces, plane) / 1e9 / 40 for plane in (PLANE, HOST_PLANE))
     return on_gpu, called, float(np.mean(run.steps["copy_ms"][2:]))
 
@@ -151,15 +162,25 @@ def measure(kind: str, batch: int, layers: int, options: Any, runs: Path) -> Non
         for side, split in (("before", one.switch.before), ("after", one.switch.after)):
             print(f"        {side}: {parts_text(split)}", flush=True)
     if not checked:
-        print("    device prefetch: no forecast", [e for e in run.events if "witch" in type(e).__name__][:3])
+        print(
+            "    device prefetch: no forecast",
+            [e for e in run.events if "witch" in type(e).__name__][:3],
+        )
 
 
 def parts_text(split: Breakdown | None) -> str:
     """Return the medians of a step's parts: what the forecast is made from, and what came."""
     if split is None or split.copy is None:
         return "n/a"
-    parts = {"wait": split.wait, "copy": split.copy, "dispatch": split.dispatch, "compute": split.compute}
-    return ", ".join(f"{name} {stat.median:.2f}" for name, stat in {**parts, "host": split.host}.items())
+    parts = {
+        "wait": split.wait,
+        "copy": split.copy,
+        "dispatch": split.dispatch,
+        "compute": split.compute,
+    }
+    return ", ".join(
+        f"{name} {stat.median:.2f}" for name, stat in {**parts, "host": split.host}.items()
+    )
 
 
 def print_bits(runs: Path) -> None:

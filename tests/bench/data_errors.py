@@ -37,7 +37,9 @@ def mapped(at: int, _: list[int]) -> Any:
     import tensorflow as tf
 
     def checked(x: Any, y: Any) -> Any:
-        with tf.control_dependencies([tf.debugging.assert_none_equal(y, tf.constant(at, tf.int64), message="bad")]):
+        with tf.control_dependencies(
+            [tf.debugging.assert_none_equal(y, tf.constant(at, tf.int64), message="bad")]
+        ):
             return tf.identity(x), y
 
     return tf.data.Dataset.from_tensor_slices((X, Y)).map(checked).batch(BATCH)
@@ -119,7 +121,9 @@ class Model:
         self._model.optimizer.build(self._model.trainable_variables)
         self._begin = self._model.get_weights()
 
-    def outcome(self, data: Callable[[int, list[int]], Any], at: int, callbacks: list[Any]) -> tuple[Any, ...]:
+    def outcome(
+        self, data: Callable[[int, list[int]], Any], at: int, callbacks: list[Any]
+    ) -> tuple[Any, ...]:
         """Return what `PARTS` names."""
         self._model.set_weights(self._begin)
         self._model.optimizer.iterations.assign(0)
@@ -132,7 +136,13 @@ class Model:
         weights = [weight.tobytes() for weight in self._model.get_weights()]
         text = NOISE.sub("", str(raised))
         # TensorFlow's own prefetch reads ahead of what raises, by another number of calls each time.
-        return type(raised), text, weights, int(self._model.optimizer.iterations), sum(n <= at for n in calls)
+        return (
+            type(raised),
+            text,
+            weights,
+            int(self._model.optimizer.iterations),
+            sum(n <= at for n in calls),
+        )
 
 
 def switched(watch: Any, after: int | None) -> list[Any]:
@@ -174,13 +184,26 @@ def main() -> int:
                 wanted = wanted or model.outcome(DATA[name], at, [])
                 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
                     got = model.outcome(DATA[name], at, switched(Watch(folder, split=split), after))
-                unequal = [part for part, one, other in zip(PARTS, wanted, got, strict=True) if one != other]
+                unequal = [
+                    part
+                    for part, one, other in zip(PARTS, wanted, got, strict=True)
+                    if one != other
+                ]
                 rows += 1
                 worse += bool(set(unequal) - {"text"})
                 if unequal:
-                    print(f"{row}: {', '.join(unequal)} {'' if unequal == ['text'] else (wanted, got)}", flush=True)
+                    print(
+                        f"{row}: {', '.join(unequal)} {'' if unequal == ['text'] else (wanted, got)}",
+                        flush=True,
+                    )
                 if options.texts and "text" in unequal:
-                    print("\n".join(difflib.unified_diff(wanted[1].split("\n"), got[1].split("\n"), lineterm="", n=0)))
+                    print(
+                        "\n".join(
+                            difflib.unified_diff(
+                                wanted[1].split("\n"), got[1].split("\n"), lineterm="", n=0
+                            )
+                        )
+                    )
     print(f"{rows} rows, {worse} with more than another text")
     return int(worse > 0)
 

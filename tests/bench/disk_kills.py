@@ -91,13 +91,18 @@ class Disk:
         self._daemon: subprocess.Popen[bytes] | None = None
         if kind == "is full":
             self.behind = self.place
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_TMPFS_BYTES}", "tmpfs", self.place], check=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={_TMPFS_BYTES}", "tmpfs", self.place],
+                check=True,
+            )
         else:
             self._mount()
 
     def _mount(self) -> None:
         words = [sys.executable, "-m", "tests.bench.passthrough", str(self.behind), str(self.place)]
-        self._daemon = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._daemon = subprocess.Popen(
+            words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         if wait_until(lambda: os.path.ismount(self.place), 20) is None:
             raise RuntimeError("the file system is not mounted")
 
@@ -108,7 +113,10 @@ class Disk:
         elif self._daemon:
             self._daemon.send_signal(signal.SIGSTOP if self.kind == "hangs" else signal.SIGKILL)
         else:
-            with contextlib.suppress(OSError), (self.place / "filler").open("wb", buffering=0) as filler:
+            with (
+                contextlib.suppress(OSError),
+                (self.place / "filler").open("wb", buffering=0) as filler,
+            ):
                 while filler.write(bytes(4096)):
                     pass
 
@@ -144,7 +152,11 @@ class Trial:
     @property
     def is_right(self) -> bool:
         """Whether all is as it should be."""
-        return not self.wrong and self.lost_s <= LOST_S and self.key_s <= max(_SOON_S, _TIMES * self.usual_s)
+        return (
+            not self.wrong
+            and self.lost_s <= LOST_S
+            and self.key_s <= max(_SOON_S, _TIMES * self.usual_s)
+        )
 
     def __str__(self) -> str:
         words = f"{self.what}: lost {self.lost_s:.3f} s, keys within {self.key_s:.2f} s (before: {self.usual_s:.2f} s)"
@@ -161,7 +173,9 @@ def fail_once(number: int, folder: Path) -> Trial:
     try:
         wait_until(lambda: len(_recorded(disk.behind)) == size, 30)
         shown = _shown(runs_dir, size)
-        with Pseudo("-m", "tfwatch", "replay", str(shown), columns=120, rows=40, **{GROUP: name}) as screen:
+        with Pseudo(
+            "-m", "tfwatch", "replay", str(shown), columns=120, rows=40, **{GROUP: name}
+        ) as screen:
             screen.wait_for("ms/step" if size > 1 else "read only", 30)
             usual_s = press_keys(screen, size, random.uniform(0, _FAILS_S))
             failed_ns = time.perf_counter_ns()
@@ -171,13 +185,20 @@ def fail_once(number: int, folder: Path) -> Trial:
             if comes_back:
                 disk.restore()
             ended_s = wait_until(
-                lambda: _pass(screen, 0.1) or all(_has_trained(folder, rank) for rank in range(size)), _ENDED_S
+                lambda: (
+                    _pass(screen, 0.1) or all(_has_trained(folder, rank) for rank in range(size))
+                ),
+                _ENDED_S,
             )
             key_s = max(key_s, press_keys(screen, size, 0.5))
             left_s = wait_until(lambda: _leaves(screen), _KEY_S)
         wrong = ["a training never ended"] if ended_s is None else []
         wrong += ["the screen never ended"] if left_s is None else []
-        wrong += [f"rank {rank} gave another result" for rank in range(size) if not _is_right(folder, rank)]
+        wrong += [
+            f"rank {rank} gave another result"
+            for rank in range(size)
+            if not _is_right(folder, rank)
+        ]
         disk.restore()
         # The kernel holds a process with a call on its way to a disk that hangs, whatever the process does.
         wait_until(lambda: all(one.poll() is not None for one in ranks), _ENDED_S)
@@ -186,7 +207,13 @@ def fail_once(number: int, folder: Path) -> Trial:
         wrong += _look(disk.behind / "runs" / shown.name)
         wait_until(lambda: not alive(name), 5)
         wrong += [f"{len(alive(name))} processes left"] if alive(name) else []
-        back = "came back" if is_whole else "came back after the training" if comes_back else "did not come back"
+        back = (
+            "came back"
+            if is_whole
+            else "came back after the training"
+            if comes_back
+            else "did not come back"
+        )
         what = f"disk {disk.kind}, {size} rank{'s' * (size > 1)}, {back}"
         return Trial(what, max(lost), usual_s, key_s, tuple(wrong))
     finally:
@@ -201,16 +228,24 @@ def start(rank: int, size: int, name: str, folder: Path, runs_dir: Path) -> subp
     stamps = folder / f"stamps-{rank}"
     np.zeros(_STEPS + 2, dtype=np.int64).tofile(stamps)
     group = {GROUP: name, RANK: str(rank), SIZE: str(size)} if size > 1 else {"DISK_TRIAL": name}
-    environ = {**os.environ, **group, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    environ = {
+        **os.environ,
+        **group,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+    }
     program = ["-m", "tests.bench.disk_kills", "--rank", str(stamps), str(runs_dir)]
     with (folder / f"output-{rank}").open("wb") as output:
-        return subprocess.Popen([sys.executable, *program], cwd=ROOT, env=environ, stdout=output, stderr=output)
+        return subprocess.Popen(
+            [sys.executable, *program], cwd=ROOT, env=environ, stdout=output, stderr=output
+        )
 
 
 def _recorded(behind: Path) -> list[Path]:
     """Return the runs that have rows."""
     with contextlib.suppress(OSError):
-        return [run for run in list_single_runs(behind / "runs") if (run / "steps.bin").stat().st_size]
+        return [
+            run for run in list_single_runs(behind / "runs") if (run / "steps.bin").stat().st_size
+        ]
     return []
 
 
@@ -239,7 +274,9 @@ def press_keys(screen: Pseudo, size: int, seconds: float) -> float:
     longest_s, until_s = 0.0, time.monotonic() + seconds
     while time.monotonic() < until_s:
         for key, effect in (
-            (("s", "latest first"), ("s", "by rank")) if size > 1 else (("?", "keys and terms"), ("?", ""))
+            (("s", "latest first"), ("s", "by rank"))
+            if size > 1
+            else (("?", "keys and terms"), ("?", ""))
         ):
             screen.output = b""
             screen.press(key)
@@ -275,8 +312,13 @@ def _lost_s(behind: Path, folder: Path, rank: int, failed_ns: int, is_whole: boo
 def _look(shown: Path) -> list[str]:
     """Return what the commands cannot do with what is there."""
     wrong = []
-    for words in (("check", str(shown), "--max-step-ms", "100"), ("report", str(shown), "-o", os.devnull)):
-        done = subprocess.run([*_COMMAND, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    for words in (
+        ("check", str(shown), "--max-step-ms", "100"),
+        ("report", str(shown), "-o", os.devnull),
+    ):
+        done = subprocess.run(
+            [*_COMMAND, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
         if done.returncode not in (0, 1, 3, 4) or "Traceback" in done.stderr:
             wrong.append(f"tfwatch {words[0]}: {done.returncode}, {done.stderr[-200:]}")
     return wrong
@@ -309,7 +351,9 @@ def main() -> None:
             try:
                 trial = fail_once(number, Path(folder))
             except (AssertionError, NotARunError, OSError) as error:
-                trial = Trial(f"disk {_KINDS[number % len(_KINDS)]}", 0.0, 0.0, 0.0, (str(error)[-300:],))
+                trial = Trial(
+                    f"disk {_KINDS[number % len(_KINDS)]}", 0.0, 0.0, 0.0, (str(error)[-300:],)
+                )
         found.append(trial)
         print(f"{'' if trial.is_right else 'WRONG '}{trial}", flush=True)
     print(

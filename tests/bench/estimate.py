@@ -41,7 +41,10 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("array", {"batch_size": 16384}),
     ("generator", {"batch_size": 8192}),
 )
-ALONE: tuple[tuple[str, dict[str, Any]], ...] = (("matmul", {"size": 8192}), ("conv", {"batch_size": 64}))
+ALONE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("matmul", {"size": 8192}),
+    ("conv", {"batch_size": 64}),
+)
 
 
 def main(names: list[str]) -> None:
@@ -60,12 +63,20 @@ def main(names: list[str]) -> None:
 def is_short(how: str, name: str, settings: dict[str, Any], needed: int | None) -> bool:
     """Print a row; return True where it took more than estimated."""
     words = [sys.executable, "-m", "tests.bench.estimate", how, name, json.dumps(settings)]
-    grew = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+    grew = int(
+        subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    )
     assert needed
     label = " ".join(
-        [name, *(f"{key}={value}" for key, value in settings.items()), *(["alone"] if how == "alone" else [])]
+        [
+            name,
+            *(f"{key}={value}" for key, value in settings.items()),
+            *(["alone"] if how == "alone" else []),
+        ]
     )
-    print(f"{label:42} {needed / 1e6:7.0f} MB {grew / 1e6:7.0f} MB   {grew / needed:5.2f}", flush=True)
+    print(
+        f"{label:42} {needed / 1e6:7.0f} MB {grew / 1e6:7.0f} MB   {grew / needed:5.2f}", flush=True
+    )
     return grew > needed
 
 
@@ -92,7 +103,9 @@ def run_operation(name: str, settings: dict[str, Any]) -> None:
 
 def train(name: str, settings: dict[str, Any]) -> None:
     """Train six steps after a prefetch of one batch."""
-    prepared = registry.load(name).prepare(registry.settle(name, {"seed": 1, **settings}), lambda _: None)
+    prepared = registry.load(name).prepare(
+        registry.settle(name, {"seed": 1, **settings}), lambda _: None
+    )
     model = prepared.model()
     batches = prepared.pipeline(prepared.source, Knobs(fast_pipeline=True, prefetch=1)).take(STEPS)
     if prepared.loop:

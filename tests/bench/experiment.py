@@ -79,7 +79,9 @@ class ExperimentRun:
     def line(self) -> str:
         """The run in one line."""
         truth = f"truth {self.true_ratio:.3f}"
-        measured = "n/a" if self.ratio is None else f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
+        measured = (
+            "n/a" if self.ratio is None else f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
+        )
         cost = f"{self.rounds:3} rounds, {self.spent:4} steps, {self.seconds:4.1f} s"
         return f"{truth}  {self.answer:8} {measured:26} {cost}"
 
@@ -92,7 +94,9 @@ class Trainings:
 
     def __init__(self, runs_dir: Path, delay_ms: float, steps: int) -> None:
         keras.utils.set_random_seed(1)
-        self.model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+        self.model = keras.Sequential(
+            [keras.Input((WIDTH,)), keras.layers.Dense(8), keras.layers.Dense(1)]
+        )
         self.model.compile("sgd", "mse")
         self.delay_ms = delay_ms
         self.own_ms = 0.0
@@ -111,9 +115,13 @@ class Trainings:
         self._extra_ms = EFFECT * (self.delay_ms + self.own_ms) if differs else 0.0
         self._slept = {SHORT: [], LONG: []}
         start = time.perf_counter()
-        run = read_run(self._fit(Experiment("workers", (LONG, SHORT), self._steps, seed, ends=True)))
+        run = read_run(
+            self._fit(Experiment("workers", (LONG, SHORT), self._steps, seed, ends=True))
+        )
         ended = next(event for event in run.events if isinstance(event, ExperimentEnded))
-        short_ms, long_ms = (statistics.median(self._slept[value]) + self.own_ms for value in (SHORT, LONG))
+        short_ms, long_ms = (
+            statistics.median(self._slept[value]) + self.own_ms for value in (SHORT, LONG)
+        )
         return ExperimentRun(
             differs=differs,
             true_ratio=long_ms / short_ms if differs else 1.0,
@@ -139,10 +147,14 @@ class Trainings:
         batch = np.ones((BATCH, WIDTH), "float32"), np.ones((BATCH, 1), "float32")
         source = tf.data.Dataset.from_tensors(batch).repeat()
         stop_after = _WARM_UP if order is None else self._steps + _AROUND
-        session = Session(writer, control, build=self._pipeline, source=source, stop_after=stop_after)
+        session = Session(
+            writer, control, build=self._pipeline, source=source, stop_after=stop_after
+        )
         stand_in = tf.data.Dataset.from_tensors(batch).repeat().with_options(without_autotune())
         watch = Watch(session=session)
-        self.model.fit(stand_in, steps_per_epoch=stop_after, verbose=0, shuffle=False, callbacks=[watch])
+        self.model.fit(
+            stand_in, steps_per_epoch=stop_after, verbose=0, shuffle=False, callbacks=[watch]
+        )
         tuner.stop()
         writer.end("finished")
         writer.close()
@@ -192,17 +204,26 @@ def is_good(found: dict[str, Any]) -> bool:
     """Return True where these counts are within the limits that tfwatch documents."""
     few_alarms = found["false_alarms"] <= MOST_FALSE * found["same"]
     all_found = found["found"] >= LEAST_FOUND * found["differing"]
-    return bool(few_alarms and all_found and found["intervals_that_hold"] >= LEAST_FOUND * found["all"])
+    return bool(
+        few_alarms and all_found and found["intervals_that_hold"] >= LEAST_FOUND * found["all"]
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--same", type=int, default=40, help="runs with equal settings")
-    parser.add_argument("--differing", type=int, default=20, help="runs in which a step differs by 5 %%")
+    parser.add_argument(
+        "--differing", type=int, default=20, help="runs in which a step differs by 5 %%"
+    )
     parser.add_argument("--steps", type=int, default=600, help="an experiment's budget")
     parser.add_argument("--delay-ms", type=float, default=10.0)
     parser.add_argument(
-        "--seed", type=int, default=0, help="of the first run's order of blocks; each further run adds 1"
+        "--seed",
+        type=int,
+        default=0,
+        help="of the first run's order of blocks; each further run adds 1",
     )
     parser.add_argument("--seconds", type=float, default=200.0, help="start no run after this time")
     parser.add_argument("--json", action="store_true")
@@ -210,7 +231,9 @@ def main() -> int:
     end_s = time.perf_counter() + args.seconds
     # Both kinds are spread evenly over time, so that changes of the machine affect both.
     places = [
-        (at / count, differs) for count, differs in ((args.same, False), (args.differing, True)) for at in range(count)
+        (at / count, differs)
+        for count, differs in ((args.same, False), (args.differing, True))
+        for at in range(count)
     ]
     runs: list[ExperimentRun] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -224,7 +247,12 @@ def main() -> int:
                 print(runs[-1].line, flush=True)
     found = counts(runs)
     if args.json:
-        print(json.dumps({**found, "own_ms": trainings.own_ms, "runs": [asdict(run) for run in runs]}, indent=1))
+        print(
+            json.dumps(
+                {**found, "own_ms": trainings.own_ms, "runs": [asdict(run) for run in runs]},
+                indent=1,
+            )
+        )
     else:
         print(*(f"{name:20} {value}" for name, value in found.items()), sep="\n")
     return 0 if is_good(found) else 1

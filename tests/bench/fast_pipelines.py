@@ -50,11 +50,14 @@ def main() -> None:
                 file=sys.stderr,
                 flush=True,
             )
-    print(f"{'':20}    step  = data wait + compute (of it dispatch) + host   bound by        cores of all, own")
+    print(
+        f"{'':20}    step  = data wait + compute (of it dispatch) + host   bound by        cores of all, own"
+    )
     for form, runs in runs_of.items():
         step, wait, compute, dispatch, host = (median(runs, part) for part in PARTS)
         cores, own = (
-            statistics.median(run["machine"][name] for run in runs) for name in ("cpu_cores", "process_cores")
+            statistics.median(run["machine"][name] for run in runs)
+            for name in ("cpu_cores", "process_cores")
         )
         figures = f"{step:8.2f}  {wait:8.2f} {compute:10.2f} {dispatch:11.2f} {host:11.2f}"
         print(f"{form:20}{figures}      {runs[-1]['bound']!s:14}  {cores:.1f} {own:.1f}")
@@ -69,7 +72,9 @@ def train(arguments: tuple[str, ...], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as runs:
         options = ["--steps", str(steps), "--seed", "1", "--json", "--runs-dir", runs]
         command = [sys.executable, "-m", "tfwatch", "train", *arguments, *options]
-        return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        return dict(
+            json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        )
 
 
 def median(runs: list[dict[str, Any]], part: str) -> float:
@@ -83,18 +88,28 @@ def check_forecast(name: str, off: list[dict[str, Any]], on: list[dict[str, Any]
     low, high, found = max(wait, rest), wait + rest, median(on, "step_ms")
     verdict = "as forecast" if low * (1 - MOST) <= found <= high * (1 + MOST) else "NOT as forecast"
     alone = found / low - 1
-    print(f"{name} with prefetch: forecast {low:.2f} to {high:.2f} ms, measured {found:.2f} ms, {verdict}", end="")
+    print(
+        f"{name} with prefetch: forecast {low:.2f} to {high:.2f} ms, measured {found:.2f} ms, {verdict}",
+        end="",
+    )
     print(f" ({alone:+.0%} compared with separate cores)")
 
 
 def explain(batch: int, eager: list[dict[str, Any]], graph: list[dict[str, Any]]) -> None:
     """Print the share of Python in the time that a graph saves."""
-    slow, fast, python = median(eager, "step_ms"), median(graph, "step_ms"), median(eager, "dispatch_ms")
+    slow, fast, python = (
+        median(eager, "step_ms"),
+        median(graph, "step_ms"),
+        median(eager, "dispatch_ms"),
+    )
     saved = slow - fast
     print(
-        f"batch {batch}: eager / graph {slow / fast:.1f}: {saved:.1f} ms saved, {python:.1f} of them Python's", end=""
+        f"batch {batch}: eager / graph {slow / fast:.1f}: {saved:.1f} ms saved, {python:.1f} of them Python's",
+        end="",
     )
-    print(f" ({python / saved:.0%}); the rest is operations that a graph omits, fuses or runs in parallel")
+    print(
+        f" ({python / saved:.0%}); the rest is operations that a graph omits, fuses or runs in parallel"
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 FOLDER = tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True)
 EXAMPLES, BATCH, EPOCHS = 68, 8, 3
 _rng = np.random.default_rng(0)
-X, Y = _rng.normal(size=(EXAMPLES, 3)).astype("float32"), _rng.normal(size=(EXAMPLES, 1)).astype("float32")
+X, Y = (
+    _rng.normal(size=(EXAMPLES, 3)).astype("float32"),
+    _rng.normal(size=(EXAMPLES, 1)).astype("float32"),
+)
 
 
 def arrays() -> dict[str, Any]:
@@ -60,7 +63,9 @@ def py_dataset() -> dict[str, Any]:
 def _digest(model: Any) -> str:
     """Return a digest of the weights, and of what the optimizer keeps of each: equal only bit for bit."""
     variables = model.variables + model.optimizer.variables
-    return hashlib.sha256(b"".join(variable.numpy().tobytes() for variable in variables)).hexdigest()
+    return hashlib.sha256(
+        b"".join(variable.numpy().tobytes() for variable in variables)
+    ).hexdigest()
 
 
 class Fit:
@@ -81,7 +86,9 @@ class Fit:
         self._data, self._split, self._switches, self._hooked = data, split, switches, hooked
         self._settings = {"steps_per_execution": steps, "run_eagerly": eager}
         self._model = self._make()
-        self._begin = [weight.numpy() for weight in self._model.variables + self._model.optimizer.variables]
+        self._begin = [
+            weight.numpy() for weight in self._model.variables + self._model.optimizer.variables
+        ]
 
     def _make(self) -> Any:
         import keras
@@ -99,7 +106,9 @@ class Fit:
         if self.is_fresh:
             keras.backend.clear_session(free_memory=False)
             self._model = self._make()
-        for variable, value in zip(self._model.variables + self._model.optimizer.variables, self._begin, strict=True):
+        for variable, value in zip(
+            self._model.variables + self._model.optimizer.variables, self._begin, strict=True
+        ):
             variable.assign(value)
         keras.utils.set_random_seed(4)
 
@@ -107,12 +116,22 @@ class Fit:
         import keras
 
         seen: list[Any] = []
-        noted = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append((batch, dict(logs))))
+        noted = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: seen.append((batch, dict(logs)))
+        )
         data = self._data()
         with context():
-            history = self._model.fit(**data, epochs=EPOCHS, verbose=0, callbacks=[*callbacks, noted])
+            history = self._model.fit(
+                **data, epochs=EPOCHS, verbose=0, callbacks=[*callbacks, noted]
+            )
         batches = hashlib.sha256(repr(seen).encode()).hexdigest()
-        return history.history, _digest(self._model), int(self._model.optimizer.iterations), len(seen), batches
+        return (
+            history.history,
+            _digest(self._model),
+            int(self._model.optimizer.iterations),
+            len(seen),
+            batches,
+        )
 
     def stock(self, context: Context) -> Any:
         """Train without Watch."""
@@ -123,7 +142,9 @@ class Fit:
         """Train without Watch again, on what the last training left."""
         from tfwatch.watch.fit.stepping.step_runners import TrainFunction
 
-        for variable, value in zip(self._model.variables + self._model.optimizer.variables, self._begin, strict=True):
+        for variable, value in zip(
+            self._model.variables + self._model.optimizer.variables, self._begin, strict=True
+        ):
             variable.assign(value)
         return self._fit([], context), isinstance(self._model.train_function, TrainFunction)
 
@@ -182,7 +203,9 @@ class Loop:
         self._model = keras.Model(x, keras.layers.Dense(1)(x))
         self._model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "mse")
         self._model.optimizer.build(self._model.trainable_variables)
-        self._begin = [weight.numpy() for weight in self._model.variables + self._model.optimizer.variables]
+        self._begin = [
+            weight.numpy() for weight in self._model.variables + self._model.optimizer.variables
+        ]
         self._step = tf.function(self._take)
 
     def _take(self, x: Any, y: Any) -> Any:
@@ -197,7 +220,9 @@ class Loop:
     def _loop(self, wrap: Callable[[Any], Any], context: Context) -> Any:
         import tensorflow as tf
 
-        for variable, value in zip(self._model.variables + self._model.optimizer.variables, self._begin, strict=True):
+        for variable, value in zip(
+            self._model.variables + self._model.optimizer.variables, self._begin, strict=True
+        ):
             variable.assign(value)
         losses: list[float] = []
         data = known()["x"]
@@ -246,9 +271,15 @@ TRAININGS: dict[str, Callable[[], Any]] = {
     "fit of a data set": partial(Fit, known, switches=_WORKERS),
     "fit of unknown length": partial(Fit, unknown),
     "fit of arrays, 3 steps a call": partial(Fit, arrays, 3, switches=((2, "prefetch", 2),)),
-    "fit of a data set, 3 steps a call": partial(Fit, known, 3, switches=((2, "prefetch", 2), (5, "workers", 2))),
-    "fit of a data set, 3 exact steps a call": partial(Fit, known, 3, split="exact", switches=((2, "prefetch", 2),)),
-    "fit of a PyDataset": partial(Fit, py_dataset, switches=((3, "workers", 3), (3, "prefetch", 2))),
+    "fit of a data set, 3 steps a call": partial(
+        Fit, known, 3, switches=((2, "prefetch", 2), (5, "workers", 2))
+    ),
+    "fit of a data set, 3 exact steps a call": partial(
+        Fit, known, 3, split="exact", switches=((2, "prefetch", 2),)
+    ),
+    "fit of a PyDataset": partial(
+        Fit, py_dataset, switches=((3, "workers", 3), (3, "prefetch", 2))
+    ),
     "fit op by op": partial(Fit, arrays, eager=True),
     "first fit of arrays": partial(Fit, arrays, fresh=True),
     "first fit of a data set, 3 steps a call": partial(Fit, known, 3, fresh=True),

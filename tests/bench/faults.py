@@ -54,9 +54,19 @@ ENTRIES = frozenset(
         "failure_ends_recording.<locals>.guarded",
         "bookkeeping.<locals>.decorate.<locals>.guarded",
         *("TrainFunction.__call__", "Recorder._adopt", "on_host"),
-        *("StepByStepRunner.__call__", "StepByStepRunner._next", "StepByStepRunner._run", "BatchStep.__call__"),
+        *(
+            "StepByStepRunner.__call__",
+            "StepByStepRunner._next",
+            "StepByStepRunner._run",
+            "BatchStep.__call__",
+        ),
         *("UnfusedRunner.__call__", "UntimedRunner.__call__", "BatchStep._plain", "BatchSpec.pack"),
-        *("InGraphRunner.__call__", "InGraphRunner._execute", "FusedSteps.__call__", "SingleStep.__call__"),
+        *(
+            "InGraphRunner.__call__",
+            "InGraphRunner._execute",
+            "FusedSteps.__call__",
+            "SingleStep.__call__",
+        ),
         *(
             "Fetch.next",
             "Fetch._begin",
@@ -65,12 +75,23 @@ ENTRIES = frozenset(
             "Fetch.source",
             "Fetch.successor",
         ),
-        *(f"CurrentPipeline.{name}" for name in ("next", "take_over", "has_successor", "iterator", "batches_given")),
+        *(
+            f"CurrentPipeline.{name}"
+            for name in ("next", "take_over", "has_successor", "iterator", "batches_given")
+        ),
         *("RequestedSwitches.hand_back", "CurrentPipeline.hand_back"),
-        *("SwitchablePipeline.has_successor", "SwitchablePipeline.iterator", "_flat_next.<locals>.take"),
+        *(
+            "SwitchablePipeline.has_successor",
+            "SwitchablePipeline.iterator",
+            "_flat_next.<locals>.take",
+        ),
         *("track", "Track.__init__", "Track.__iter__", "Track._begin", "Track._end", "Track.close"),
         *("is_in_function", "_TrackedIterator.__init__", "_TrackedIterator.__next__"),
-        *("_recorded.<locals>.__iter__", "_recorded.<locals>.train_on_batch", "_timed.<locals>.__next__"),
+        *(
+            "_recorded.<locals>.__iter__",
+            "_recorded.<locals>.train_on_batch",
+            "_timed.<locals>.__next__",
+        ),
         *("_noticed.<locals>.apply", "_noticed.<locals>.gradient", "_located.<locals>.method"),
         *("_Fits.watched.<locals>.fit", "FunctionCalls._timed.<locals>.call"),
         "Calls._time.<locals>.timed",
@@ -179,7 +200,9 @@ def _interrupted(at: int, make: Callable[[], BaseException]) -> Callable[[], Any
                 raise make()
         return line
 
-    return Tracer(lambda _: line if threading.current_thread() is threading.main_thread() else None).on
+    return Tracer(
+        lambda _: line if threading.current_thread() is threading.main_thread() else None
+    ).on
 
 
 #: Where the interrupts came.
@@ -194,7 +217,9 @@ def lines_in(train: Callable[[Any], Any]) -> int:
         lines[0] += event == "line"
         return line
 
-    train(Tracer(lambda _: line if threading.current_thread() is threading.main_thread() else None).on)
+    train(
+        Tracer(lambda _: line if threading.current_thread() is threading.main_thread() else None).on
+    )
     return lines[0]
 
 
@@ -226,7 +251,9 @@ def _guarded(value: Any) -> CellType | None:
     """Return where a decorator of tfwatch's holds the function that it guards; None for one without."""
     wrapped = getattr(value, "__wrapped__", None)
     cells = getattr(value, "__closure__", None) or ()
-    return next((cell for cell in cells if wrapped is not None and cell.cell_contents is wrapped), None)
+    return next(
+        (cell for cell in cells if wrapped is not None and cell.cell_contents is wrapped), None
+    )
 
 
 def _holders(fault: Fault) -> Iterator[tuple[Any, str, Any]]:
@@ -241,7 +268,11 @@ def _holders(fault: Fault) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_function(value: Any, fault: Fault) -> bool:
-    value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", value)
+    value = (
+        getattr(value, "fget", None)
+        or getattr(value, "func", None)
+        or getattr(value, "__func__", value)
+    )
     value = getattr(value, "__wrapped__", value)
     code = getattr(value, "__code__", None)
     if code is None or not str(code.co_filename).endswith(f"/{fault.file}"):
@@ -278,7 +309,11 @@ def difference(got: Outcome, printed: str, stock: Outcome, *, interrupt: bool) -
         return f"raised {got.error or 'nothing'}"
     if not interrupt and got.result != stock.result:
         return f"trained otherwise: {got.result} for {stock.result}"
-    return "a traceback is printed: " + printed.strip().splitlines()[-1] if "Traceback" in printed else ""
+    return (
+        "a traceback is printed: " + printed.strip().splitlines()[-1]
+        if "Traceback" in printed
+        else ""
+    )
 
 
 # -- workers ----------------------------------------------------------------------------------------
@@ -306,7 +341,11 @@ def work(name: str, faults: list[Fault], error: str) -> None:
             training = TRAININGS[name]()
             run(training.stock, contextlib.nullcontext)
         said = printed.strip()[-600:] if differs else ""
-        print(json.dumps({"done": number, "differs": differs, "said": said, "where": WHERE[:]}), file=out, flush=True)
+        print(
+            json.dumps({"done": number, "differs": differs, "said": said, "where": WHERE[:]}),
+            file=out,
+            flush=True,
+        )
 
 
 def find(name: str, *, lines: bool, threads: bool) -> Any:
@@ -373,7 +412,9 @@ def try_faults(name: str, faults: list[Fault], error: str) -> list[tuple[Fault, 
 
 def faults_of(name: str, options: argparse.Namespace) -> list[Fault]:
     """Return the faults to try in a training."""
-    child = _child(name, {"find": True, "lines": bool(options.interrupts), "threads": options.threads})
+    child = _child(
+        name, {"find": True, "lines": bool(options.interrupts), "threads": options.threads}
+    )
     found = json.loads(child.communicate()[0] or "null")
     chance = random.Random(options.seed)
     if options.interrupts:
@@ -390,7 +431,9 @@ def faults_of(name: str, options: argparse.Namespace) -> list[Fault]:
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description="raise errors in tfwatch, and compare trainings with bare ones")
+    parser = argparse.ArgumentParser(
+        description="raise errors in tfwatch, and compare trainings with bare ones"
+    )
     parser.add_argument("--only", nargs="*", default=[""])
     parser.add_argument("--function", default="")
     parser.add_argument("--at", nargs="*", type=int, default=[1])
@@ -419,7 +462,10 @@ def main() -> int:
     differences = 0
     for name in [name for name in NAMES if any(part in name for part in options.only)]:
         faults = [fault for fault in faults_of(name, options) if options.function in fault.name]
-        print(f"{name}: {len(faults)} faults of {len({fault.function for fault in faults})} functions", flush=True)
+        print(
+            f"{name}: {len(faults)} faults of {len({fault.function for fault in faults})} functions",
+            flush=True,
+        )
         differences += len(try_faults(name, faults, error))
     print(f"{differences} differences")
     return int(differences > 0)

@@ -84,10 +84,16 @@ class TrainingResult:
         pairs = enumerate(zip(self.seen, self.due, strict=False))
         at = next((n for n, (seen, due) in pairs if seen != due), None)
         if at is None:
-            return "" if 0 < len(self.seen) <= len(self.due) else f"{len(self.seen)} steps, {len(self.due)} batches"
+            return (
+                ""
+                if 0 < len(self.seen) <= len(self.due)
+                else f"{len(self.seen)} steps, {len(self.due)} batches"
+            )
         near = range(max(at - _MORE, 0), min(at + _MORE, len(self.due)))
         places = [n + 1 for n in near if self.due[n] == self.seen[at]]
-        return f"at step {at + 1}: " + (f"the batch of step {places[0]}" if places else "a batch of no step near it")
+        return f"at step {at + 1}: " + (
+            f"the batch of step {places[0]}" if places else "a batch of no step near it"
+        )
 
 
 class Checksum(keras.metrics.Metric):
@@ -109,14 +115,22 @@ class Checksum(keras.metrics.Metric):
 def _checksum(labels: Any) -> Any:
     """Return a checksum below 2**24, which a float holds exactly."""
     flat = tf.cast(tf.reshape(labels, (-1,)), tf.int64)
-    return tf.cast(tf.reduce_sum(flat * (1 + 7 * tf.range(tf.size(flat, tf.int64)))) % 16_000_057, tf.float32)
+    return tf.cast(
+        tf.reduce_sum(flat * (1 + 7 * tf.range(tf.size(flat, tf.int64)))) % 16_000_057, tf.float32
+    )
 
 
-def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], None]) -> TrainingResult:
+def train(
+    case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], None]
+) -> TrainingResult:
     """Train until `conduct`, which switches knobs in a separate thread, returns."""
     prepared = _prepared(case)
     device = find_device()
-    knobs = {name: value for name, value in describe(case.knobs).items() if name in (*case.turns, "latency_ms")}
+    knobs = {
+        name: value
+        for name, value in describe(case.knobs).items()
+        if name in (*case.turns, "latency_ms")
+    }
     settings = {"fast_pipeline": "whole batches"}
     size = 32 if case.workload else _LABELS
     writer, lost = begin_run(
@@ -138,11 +152,14 @@ def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], No
         sensors.stop()
         writer.close()
     return TrainingResult(
-        recorder.seen, list(itertools.islice(recorder.due(_prepared(case).prepared), len(recorder.seen) + _MORE))
+        recorder.seen,
+        list(itertools.islice(recorder.due(_prepared(case).prepared), len(recorder.seen) + _MORE)),
     )
 
 
-def _conducted(conduct: Callable[[RunWriter, Control], None], writer: RunWriter, control: Control) -> None:
+def _conducted(
+    conduct: Callable[[RunWriter, Control], None], writer: RunWriter, control: Control
+) -> None:
     try:
         conduct(writer, control)
     finally:
@@ -175,7 +192,9 @@ class _Known:
 
 def _fit(prepared: Prepared, writer: RunWriter, control: Control, recorder: _Recorder) -> None:
     model = prepared.model()
-    model.compile(optimizer=model.optimizer, loss=model.loss, metrics=[Checksum()], jit_compile=False)
+    model.compile(
+        optimizer=model.optimizer, loss=model.loss, metrics=[Checksum()], jit_compile=False
+    )
     session = Session(
         writer,
         control,
@@ -188,9 +207,17 @@ def _fit(prepared: Prepared, writer: RunWriter, control: Control, recorder: _Rec
     spec = prepared.pipeline(prepared.source, control.knobs).element_spec
     one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
     stand_in = (
-        tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(work_ahead.without_autotune())
+        tf.data.Dataset.from_tensors(one)
+        .repeat(prepared.steps_per_epoch)
+        .with_options(work_ahead.without_autotune())
     )
-    model.fit(stand_in, epochs=_EPOCHS, verbose=0, shuffle=False, callbacks=[Watch(session=session), recorder])
+    model.fit(
+        stand_in,
+        epochs=_EPOCHS,
+        verbose=0,
+        shuffle=False,
+        callbacks=[Watch(session=session), recorder],
+    )
 
 
 def _prepared(case: Case) -> _Known:
@@ -223,7 +250,9 @@ def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> 
     shape = (_LABELS * images, SIZE, SIZE, 3)
     batches = loaded.map(lambda n: (tf.zeros(shape), tf.repeat(n % CLASSES, images)))
     ahead = work_ahead.buffer_size(knobs.prefetch)
-    return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
+    return (batches if ahead is None else batches.prefetch(ahead)).with_options(
+        work_ahead.options(knobs)
+    )
 
 
 def _late(ms: float) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -44,7 +44,9 @@ def make_pipeline() -> Any:
     jpegs = tf.constant([_jpeg(seed).numpy() for seed in range(_JPEGS)])
 
     def decode(number: Any) -> tuple[Any, Any]:
-        jpeg = tf.gather(jpegs, number % _JPEGS)  # of a single one TensorFlow would decode a constant once
+        jpeg = tf.gather(
+            jpegs, number % _JPEGS
+        )  # of a single one TensorFlow would decode a constant once
         image = tf.image.resize(tf.io.decode_jpeg(jpeg, channels=3), (224, 224))
         return tf.cast(image, tf.uint8), number
 
@@ -70,7 +72,9 @@ def measure(data: Any, step_s: float, lasts_s: float) -> tuple[float, float]:
     return 1e3 * (now_s - began_s) / steps, waited_s / (now_s - began_s)
 
 
-def _measure_all(data: Any, steps_s: list[float], lasts_s: float, label: str) -> list[tuple[float, float]]:
+def _measure_all(
+    data: Any, steps_s: list[float], lasts_s: float, label: str
+) -> list[tuple[float, float]]:
     found = [measure(data, step_s, lasts_s) for step_s in steps_s]
     cells = (f"{step_ms:7.1f} ms/step, data wait {share:4.0%}" for step_ms, share in found)
     print(f"{label:>9}: {'   |'.join(cells)}", flush=True)
@@ -83,9 +87,13 @@ def main(lasts_s: float) -> None:
     data = make_pipeline()
     supply_ms, _ = measure(data, 0.0, lasts_s)
     steps_s = [supply_ms / times / 1e3 for times in _STARVING]
-    print(f"{cores} cores; one batch takes {supply_ms:.1f} ms, a step {[round(1e3 * one, 1) for one in steps_s]} ms")
+    print(
+        f"{cores} cores; one batch takes {supply_ms:.1f} ms, a step {[round(1e3 * one, 1) for one in steps_s]} ms"
+    )
     before = _measure_all(data, steps_s, lasts_s, "0 workers")
-    forecasts = [forecast_workers(step_ms, step_ms * (1 - share), _BATCH) for step_ms, share in before]
+    forecasts = [
+        forecast_workers(step_ms, step_ms * (1 - share), _BATCH) for step_ms, share in before
+    ]
     shares: dict[int, list[float]] = {}
     for workers in _WORKERS:
         feed = start_local(workers)
@@ -96,7 +104,9 @@ def main(lasts_s: float) -> None:
         finally:
             feed.stop()
     for n, forecast in enumerate(forecasts):
-        enough = next((workers for workers, found in shares.items() if found[n] <= _FED_SHARE), None)
+        enough = next(
+            (workers for workers, found in shares.items() if found[n] <= _FED_SHARE), None
+        )
         took = enough or f"more than {_WORKERS[-1]}"
         said = f"forecast {forecast.words}" if forecast else "no forecast: it does not starve"
         print(f"step of {1e3 * steps_s[n]:.1f} ms: {said}; it takes {took}")

@@ -59,7 +59,9 @@ def train() -> None:
     import tensorflow as tf
 
     def work(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.random.stateless_uniform((16,), seed=(number, 1)), tf.cast(number, tf.float32) * 1e-6
+        return tf.random.stateless_uniform((16,), seed=(number, 1)), tf.cast(
+            number, tf.float32
+        ) * 1e-6
 
     class Slow(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         def on_train_batch_end(self, batch: int, logs: object = None) -> None:
@@ -91,7 +93,9 @@ class Kill:
 
     def __str__(self) -> str:
         named = "" if math.isnan(self.named_s) else f", named after {self.named_s:.1f} s"
-        goes_on = "" if math.isnan(self.goes_on_s) else f", trains again after {self.goes_on_s:.1f} s"
+        goes_on = (
+            "" if math.isnan(self.goes_on_s) else f", trains again after {self.goes_on_s:.1f} s"
+        )
         lost = f", lost {self.lost_s:.3f} s" if self.lost_s else ""
         return "; ".join([f"{self.what}{named}{goes_on}{lost}", *self.wrong])
 
@@ -100,14 +104,20 @@ class Trial:
     """A training and its service, in a folder of their own, which is their temporary folder too."""
 
     def __init__(self, folder: Path, has_own_feed: bool) -> None:
-        self.folder, self.runs_dir, self.mark = folder, folder / "runs", f"{os.getpid()}-{folder.name}"
+        self.folder, self.runs_dir, self.mark = (
+            folder,
+            folder / "runs",
+            f"{os.getpid()}-{folder.name}",
+        )
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.has_own_feed = has_own_feed
         self.feed = None if has_own_feed else self._start("feed", "--workers", "2")
         asked = ("--feed-workers", "2") if has_own_feed else ("--feed", self._address())
         program = ["-m", "tests.bench.feed_kills", "--train"]
-        self.training = self._start("run", "--headless", "--runs-dir", str(self.runs_dir), *asked, *program)
+        self.training = self._start(
+            "run", "--headless", "--runs-dir", str(self.runs_dir), *asked, *program
+        )
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         environ = {
@@ -151,7 +161,10 @@ class Trial:
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                is_ours = process.environ().get(_MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE
+                is_ours = (
+                    process.environ().get(_MARK) == self.mark
+                    and process.status() != psutil.STATUS_ZOMBIE
+                )
                 if is_ours and (not role or role in process.cmdline()):
                     found.append(process)
         return found
@@ -160,7 +173,13 @@ class Trial:
         """Return what the run has noted about its feed."""
         run = self.run()
         return (
-            [one.text for one in run.events if isinstance(one, Noted) and one.text.startswith("feed:")] if run else []
+            [
+                one.text
+                for one in run.events
+                if isinstance(one, Noted) and one.text.startswith("feed:")
+            ]
+            if run
+            else []
         )
 
     # -- kills ------------------------------------------------------------------------------------
@@ -169,17 +188,27 @@ class Trial:
         """Kill a worker or the dispatcher; the service starts it again."""
         time.sleep(random.random())
         known, before = len(self.notes()), self.steps()
-        victims = [one for one in self.processes(role) if "tfwatch.tfdata.feed.service_program" in one.cmdline()]
+        victims = [
+            one
+            for one in self.processes(role)
+            if "tfwatch.tfdata.feed.service_program" in one.cmdline()
+        ]
         if not victims:
             return Kill(role, math.nan, math.nan, 0.0, ("it was not there",))
         random.choice(victims).kill()
         named_s = wait_until(lambda: any(role in note for note in self.notes()[known:]), _NAMED_S)
-        goes_on_s = wait_until(lambda: self.steps() > before + 200 or self.training.poll() is not None, _GOES_ON_S)
+        goes_on_s = wait_until(
+            lambda: self.steps() > before + 200 or self.training.poll() is not None, _GOES_ON_S
+        )
         wrong = [] if named_s is not None else ["it was never named"]
         wrong += [] if self.steps() > before + 200 else ["the training does not go on"]
-        again_s = wait_until(lambda: any(" again" in note for note in self.notes()[known:]), _STARTED_S)
+        again_s = wait_until(
+            lambda: any(" again" in note for note in self.notes()[known:]), _STARTED_S
+        )
         wrong += [] if again_s is not None else ["it was not started again"]
-        return Kill(role, math.nan if named_s is None else named_s, goes_on_s or math.nan, 0.0, tuple(wrong))
+        return Kill(
+            role, math.nan if named_s is None else named_s, goes_on_s or math.nan, 0.0, tuple(wrong)
+        )
 
     def kill_training(self) -> Kill:
         """Kill the process that trains, or both, with what it was going to record."""
@@ -192,7 +221,9 @@ class Trial:
         for one in victims:
             one.kill()
         name = "training and tfwatch run" if both else "training"
-        return Kill(name, math.nan, math.nan, self._lost_s(killed_s), tuple(self._end(is_killed=True)))
+        return Kill(
+            name, math.nan, math.nan, self._lost_s(killed_s), tuple(self._end(is_killed=True))
+        )
 
     def kill_feed(self) -> Kill:
         """Kill `tfwatch feed` with its processes, or alone, and end the training by ctrl+c."""
@@ -205,14 +236,18 @@ class Trial:
             one.kill()
         self.feed.kill()
         self.feed.wait()
-        named_s = wait_until(lambda: any("dispatcher" in note for note in self.notes()[known:]), _NAMED_S)
+        named_s = wait_until(
+            lambda: any("dispatcher" in note for note in self.notes()[known:]), _NAMED_S
+        )
         lost_s = self._lost_s(killed_s)
         os.killpg(self.training.pid, signal.SIGINT)
         if wait_until(lambda: self.training.poll() is not None, 15) is None:
             os.killpg(self.training.pid, signal.SIGINT)
         wrong = [] if named_s is not None else ["it was never named"]
         name = "tfwatch feed" if is_alone else "tfwatch feed and its service"
-        return Kill(name, named_s or math.nan, math.nan, lost_s, (*wrong, *self._end(is_killed=False)))
+        return Kill(
+            name, named_s or math.nan, math.nan, lost_s, (*wrong, *self._end(is_killed=False))
+        )
 
     def _lost_s(self, killed_s: float) -> float:
         """Return the age of the last flush at the kill: all that was handed over before it is recorded."""
@@ -222,7 +257,10 @@ class Trial:
             return math.inf
         last = run.steps[-1:]
         ends_ns = float(last["start_ns"][0]) + float(step_ms(last)[0]) * 1e6
-        return max(0.0, killed_s - (run.manifest.origin_wall_ns + max(ends_ns, run.open_phase.until_ns)) / 1e9)
+        return max(
+            0.0,
+            killed_s - (run.manifest.origin_wall_ns + max(ends_ns, run.open_phase.until_ns)) / 1e9,
+        )
 
     def _end(self, *, is_killed: bool) -> list[str]:
         """Return what is wrong after the end of all."""
@@ -236,11 +274,19 @@ class Trial:
         run = self.run()
         if run is None:
             return [*wrong, "no run"]
-        wrong += ["the rows have a gap"] if (np.diff(run.steps["step"].astype(int)) != 1).any() else []
-        wrong += [] if run.life is (Life.KILLED if is_killed else Life.ENDED) else [f"the run is {run.life.value}"]
+        wrong += (
+            ["the rows have a gap"] if (np.diff(run.steps["step"].astype(int)) != 1).any() else []
+        )
+        wrong += (
+            []
+            if run.life is (Life.KILLED if is_killed else Life.ENDED)
+            else [f"the run is {run.life.value}"]
+        )
         # A killed process removes nothing of its own: the next training removes the folder of its control socket, and
         # the next service the journal of one whose processes were all killed.
-        own = ("tfwatch-control-", "__autograph_generated_file") if is_killed else ("tfwatch-feed-",)
+        own = (
+            ("tfwatch-control-", "__autograph_generated_file") if is_killed else ("tfwatch-feed-",)
+        )
         left = [one.name for one in self.temporary.iterdir() if not one.name.startswith(own)]
         return [*wrong, *(f"left in the temporary folder: {name}" for name in left)]
 
@@ -260,7 +306,9 @@ def kill_all(folder: Path, has_own_feed: bool, rounds: int) -> list[Kill]:
         for _ in range(rounds):
             found.append(trial.kill_member(random.choice(("worker", "worker", "dispatcher"))))
             report(found[-1], has_own_feed)
-        found.append(trial.kill_training() if has_own_feed or random.random() < 0.3 else trial.kill_feed())
+        found.append(
+            trial.kill_training() if has_own_feed or random.random() < 0.3 else trial.kill_feed()
+        )
         report(found[-1], has_own_feed)
         return found
     finally:
@@ -269,7 +317,10 @@ def kill_all(folder: Path, has_own_feed: bool, rounds: int) -> list[Kill]:
 
 def report(kill: Kill, has_own_feed: bool) -> None:
     """Print a kill."""
-    print(f"{'' if kill.is_right else 'WRONG '}{'own feed' if has_own_feed else 'tfwatch feed'}: {kill}", flush=True)
+    print(
+        f"{'' if kill.is_right else 'WRONG '}{'own feed' if has_own_feed else 'tfwatch feed'}: {kill}",
+        flush=True,
+    )
 
 
 def summarise(found: Sequence[Kill]) -> str:
@@ -297,7 +348,9 @@ def main() -> None:
     while len(found) < options.kills:
         folder = Path(tempfile.mkdtemp(prefix="feed-kills-"))
         try:
-            found += kill_all(folder, number % 2 == 0, min(options.rounds, options.kills - len(found) - 1))
+            found += kill_all(
+                folder, number % 2 == 0, min(options.rounds, options.kills - len(found) - 1)
+            )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         number += 1

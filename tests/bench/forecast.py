@@ -67,15 +67,28 @@ CASES = (
     Case(
         "latency 20 ms",
         Knobs(latency_ms=20.0),
-        (("latency_ms", 0.0), ("latency_ms", 20.0), ("prefetch", 4), ("workers", 4), ("latency_ms", 0.0)),
+        (
+            ("latency_ms", 0.0),
+            ("latency_ms", 20.0),
+            ("prefetch", 4),
+            ("workers", 4),
+            ("latency_ms", 0.0),
+        ),
         load_ms=(6.0,),
         sleeps=True,
     ),
-    Case("bursts", Knobs(), (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS),
+    Case(
+        "bursts", Knobs(), (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS
+    ),
     Case(
         "fast pipeline 3 ms",
         Knobs(),
-        (("fast_pipeline", True), ("fast_pipeline", False), ("prefetch", 4), ("fast_pipeline", True)),
+        (
+            ("fast_pipeline", True),
+            ("fast_pipeline", False),
+            ("prefetch", 4),
+            ("fast_pipeline", True),
+        ),
         load_ms=(20.0,),
         fast_ms=3.0,
     ),
@@ -97,12 +110,16 @@ class TrainingResult:
     variation: float
 
 
-def train(case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int) -> TrainingResult:
+def train(
+    case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int
+) -> TrainingResult:
     """Train one case and make its forecasts from the run folder."""
     path = run(case, models[case.sleeps and not accelerated], batch, folder)
     record = JudgedRun(open_run(path)).record
     computes = [one.switch.after.compute.median for one in record.checked if one.switch.after]
-    return TrainingResult(case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0)
+    return TrainingResult(
+        case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0
+    )
 
 
 def print_rows(trained: TrainingResult) -> None:
@@ -147,18 +164,31 @@ def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
     variation = median([each.variation for each in trained] or [float("nan")])
     if as_json:
         rows = [as_row(each.case, one) for each in trained for one in each.record.checked]
-        summary = {"device": device, "median_error": found.median_error, "inside": found.inside, "of": count}
+        summary = {
+            "device": device,
+            "median_error": found.median_error,
+            "inside": found.inside,
+            "of": count,
+        }
         print(json.dumps({**summary, "variation": variation, "switches": rows}, indent=1))
         return count
-    print(f"\n{device}: {count} switches, median {found.median_error:.1%} off, {found.inside} of {count} in range")
-    print(f"never measured before: {len(fresh.checked)}, median {fresh.median_error:.1%}, {fresh.inside} in range")
-    print(f"compute alone varied by {variation:.1%} between the settings of one training (median of trainings)")
+    print(
+        f"\n{device}: {count} switches, median {found.median_error:.1%} off, {found.inside} of {count} in range"
+    )
+    print(
+        f"never measured before: {len(fresh.checked)}, median {fresh.median_error:.1%}, {fresh.inside} in range"
+    )
+    print(
+        f"compute alone varied by {variation:.1%} between the settings of one training (median of trainings)"
+    )
     return count
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--switches", type=int, default=24, help="the least number of switches with a forecast")
+    parser.add_argument(
+        "--switches", type=int, default=24, help="the least number of switches with a forecast"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder to keep the run folders in")
     parser.add_argument("--only", default="", help="cases whose names contain this")
@@ -174,8 +204,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             enough = sum(len(each.record.checked) for each in trained) >= options.switches
-            if options.only in case.name and not (enough and time.perf_counter() - start_s > _BUDGET_S):
-                trained.append(train(case, device.accelerated, options.keep or Path(folder), models, batch))
+            if options.only in case.name and not (
+                enough and time.perf_counter() - start_s > _BUDGET_S
+            ):
+                trained.append(
+                    train(case, device.accelerated, options.keep or Path(folder), models, batch)
+                )
                 if not options.json:
                     print_rows(trained[-1])
     return 0 if conclude(trained, options.json, device.name) >= options.switches else 1

@@ -42,7 +42,12 @@ def advance(run: Canned, count: int) -> None:
             run.event(facts.Paused, cause="checkpoint", took_ms=220.0, detail="ModelCheckpoint")
         if run.step % EPOCH == 0:
             run.event(facts.ValidationEnded, epoch=run.epoch, took_ms=300.0)
-            run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics={"loss": 1.31, "accuracy": 0.42})
+            run.event(
+                facts.EpochEnded,
+                epoch=run.epoch,
+                step=run.step,
+                metrics={"loss": 1.31, "accuracy": 0.42},
+            )
             run.begin_epoch()
 
 
@@ -69,7 +74,9 @@ def frames_ms(size: tuple[int, int], steps: int, frames: int) -> list[float]:
         run_on_terminal([sys.executable, "-m", "tests.bench.frame", *case], size)
         costs = [float(cost) for cost in json.loads(out.read_text(encoding="utf-8"))]
     if len(costs) < frames:
-        sys.exit(f"the screen failed: see python -m tests.bench.frame {' '.join(case)} in a terminal")
+        sys.exit(
+            f"the screen failed: see python -m tests.bench.frame {' '.join(case)} in a terminal"
+        )
     return costs
 
 
@@ -89,7 +96,9 @@ def main() -> None:
             columns, _, rows = text.partition("x")
             costs = frames_ms((int(columns), int(rows)), steps, options.frames)
             p95, most = statistics.quantiles(costs, n=20)[-1], max(costs)
-            figures = f"median {statistics.median(costs):.1f} ms, p95 {p95:.1f} ms, most {most:.1f} ms"
+            figures = (
+                f"median {statistics.median(costs):.1f} ms, p95 {p95:.1f} ms, most {most:.1f} ms"
+            )
             print(f"{text} after {steps} steps: {figures}", flush=True)
 
 

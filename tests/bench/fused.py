@@ -38,7 +38,14 @@ class Arm:
         stopwatch = Stopwatch()
         watch = Watch(tempfile.mkdtemp(dir=folder), self.split) if self.split else None  # type: ignore[arg-type]
         callbacks = [*([watch] if watch else []), stopwatch]
-        self.model.fit(data, epochs=1, steps_per_epoch=SKIP + steps, verbose=0, shuffle=False, callbacks=callbacks)
+        self.model.fit(
+            data,
+            epochs=1,
+            steps_per_epoch=SKIP + steps,
+            verbose=0,
+            shuffle=False,
+            callbacks=callbacks,
+        )
         if watch:
             rows = open_run(watch.run_path or "").steps[SKIP:]
             self.medians = float(np.median(rows["wait_ms"])), float(np.median(rows["compute_ms"]))
@@ -51,7 +58,12 @@ def make_arms(options: argparse.Namespace) -> dict[str, Arm]:
     for name, split in SPLITS.items():
         model = starvation.make_model() if options.convolutions else make_model(options.width)
         steps = options.steps_per_execution
-        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], steps_per_execution=steps)
+        model.compile(
+            "adam",
+            "sparse_categorical_crossentropy",
+            metrics=["accuracy"],
+            steps_per_execution=steps,
+        )
         arms[name] = Arm(split, model)
     return arms
 
@@ -65,7 +77,10 @@ def make_batches(options: argparse.Namespace) -> Any:
     from tfwatch.workloads.data.jpeg import delayed
 
     if options.convolutions:
-        x, y = tf.zeros((options.batch, starvation.SIZE, starvation.SIZE, 3)), tf.zeros((options.batch,), tf.int64)
+        x, y = (
+            tf.zeros((options.batch, starvation.SIZE, starvation.SIZE, 3)),
+            tf.zeros((options.batch,), tf.int64),
+        )
         batches = tf.data.Dataset.from_tensors((x, y)).repeat()
     else:
         batches = make_data(options.width, options.batch)
@@ -76,7 +91,9 @@ def make_batches(options: argparse.Namespace) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="the cost of Watch with several steps per execution")
+    parser = argparse.ArgumentParser(
+        description="the cost of Watch with several steps per execution"
+    )
     parser.add_argument("--steps-per-execution", type=int, default=10, help="a divisor of 40")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)
@@ -97,13 +114,17 @@ def main() -> None:
 
 def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
     """Print a line for each arm, as Markdown."""
-    print(f"| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | wait | compute |")
+    print(
+        f"| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | wait | compute |"
+    )
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, arm in arms.items():
         ratios = ratios_of(name, rows)
         spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
         medians = " | ".join(f"{value:.2f}" for value in arm.medians) if arm.medians else "|"
-        print(f"| {name} | {statistics.median(row[name] for row in rows):.3f} | {spread} | {medians} |")
+        print(
+            f"| {name} | {statistics.median(row[name] for row in rows):.3f} | {spread} | {medians} |"
+        )
 
 
 if __name__ == "__main__":

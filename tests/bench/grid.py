@@ -47,10 +47,14 @@ class Cell:
         return self.label is not None and self.label is not self.verdict
 
 
-def train(trainings: Trainings, ratio: float, options: argparse.Namespace, *, prefetch: bool) -> Cell:
+def train(
+    trainings: Trainings, ratio: float, options: argparse.Namespace, *, prefetch: bool
+) -> Cell:
     """Train twice: without a data delay, and with one of `ratio` times compute and host."""
     kind = "prefetch" if prefetch else "tf.data"
-    work = Schedule(compute_ms=(options.compute,), host_ms=(options.host,), kind=kind, steps=_WORK_STEPS)
+    work = Schedule(
+        compute_ms=(options.compute,), host_ms=(options.host,), kind=kind, steps=_WORK_STEPS
+    )
     work_ms = trainings.train(work).step_ms
     data_ms = ratio * (options.compute + options.host)
     trained = trainings.train(replace(work, wait_ms=(data_ms,), steps=options.steps))
@@ -61,12 +65,17 @@ def train(trainings: Trainings, ratio: float, options: argparse.Namespace, *, pr
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="the verdict over a grid of data time against compute")
+    parser = argparse.ArgumentParser(
+        description="the verdict over a grid of data time against compute"
+    )
     parser.add_argument("--compute", type=float, default=40.0, help="ms")
     parser.add_argument("--host", type=float, default=4.0, help="ms")
     parser.add_argument("--steps", type=int, default=45)
     options = parser.parse_args()
-    print("| D/(C+H) | prefetch | true | measured | verdict | |\n| ---: | --- | ---: | ---: | --- | --- |", flush=True)
+    print(
+        "| D/(C+H) | prefetch | true | measured | verdict | |\n| ---: | --- | ---: | ---: | --- | --- |",
+        flush=True,
+    )
     wrong = judged = 0
     with tempfile.TemporaryDirectory() as folder:
         trainings = Trainings(Path(folder), seed=20_11)
@@ -76,11 +85,22 @@ def main() -> int:
                 if cell.is_wrong:
                     cell, again = train(trainings, ratio, options, prefetch=prefetch), ", 2nd try"
                 judged, wrong = judged + (cell.label is not None), wrong + cell.is_wrong
-                result = "near a threshold" if cell.label is None else "WRONG" if cell.is_wrong else "right"
+                result = (
+                    "near a threshold"
+                    if cell.label is None
+                    else "WRONG"
+                    if cell.is_wrong
+                    else "right"
+                )
                 shares = f"{cell.true:.1%} | {cell.measured:.1%}"
                 switched = "on" if prefetch else "off"
-                print(f"| {ratio:g} | {switched} | {shares} | {cell.verdict.value} | {result}{again} |", flush=True)
-    print(f"\n{judged - wrong} of {judged} cells right, {2 * len(RATIOS) - judged} near a threshold")
+                print(
+                    f"| {ratio:g} | {switched} | {shares} | {cell.verdict.value} | {result}{again} |",
+                    flush=True,
+                )
+    print(
+        f"\n{judged - wrong} of {judged} cells right, {2 * len(RATIOS) - judged} near a threshold"
+    )
     return 1 if wrong else 0
 
 

@@ -43,16 +43,24 @@ def main() -> None:
         folder = options.folder or Path(made)
         if not options.folder:
             make_group(folder, options.ranks, options.steps)
-            print(f"{options.ranks} ranks of {options.steps} steps are made: {peak_mb():.0f} MB", flush=True)
+            print(
+                f"{options.ranks} ranks of {options.steps} steps are made: {peak_mb():.0f} MB",
+                flush=True,
+            )
             return_code = measure_in_child(folder)
-            for words in (("check", str(folder), "--max-step-ms", "100000"), ("explain", str(folder))):
+            for words in (
+                ("check", str(folder), "--max-step-ms", "100000"),
+                ("explain", str(folder)),
+            ):
                 measure_command(words)
             raise SystemExit(return_code)
         for _ in range(3):
             began_s, began_cpu_s = time.perf_counter(), time.process_time()
             text = group_text(JudgedGroup(open_group(folder)))
             took_s, took_cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
-            print(f"judged in {took_s:.2f} s, {took_cpu_s:.2f} s of CPU; at most {peak_mb():.0f} MB in all")
+            print(
+                f"judged in {took_s:.2f} s, {took_cpu_s:.2f} s of CPU; at most {peak_mb():.0f} MB in all"
+            )
         print("\n".join(text.split("\n")[:6]))
 
 
@@ -61,7 +69,9 @@ def measure_in_child(folder: Path) -> int:
     import subprocess
     import sys
 
-    return subprocess.run([sys.executable, "-m", "tests.bench.group", "--folder", str(folder)], check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "tests.bench.group", "--folder", str(folder)], check=False
+    ).returncode
 
 
 def measure_command(words: tuple[str, ...]) -> None:
@@ -73,7 +83,10 @@ def measure_command(words: tuple[str, ...]) -> None:
     child = subprocess.Popen([sys.executable, "-m", "tfwatch", *words], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     code, cpu_s = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
-    print(f"tfwatch {words[0]}: exit code {code}, {cpu_s:.1f} s of CPU, {used.ru_maxrss / 1e3:.0f} MB", flush=True)
+    print(
+        f"tfwatch {words[0]}: exit code {code}, {cpu_s:.1f} s of CPU, {used.ru_maxrss / 1e3:.0f} MB",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

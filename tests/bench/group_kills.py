@@ -135,7 +135,9 @@ class Trial:
     @property
     def is_right(self) -> bool:
         """Whether all is as it should be."""
-        return self.lost_s <= LOST_S and self.named_s is not None and not self.broken and not self.left
+        return (
+            self.lost_s <= LOST_S and self.named_s is not None and not self.broken and not self.left
+        )
 
     def __str__(self) -> str:
         named = "NEVER" if self.named_s is None else f"after {self.named_s:.2f} s"
@@ -146,7 +148,11 @@ class Trial:
 def kill_one(size: int, number: int, folder: Path) -> Trial:
     """Start a group, kill one of its ranks, and look at what is there then."""
     is_run, is_aborted, starts = number % 2 == 1, number % 4 >= 2, number % 5 == 0
-    name, runs_dir, meeting = f"kills-{os.getpid()}-{folder.name}", folder / "runs", Meeting(size, is_aborted)
+    name, runs_dir, meeting = (
+        f"kills-{os.getpid()}-{folder.name}",
+        folder / "runs",
+        Meeting(size, is_aborted),
+    )
     processes = [start(rank, size, name, is_run, meeting.port, folder) for rank in range(size)]
     victim = random.randrange(size)
     if not starts:
@@ -166,7 +172,9 @@ def kill_one(size: int, number: int, folder: Path) -> Trial:
     return Trial(f"{how}, rank {victim}", steps, lost_s, named_s, broken, len(left))
 
 
-def start(rank: int, size: int, name: str, is_run: bool, port: int, folder: Path) -> subprocess.Popen[bytes]:
+def start(
+    rank: int, size: int, name: str, is_run: bool, port: int, folder: Path
+) -> subprocess.Popen[bytes]:
     """Start the process of a rank; its output goes to a file."""
     stamps, runs_dir = folder / f"stamps-{rank}", folder / "runs"
     np.zeros(_STEPS, dtype=np.int64).tofile(stamps)
@@ -174,7 +182,9 @@ def start(rank: int, size: int, name: str, is_run: bool, port: int, folder: Path
     own = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(runs_dir)] if is_run else []
     program = ["-m", "tests.bench.group_kills", "--rank", str(stamps), str(port), str(runs_dir)]
     with (folder / f"output-{rank}").open("wb") as output:
-        return subprocess.Popen([sys.executable, *own, *program], cwd=ROOT, env=environ, stdout=output, stderr=output)
+        return subprocess.Popen(
+            [sys.executable, *own, *program], cwd=ROOT, env=environ, stdout=output, stderr=output
+        )
 
 
 def kill(process: subprocess.Popen[bytes], is_run: bool) -> int:
@@ -192,7 +202,9 @@ def is_named(runs_dir: Path, victim: int) -> bool:
     with suppress(NotARunError, OSError):
         judged = JudgedGroup(open_group(folders[0])) if folders else None
         gone = stopped_ranks(judged) if judged else []
-        return judged is not None and (victim in judged.group.missing or (bool(gone) and gone[0].rank == victim))
+        return judged is not None and (
+            victim in judged.group.missing or (bool(gone) and gone[0].rank == victim)
+        )
     return False
 
 
@@ -222,16 +234,24 @@ def end(processes: Sequence[subprocess.Popen[bytes] | psutil.Process], meeting: 
             process.wait(timeout=_ENDED_S)
 
 
-def inspect(runs_dir: Path, folder: Path, victim: int, killed_ns: int, size: int) -> tuple[float, str, int]:
+def inspect(
+    runs_dir: Path, folder: Path, victim: int, killed_ns: int, size: int
+) -> tuple[float, str, int]:
     """Return the age of the oldest lost row, the damage of the recordings in words, and the last step of the victim."""
     groups = [one for one in runs_dir.iterdir() if one.is_dir()] if runs_dir.is_dir() else []
     ranks = open_group(groups[0]).ranks if groups else {}
-    broken = [why for rank, run in sorted(ranks.items()) if (why := damage(rank, run, rank == victim))]
+    broken = [
+        why for rank, run in sorted(ranks.items()) if (why := damage(rank, run, rank == victim))
+    ]
     lost = {
         rank: lost_s(ranks.get(rank), np.fromfile(folder / f"stamps-{rank}", np.int64), killed_ns)
         for rank in range(size)
     }
-    broken += [f"rank {rank} lost {lost[rank]:.3f} s" for rank in ranks if rank != victim and lost[rank] > LOST_S]
+    broken += [
+        f"rank {rank} lost {lost[rank]:.3f} s"
+        for rank in ranks
+        if rank != victim and lost[rank] > LOST_S
+    ]
     steps = last_step(ranks[victim]) if victim in ranks else 0
     return lost[victim], ", ".join(broken), steps
 
@@ -241,7 +261,9 @@ def damage(rank: int, run: Run, is_victim: bool) -> str:
     numbers = run.steps["step"].astype(int)
     if (np.diff(numbers) != 1).any():
         return f"rank {rank} has a gap"
-    ends = (Life.KILLED,) if is_victim else (Life.ENDED, Life.KILLED)  # SIGTERM kills a script under track
+    ends = (
+        (Life.KILLED,) if is_victim else (Life.ENDED, Life.KILLED)
+    )  # SIGTERM kills a script under track
     return "" if run.life in ends else f"rank {rank} is {run.life.value}"
 
 
@@ -278,7 +300,9 @@ def kill_trained(folder: Path) -> Trial:
     processes = [trained.start(cluster, rank, words) for rank in range(2)]
     folder = folder / "0"  # of the first training
     victim = random.randrange(2)
-    wait_until(lambda: trained.steps_of(folder, victim) > 20 or processes[victim].poll() is not None, 120)
+    wait_until(
+        lambda: trained.steps_of(folder, victim) > 20 or processes[victim].poll() is not None, 120
+    )
     time.sleep(random.random())
     killed_ns = time.perf_counter_ns()
     processes[victim].kill()
@@ -291,7 +315,9 @@ def kill_trained(folder: Path) -> Trial:
     ranks = open_group(next(folder.iterdir())).ranks
     lost = lost_beside(ranks[victim], ranks[1 - victim], killed_ns)
     broken = damage(victim, ranks[victim], True)
-    return Trial(f"TensorFlow, rank {victim}", last_step(ranks[victim]), lost, named_s, broken, len(left))
+    return Trial(
+        f"TensorFlow, rank {victim}", last_step(ranks[victim]), lost, named_s, broken, len(left)
+    )
 
 
 def lost_beside(run: Run, other: Run, killed_ns: int) -> float:

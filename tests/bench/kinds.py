@@ -63,7 +63,13 @@ def matrix() -> Iterator[Kind]:
                     "compile": {**compiled, **steps},
                     "deterministic": not compiled,
                 }
-                yield Kind(f"{model}, {data}, {way}", partial(read, inputs), model=make, split=split, **given)
+                yield Kind(
+                    f"{model}, {data}, {way}",
+                    partial(read, inputs),
+                    model=make,
+                    split=split,
+                    **given,
+                )
 
 
 def compare(kind: Kind) -> str:
@@ -82,8 +88,15 @@ def compare(kind: Kind) -> str:
 def main() -> int:
     import tensorflow as tf
 
-    parser = argparse.ArgumentParser(description="compare stock fit with a watched one, bit for bit")
-    parser.add_argument("--only", nargs="*", default=[""], help="only the combinations whose name holds one of these")
+    parser = argparse.ArgumentParser(
+        description="compare stock fit with a watched one, bit for bit"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[""],
+        help="only the combinations whose name holds one of these",
+    )
     options = parser.parse_args()
     tf.config.experimental.enable_op_determinism()
     results = []

@@ -41,7 +41,12 @@ class MeasuredApp(tfwatch.app.TfwatchApp):
     """The app over a run, which measures its frames and exits after a number of them."""
 
     def __init__(
-        self, reader: RunReader, clock: Clock, frames: int, advance: object = None, control: Control | None = None
+        self,
+        reader: RunReader,
+        clock: Clock,
+        frames: int,
+        advance: object = None,
+        control: Control | None = None,
     ) -> None:
         super().__init__(reader, control, clock=clock)
         self.costs_ms: list[float] = []
@@ -66,7 +71,9 @@ def open_run(folder: Path) -> list[float]:
     began = time.perf_counter(), time.process_time()
     app = MeasuredApp(RunReader(FolderSource(folder)), Clock(), 3)
     took_s: list[float] = []
-    app.notify_painted = lambda: took_s.extend((time.perf_counter() - began[0], time.process_time() - began[1]))  # type: ignore[method-assign]
+    app.notify_painted = lambda: took_s.extend(
+        (time.perf_counter() - began[0], time.process_time() - began[1])
+    )  # type: ignore[method-assign]
     app.run()
     return took_s[:2]
 
@@ -93,15 +100,21 @@ def measured(size: tuple[int, int], *case: str) -> list[float]:
     """Return the figures of a child on a terminal."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        run_on_terminal([sys.executable, "-m", "tests.bench.long_run", "--child", str(out), *case], size)
+        run_on_terminal(
+            [sys.executable, "-m", "tests.bench.long_run", "--child", str(out), *case], size
+        )
         if not out.exists():
-            sys.exit(f"the screen failed: python -m tests.bench.long_run --child FILE {' '.join(case)}")
+            sys.exit(
+                f"the screen failed: python -m tests.bench.long_run --child FILE {' '.join(case)}"
+            )
         return [float(figure) for figure in json.loads(out.read_text(encoding="utf-8"))]
 
 
 def main() -> None:
     """Print a line for each case."""
-    parser = argparse.ArgumentParser(description="opening a long run, and its frames beside those of a short one")
+    parser = argparse.ArgumentParser(
+        description="opening a long run, and its frames beside those of a short one"
+    )
     parser.add_argument("--sizes", default="80x24,120x40,200x60")
     parser.add_argument("--frames", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
@@ -124,10 +137,16 @@ def _measure_all(options: argparse.Namespace, folder: Path) -> None:
     run = keep(folder)
     for size in _sizes(options):
         _measure_opening(options, run, size)
-        pairs = [[_median_ms(size, options.frames, case) for case in ("short", "long")] for _ in range(options.rounds)]
+        pairs = [
+            [_median_ms(size, options.frames, case) for case in ("short", "long")]
+            for _ in range(options.rounds)
+        ]
         short, long = (statistics.median(figures) for figures in zip(*pairs, strict=True))
         ratio = statistics.median([after / before for before, after in pairs])
-        print(f"{_name(size)} a frame: short {short:.1f} ms, long {long:.1f} ms, ratio {ratio:.2f}", flush=True)
+        print(
+            f"{_name(size)} a frame: short {short:.1f} ms, long {long:.1f} ms, ratio {ratio:.2f}",
+            flush=True,
+        )
 
 
 def _sizes(options: argparse.Namespace) -> list[tuple[int, int]]:
@@ -153,9 +172,16 @@ def _measure_report(options: argparse.Namespace, folder: Path) -> None:
     page = folder / "page.html"
     for _ in range(options.rounds):
         before_s, began_s = _cpu_of_children_s(), time.perf_counter()
-        subprocess.run([sys.executable, "-m", "tfwatch", "report", run, "-o", page], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "tfwatch", "report", run, "-o", page],
+            check=True,
+            capture_output=True,
+        )
         took_s, cpu_s = time.perf_counter() - began_s, _cpu_of_children_s() - before_s
-        print(f"report: {page.stat().st_size / 1e6:.2f} MB in {took_s:.2f} s, {cpu_s:.2f} s of CPU", flush=True)
+        print(
+            f"report: {page.stat().st_size / 1e6:.2f} MB in {took_s:.2f} s, {cpu_s:.2f} s of CPU",
+            flush=True,
+        )
 
 
 def _cpu_of_children_s() -> float:

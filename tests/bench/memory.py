@@ -62,12 +62,17 @@ def write_and_follow(steps: int) -> None:
         for step in range(1, steps + 1):
             append(writer, step)
             if step % max(steps // 10, 1) == 0:
-                print(f"{step:>10} steps, {time.perf_counter() - began_s:5.1f} s: {memory_mb():6.1f} MB", flush=True)
+                print(
+                    f"{step:>10} steps, {time.perf_counter() - began_s:5.1f} s: {memory_mb():6.1f} MB",
+                    flush=True,
+                )
         stop.set()
         screen.join()
         writer.close()
         size = (Path(folder) / writer.manifest().run / layout.STEPS).stat().st_size
-        print(f"{size / steps:g} bytes a step on disk, {memory_mb() - first_mb:+.1f} MB since the first step")
+        print(
+            f"{size / steps:g} bytes a step on disk, {memory_mb() - first_mb:+.1f} MB since the first step"
+        )
 
 
 def append(writer: RunWriter, step: int) -> None:
@@ -94,7 +99,9 @@ def follow(writer: RunWriter, stop: threading.Event) -> None:
 
 def make_run(folder: Path, steps: int, pauses: int) -> None:
     """Write a running run of 20 ms steps, with a sample and a progress row twice a second."""
-    manifest = Manifest("long", "fake", 0, SYSTEM.wall_ns(), os.getpid(), psutil.Process().create_time(), boot_id())
+    manifest = Manifest(
+        "long", "fake", 0, SYSTEM.wall_ns(), os.getpid(), psutil.Process().create_time(), boot_id()
+    )
     (folder / layout.MANIFEST).write_text(manifest.encode(), encoding="utf-8")
     length_s = steps * STEP_MS / 1e3
     with (folder / layout.STEPS).open("wb") as file:
@@ -109,7 +116,9 @@ def make_run(folder: Path, steps: int, pauses: int) -> None:
             file.write(facts.encode(event) + "\n")
 
 
-def make_steps(number: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+def make_steps(
+    number: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """Return plain rows; `number` counts from 0."""
     rows = np.zeros(len(number), dtype=STEP)
     rows["start_ns"], rows["step"] = number * int(STEP_MS * 1e6), number + 1
@@ -143,8 +152,12 @@ def open_as(what: str, folder: Path) -> None:
     else:
         run = open_run(folder)
         count = len(run.steps)
-    took = f"{time.perf_counter() - began_s:.2f} s ({time.process_time() - began_cpu_s:.2f} s of CPU)"
-    print(f"{what:>8}: {count} steps in {took}, memory {memory_mb() - before_mb:+.0f} MB", flush=True)
+    took = (
+        f"{time.perf_counter() - began_s:.2f} s ({time.process_time() - began_cpu_s:.2f} s of CPU)"
+    )
+    print(
+        f"{what:>8}: {count} steps in {took}, memory {memory_mb() - before_mb:+.0f} MB", flush=True
+    )
 
 
 def main() -> None:
@@ -164,7 +177,10 @@ def main() -> None:
             make_run(Path(folder), steps, pauses)
             print(f"a run of {steps} steps and {pauses} pauses, opened", flush=True)
             for what in ("replay", "open_run"):
-                subprocess.run([sys.executable, "-m", "tests.bench.memory", "--child", what, folder], check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "tests.bench.memory", "--child", what, folder],
+                    check=True,
+                )
 
 
 if __name__ == "__main__":

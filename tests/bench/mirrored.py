@@ -99,7 +99,9 @@ def make_bench(filters: int | None, batch: int | None) -> Bench:
     if len(gpus) > 1:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
-        return Bench(tf.distribute.MirroredStrategy(), len(gpus), filters or 128, batch or 256 * len(gpus))
+        return Bench(
+            tf.distribute.MirroredStrategy(), len(gpus), filters or 128, batch or 256 * len(gpus)
+        )
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     return Bench(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), 0, filters or 8, batch or 16)
@@ -126,7 +128,9 @@ def make_data(batch: int, delay_ms: float, batches: int) -> tf.data.Dataset:
     x = rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32")
     y = rng.integers(0, CLASSES, size=batch)
     data = tf.data.Dataset.from_tensors((x, y)).repeat(batches - 1)
-    data = data.concatenate(tf.data.Dataset.from_tensors((x[: batch // 2 + 1], y[: batch // 2 + 1])))
+    data = data.concatenate(
+        tf.data.Dataset.from_tensors((x[: batch // 2 + 1], y[: batch // 2 + 1]))
+    )
     return data.map(lambda x, y: (x, delayed(y, delay_ms))) if delay_ms else data
 
 
@@ -178,7 +182,9 @@ def busy_of(folder: Path, gpus: int) -> list[trace.Busy]:
     return found
 
 
-def print_split(name: str, window: Window, busy: list[trace.Busy], unstarved: list[float] | None) -> list[float]:
+def print_split(
+    name: str, window: Window, busy: list[trace.Busy], unstarved: list[float] | None
+) -> list[float]:
     """Print the split of some steps, and each GPU's share of them; return these shares over 1 - data wait."""
     wall_ns = window.end_ns - window.start_ns
     share = shares_of(window)
@@ -201,7 +207,9 @@ def print_split(name: str, window: Window, busy: list[trace.Busy], unstarved: li
 
 def shares_of(window: Window) -> dict[str, float]:
     """Return the share of each part in the counted steps, NaN where it is not timed."""
-    return {part: ms * 1e6 / (window.end_ns - window.start_ns) for part, ms in window.parts_ms.items()}
+    return {
+        part: ms * 1e6 / (window.end_ns - window.start_ns) for part, ms in window.parts_ms.items()
+    }
 
 
 def as_text(share: dict[str, float]) -> str:
@@ -249,13 +257,23 @@ def print_cost(bench: Bench, model: Any, options: argparse.Namespace, runs: Path
     took_ms: dict[str, list[float]] = {name: [] for name in FITS}
     shares: dict[str, list[dict[str, float]]] = {name: [] for name in FITS}
     for name, split in FITS.items():  # traces, and what the first fit alone does
-        fit(bench, model, 0.0, 5, runs if split else None, split or "fused", relayed=name == "relayed")
+        fit(
+            bench,
+            model,
+            0.0,
+            5,
+            runs if split else None,
+            split or "fused",
+            relayed=name == "relayed",
+        )
     for n in range(options.rounds):
         names = list(FITS)
         for name in [*names[n % len(names) :], *names[: n % len(names)]]:
             split = FITS[name]
             folder, is_relayed = runs if split else None, name == "relayed"
-            bounds, run, step_ms = fit(bench, model, 0.0, options.steps, folder, split or "fused", relayed=is_relayed)
+            bounds, run, step_ms = fit(
+                bench, model, 0.0, options.steps, folder, split or "fused", relayed=is_relayed
+            )
             assert not (is_relayed and run) or run.manifest.switchable
             took_ms[name].append(step_ms)
             shares[name] += [shares_of(window_of(bounds, run, options.steps))] if run else []
@@ -280,13 +298,19 @@ def print_bits(bench: Bench, runs: Path) -> None:
     for name in ("bare", "again", "watched"):
         model = make_model(bench)
         bounds, _, _ = fit(bench, model, 0.0, 10, runs if name == "watched" else None)
-        results[name] = np.array(bounds.losses), [np.array(weight) for weight in model.get_weights()]
+        results[name] = (
+            np.array(bounds.losses),
+            [np.array(weight) for weight in model.get_weights()],
+        )
     for name in ("again", "watched"):
         losses = float(np.abs(results[name][0] - results["bare"][0]).max())
         pairs = zip(results[name][1], results["bare"][1], strict=True)
         weights = max(float(np.abs(one - other).max()) for one, other in pairs)
         same = "equal bit for bit" if losses == weights == 0 else "not equal"
-        print(f"bits: bare against {name}: losses {losses:.3g}, weights {weights:.3g}, {same}", flush=True)
+        print(
+            f"bits: bare against {name}: losses {losses:.3g}, weights {weights:.3g}, {same}",
+            flush=True,
+        )
 
 
 def print_lanes(run: Run) -> None:

@@ -48,7 +48,9 @@ class LineReader:
     lines: deque[tuple[float, str]] = field(default_factory=deque)
 
     def __enter__(self) -> LineReader:
-        self._process = subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = subprocess.Popen(
+            self.argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
         return self
@@ -91,7 +93,9 @@ def main() -> None:
     """Load the GPU, read it, and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--warm", type=float, default=20.0, help="seconds before the load counts as started")
+    parser.add_argument(
+        "--warm", type=float, default=20.0, help="seconds before the load counts as started"
+    )
     parser.add_argument("--load", default="", help="a command that keeps the GPU busy")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -108,7 +112,9 @@ def _loaded(command: str, warm_s: float) -> Iterator[subprocess.Popen[bytes] | N
     if not command:
         yield None
         return
-    process = subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
     try:
         time.sleep(warm_s)
         if process.poll() is not None:
@@ -143,11 +149,15 @@ def _compare(seconds: float, load: subprocess.Popen[bytes] | None) -> dict[str, 
     ]
     with (
         LineReader(query) as smi,
-        LineReader(["nvidia-smi", "pmon", "-s", "um", "-d", "1", "-c", str(int(seconds)), "-i", "0"]) as pmon,
+        LineReader(
+            ["nvidia-smi", "pmon", "-s", "um", "-d", "1", "-c", str(int(seconds)), "-i", "0"]
+        ) as pmon,
     ):
         time.sleep(1.5)
         taken.take(source, seconds)
-    apps = _output(["nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"])
+    apps = _output(
+        ["nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"]
+    )
     rows = side_by_side(taken.readings, list(smi.lines))
     _print_rows(rows)
     summary = summarise(rows)
@@ -155,7 +165,9 @@ def _compare(seconds: float, load: subprocess.Popen[bytes] | None) -> dict[str, 
         print(f"{name:16} {'  '.join(f'{key} {value:.2f}' for key, value in figures.items())}")
     shares = [reading.process_busy for _, reading in taken.readings]
     print("process share:", [None if share is None else round(share, 2) for share in shares[::4]])
-    print(f"asked for process {load.pid if load else 'this'}, known as {sorted(own_pids(load.pid if load else 0))}")
+    print(
+        f"asked for process {load.pid if load else 'this'}, known as {sorted(own_pids(load.pid if load else 0))}"
+    )
     print("compute apps:", apps or "none listed")
     print("pmon:", *[line for _, line in list(pmon.lines)[:8]], sep="\n  ")
     print("gaps:", dict(source.gaps()))
@@ -189,7 +201,9 @@ def side_by_side(
             continue
         row = {}
         for cell, (name, factor) in zip(cells, COLUMNS.values(), strict=True):
-            ours = [value * factor for reading in near if (value := getattr(reading, name)) is not None]
+            ours = [
+                value * factor for reading in near if (value := getattr(reading, name)) is not None
+            ]
             with contextlib.suppress(ValueError):
                 row[name] = (float(cell), statistics.fmean(ours) if ours else float("nan"))
         rows.append(row)
@@ -217,11 +231,18 @@ def _print_rows(rows: list[dict[str, tuple[float, float]]]) -> None:
     names = [name for name, _ in COLUMNS.values()]
     print("nvidia-smi / tfwatch:", "  ".join(names))
     for row in rows:
-        print("  ".join(f"{row[name][0]:.0f} / {row[name][1]:.1f}" if name in row else "n/a" for name in names))
+        print(
+            "  ".join(
+                f"{row[name][0]:.0f} / {row[name][1]:.1f}" if name in row else "n/a"
+                for name in names
+            )
+        )
 
 
 def _output(argv: list[str]) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=20, check=False
+    ).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -65,9 +65,14 @@ def to_a_file() -> Iterator[None]:
 def to_a_terminal() -> Iterator[None]:
     """Redirect standard output to a pseudo terminal that nothing draws: a real terminal costs more."""
     ours, theirs = os.openpty()
-    with subprocess.Popen(["cat"], stdin=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as reader:
+    with subprocess.Popen(
+        ["cat"], stdin=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as reader:
         os.close(ours)
-        with os.fdopen(theirs, "w", encoding="utf-8") as terminal, contextlib.redirect_stdout(terminal):
+        with (
+            os.fdopen(theirs, "w", encoding="utf-8") as terminal,
+            contextlib.redirect_stdout(terminal),
+        ):
             yield
         reader.terminate()
 
@@ -77,7 +82,10 @@ def make_arms(folder: Path) -> dict[str, Arm]:
     missing = "" if find_spec("tensorboard") else "the package tensorboard is not installed"
 
     def tensorboard(**options: Any) -> Arm:
-        return Arm(lambda: [keras.callbacks.TensorBoard(tempfile.mkdtemp(dir=folder), **options)], missing=missing)
+        return Arm(
+            lambda: [keras.callbacks.TensorBoard(tempfile.mkdtemp(dir=folder), **options)],
+            missing=missing,
+        )
 
     return {
         BARE: Arm(),
@@ -87,7 +95,9 @@ def make_arms(folder: Path) -> dict[str, Arm]:
         "progress bar, on a terminal": Arm(verbose=1, stdout=to_a_terminal),
         "TensorBoard": tensorboard(),
         "TensorBoard, every batch": tensorboard(update_freq="batch"),
-        f"TensorBoard, {PROFILED[1] - PROFILED[0] + 1} steps profiled": tensorboard(profile_batch=PROFILED),
+        f"TensorBoard, {PROFILED[1] - PROFILED[0] + 1} steps profiled": tensorboard(
+            profile_batch=PROFILED
+        ),
     }
 
 
@@ -95,7 +105,9 @@ def make_model(width: int) -> Any:
     """Return a dense network whose step takes about 2 ms on two cores."""
     keras.utils.set_random_seed(1)
     layers = [keras.layers.Dense(width, activation="relu") for _ in range(2)]
-    model = keras.Sequential([keras.Input((width,)), *layers, keras.layers.Dense(10, activation="softmax")])
+    model = keras.Sequential(
+        [keras.Input((width,)), *layers, keras.layers.Dense(10, activation="softmax")]
+    )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 
@@ -124,7 +136,14 @@ def step_ms(arm: Arm, model: Any, data: tf.data.Dataset, steps: int) -> float:
     stopwatch = Stopwatch()
     with arm.stdout():
         callbacks = [*arm.callbacks(), stopwatch]
-        model.fit(data, epochs=1, steps_per_epoch=SKIP + steps, verbose=arm.verbose, shuffle=False, callbacks=callbacks)
+        model.fit(
+            data,
+            epochs=1,
+            steps_per_epoch=SKIP + steps,
+            verbose=arm.verbose,
+            shuffle=False,
+            callbacks=callbacks,
+        )
     return float(stopwatch.step_ms)
 
 
@@ -144,7 +163,9 @@ def measure(arms: dict[str, Arm], options: argparse.Namespace) -> list[dict[str,
 
 def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
     """Print a line for each arm, as Markdown."""
-    print(f"\n| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | added, us/step |")
+    print(
+        f"\n| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | added, us/step |"
+    )
     print("| --- | ---: | ---: | ---: |")
     for name, arm in arms.items():
         if arm.missing:
@@ -187,7 +208,9 @@ def print_demands(rows: list[dict[str, float]]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="the time that Watch and other callbacks add to a step")
+    parser = argparse.ArgumentParser(
+        description="the time that Watch and other callbacks add to a step"
+    )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--width", type=int, default=256)

@@ -14,8 +14,28 @@ from typing import Any
 
 import fuse  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-_STAT = ("st_atime", "st_ctime", "st_gid", "st_ino", "st_mode", "st_mtime", "st_nlink", "st_size", "st_uid")
-_ROOM = ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree", "f_files", "f_flag", "f_frsize")
+_STAT = (
+    "st_atime",
+    "st_ctime",
+    "st_gid",
+    "st_ino",
+    "st_mode",
+    "st_mtime",
+    "st_nlink",
+    "st_size",
+    "st_uid",
+)
+_ROOM = (
+    "f_bavail",
+    "f_bfree",
+    "f_blocks",
+    "f_bsize",
+    "f_favail",
+    "f_ffree",
+    "f_files",
+    "f_flag",
+    "f_frsize",
+)
 
 
 class Passthrough(fuse.Operations):  # type: ignore[misc,unused-ignore]
@@ -82,4 +102,10 @@ class Passthrough(fuse.Operations):  # type: ignore[misc,unused-ignore]
 
 
 if __name__ == "__main__":
-    fuse.FUSE(Passthrough(Path(sys.argv[1])), sys.argv[2], foreground=True, nothreads=False, direct_io=True)
+    fuse.FUSE(
+        Passthrough(Path(sys.argv[1])),
+        sys.argv[2],
+        foreground=True,
+        nothreads=False,
+        direct_io=True,
+    )

@@ -52,7 +52,9 @@ def main() -> None:
     parser.add_argument("--filters", type=int, default=24)
     options = parser.parse_args()
     ratios = [measure(options.steps, options.filters) for _ in range(options.rounds)]
-    print(f"pasted / reached: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}")
+    print(
+        f"pasted / reached: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}"
+    )
 
 
 def measure(steps: int, filters: int) -> float:
@@ -70,7 +72,9 @@ def measure(steps: int, filters: int) -> float:
         (folder / SCRIPT).write_text(pasted(source, text), encoding="utf-8")
         pasted_ms = bare_step_ms(folder, steps // 2, filters)
     word = judged.finding.word if judged.finding else "n/a"
-    print(f"bare {bare_ms:.2f} ms; under tfwatch {first_ms:.2f}, the autopilot reached {reached_ms:.2f} ({word})")
+    print(
+        f"bare {bare_ms:.2f} ms; under tfwatch {first_ms:.2f}, the autopilot reached {reached_ms:.2f} ({word})"
+    )
     print(f"pasted {pasted_ms:.2f} ms, {pasted_ms / reached_ms:.3f} of the one reached", flush=True)
     return pasted_ms / reached_ms
 
@@ -78,7 +82,9 @@ def measure(steps: int, filters: int) -> float:
 def bare_step_ms(folder: Path, steps: int, filters: int) -> float:
     """Run the script without tfwatch; return the step time that it prints."""
     words = [sys.executable, SCRIPT, str(steps), str(filters)]
-    done = subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    done = subprocess.run(
+        words, cwd=folder, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S
+    )
     return float(re.findall(r"median step ([\d.]+) ms", done.stdout)[-1])
 
 

@@ -91,7 +91,16 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         presser = Presser(Path(folder), options.keys, options.minutes, random.Random(options.seed))
-        words = ["train", options.workload, "--seed", "1", "--epochs", "65535", "--runs-dir", folder]
+        words = [
+            "train",
+            options.workload,
+            "--seed",
+            "1",
+            "--epochs",
+            "65535",
+            "--runs-dir",
+            folder,
+        ]
         run_on_terminal([sys.executable, "-m", "tfwatch", *words], (120, 40), presser)
     print(f"{presser.pressed} keys, {presser.growth:+.1f} MB a minute")
 

@@ -32,7 +32,9 @@ def data(fault: str, steps: int) -> Any:
         return x
 
     def batch(number: Any) -> Any:
-        x = tf.numpy_function(read, [tf.fill((_ROWS, _WIDTH), tf.cast(number % 7, tf.float32))], tf.float32)
+        x = tf.numpy_function(
+            read, [tf.fill((_ROWS, _WIDTH), tf.cast(number % 7, tf.float32))], tf.float32
+        )
         return tf.ensure_shape(x, (_ROWS, _WIDTH))
 
     options = tf.data.Options()
@@ -55,7 +57,9 @@ def make_step(strategy: Any) -> Any:
         for _ in tf.range(more):
             extra = tf.tanh((extra + weights) @ weights)
         context = tf.distribute.get_replica_context()
-        weights.assign_sub(0.01 * context.all_reduce(tf.distribute.ReduceOp.MEAN, gradient + 0 * extra))
+        weights.assign_sub(
+            0.01 * context.all_reduce(tf.distribute.ReduceOp.MEAN, gradient + 0 * extra)
+        )
         return loss
 
     return tf.function(lambda x, more: strategy.run(of_replica, (x, more)), jit_compile=False)

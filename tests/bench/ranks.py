@@ -87,7 +87,12 @@ def judged(runs_dir: Path) -> JudgedGroup:
 def start(cluster: dict[str, list[str]], rank: int, words: list[str]) -> subprocess.Popen[str]:
     """Start the process of a rank."""
     config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
-    environ = {**os.environ, "TF_CONFIG": config, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environ = {
+        **os.environ,
+        "TF_CONFIG": config,
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
     command = [sys.executable, "-m", "tests.bench.rank_program", *words]
     return subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
 
@@ -107,7 +112,10 @@ def pause(process: subprocess.Popen[str], runs_dir: Path, rank: int) -> None:
 
 def steps_of(runs_dir: Path, rank: int) -> int:
     """Return the steps that a rank has written."""
-    return sum(path.stat().st_size for path in runs_dir.glob(f"*/rank-{rank}/{STEPS}")) // STEP.itemsize
+    return (
+        sum(path.stat().st_size for path in runs_dir.glob(f"*/rank-{rank}/{STEPS}"))
+        // STEP.itemsize
+    )
 
 
 def free_ports(count: int) -> list[int]:
@@ -159,7 +167,10 @@ def measure(size: int, options: argparse.Namespace) -> None:
         is_right, found = check(group, case)
         right[case.fault] += is_right
         word = "right" if is_right else "WRONG"
-        print(f"  {case.fault}, rank {case.rank}: {word} {gain_text(group, case, clean_ms)} {found}", flush=True)
+        print(
+            f"  {case.fault}, rank {case.rank}: {word} {gain_text(group, case, clean_ms)} {found}",
+            flush=True,
+        )
     of = Counter(case.fault for case in cases)
     print(f"{size} ranks, {clean_ms:.1f} ms a step without a fault; right: ", end="")
     print(", ".join(f"{fault} {right[fault]} of {of[fault]}" for fault in of), flush=True)
@@ -170,7 +181,9 @@ def gain_text(group: JudgedGroup, case: Case, clean_ms: float) -> str:
     if group.named_straggler is None or case.fault == "none":
         return ""
     forecast_ms, gained_ms = group.named_straggler.gain_ms, group_ms(group) - clean_ms
-    return f"gain {forecast_ms:.1f} ms, measured {gained_ms:.1f} ({forecast_ms / gained_ms - 1:+.0%})"
+    return (
+        f"gain {forecast_ms:.1f} ms, measured {gained_ms:.1f} ({forecast_ms / gained_ms - 1:+.0%})"
+    )
 
 
 def main() -> None:

@@ -64,7 +64,9 @@ def _decode(image: tf.Tensor) -> tf.Tensor:
 def _script(calls: int | None) -> tf.data.Dataset:
     """Return a pipeline; a table makes its map stateful, so that TensorFlow does not make it parallel by itself."""
     numbers = tf.range(32, dtype=tf.int64)
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(numbers, tf.constant(_images())), "")
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(numbers, tf.constant(_images())), ""
+    )
     data = tf.data.Dataset.range(_EXAMPLES).shuffle(_EXAMPLES, seed=1)
     decoded = data.map(lambda n: _decode(table.lookup(n % 32)), num_parallel_calls=calls)
     return decoded.batch(_BATCH).prefetch(2)
@@ -110,8 +112,12 @@ def main(rounds: int) -> int:
     for name, each in took.items():
         pairs = list(zip(each, took["written in parallel"], strict=True))
         wall, cpu = (statistics.median(one[n] for one in each) for n in (0, 1))
-        wall_ratio, cpu_ratio = (statistics.median(one[n] / other[n] for one, other in pairs) for n in (0, 1))
-        print(f"{name:28} wall {wall:6.2f} ms {wall_ratio:5.2f}   CPU {cpu:6.2f} ms {cpu_ratio:5.2f}")
+        wall_ratio, cpu_ratio = (
+            statistics.median(one[n] / other[n] for one, other in pairs) for n in (0, 1)
+        )
+        print(
+            f"{name:28} wall {wall:6.2f} ms {wall_ratio:5.2f}   CPU {cpu:6.2f} ms {cpu_ratio:5.2f}"
+        )
     iterator = iter(serial)
     ScriptPipeline().read(iterator)
     return 0 if iterator._dataset is serial else 1
@@ -130,17 +136,24 @@ def vectorised(seconds: float) -> int:
     until_s, rounds, found = time.monotonic() + seconds, 0, list[bool]()
     numbers = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}
     while not rounds or time.monotonic() < until_s:
-        found += [_is_equal_vectorised(name, make, rounds, True) for name, make in vectorisable.EQUAL.items()]
+        found += [
+            _is_equal_vectorised(name, make, rounds, True)
+            for name, make in vectorisable.EQUAL.items()
+        ]
         found += [_is_equal_vectorised(name, make, rounds, False) for name, make in numbers.items()]
         rounds += 1
     wrong = [name for name, (make, why) in _refusals().items() if not _refuses(name, make, why)]
-    print(f"{sum(found)} of {len(found)} equal, or refused where they may be; {len(wrong)} refusals are wrong")
+    print(
+        f"{sum(found)} of {len(found)} equal, or refused where they may be; {len(wrong)} refusals are wrong"
+    )
     return int(not all(found) or bool(wrong))
 
 
 def gain(rounds: int) -> int:
     """Print the steps of trainings with vectorised maps over those without; return the exit code."""
-    return max(_gain(name, calls, rounds) for name, calls in (("serial maps", None), ("parallel maps", -1)))
+    return max(
+        _gain(name, calls, rounds) for name, calls in (("serial maps", None), ("parallel maps", -1))
+    )
 
 
 def _gain(name: str, calls: int | None, rounds: int) -> int:
@@ -155,7 +168,9 @@ def _gain(name: str, calls: int | None, rounds: int) -> int:
     took = step_ms(run.steps)
     firsts = [event.step for event in run.events if isinstance(event, PipelineSwitched)]
     ends = [*firsts[1:], len(took)]
-    blocks = [float(np.median(took[a + _SETTLES - 1 : b - 1])) for a, b in zip(firsts, ends, strict=True)]
+    blocks = [
+        float(np.median(took[a + _SETTLES - 1 : b - 1])) for a, b in zip(firsts, ends, strict=True)
+    ]
     fast, plain = blocks[::2], blocks[1::2]
     ratios = [one / other for one, other in zip(fast, plain, strict=False)]
     print(

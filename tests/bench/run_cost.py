@@ -46,7 +46,9 @@ class Process:
     """A script that fits on request, under tfwatch where there is a folder for its runs."""
 
     def __init__(self, runs_dir: Path | None) -> None:
-        own = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(runs_dir)] if runs_dir else []
+        own = (
+            ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(runs_dir)] if runs_dir else []
+        )
         self._child = subprocess.Popen(
             [sys.executable, *own, str(SCRIPT)],
             env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -94,7 +96,9 @@ def processes(folder: Path) -> Iterator[dict[str, Process]]:
 
 def time_one(process: Process, options: argparse.Namespace) -> Timed:
     """Time a short and a long `fit`."""
-    short_ms, long_ms = (process.fit_ms(options.data, steps) for steps in (options.short, options.long))
+    short_ms, long_ms = (
+        process.fit_ms(options.data, steps) for steps in (options.short, options.long)
+    )
     return Timed(short_ms, (long_ms - short_ms) / (options.long - options.short))
 
 
@@ -124,11 +128,14 @@ def ratios(name: str, rows: list[dict[str, Timed]], part: str) -> list[float]:
 
 def print_table(rows: list[dict[str, Timed]]) -> None:
     """Print a line for each process, as Markdown."""
-    print(f"| {len(rows)} rounds | ms a fit | added, ms | ms a step | ratio to bare, median (95 %) |")
+    print(
+        f"| {len(rows)} rounds | ms a fit | added, ms | ms a step | ratio to bare, median (95 %) |"
+    )
     print("| --- | ---: | ---: | ---: | ---: |")
     for name in (BARE, AGAIN, RUN):
         fit_ms, step_ms = (
-            statistics.median(getattr(row[name], part) for row in rows) for part in ("fit_ms", "step_ms")
+            statistics.median(getattr(row[name], part) for row in rows)
+            for part in ("fit_ms", "step_ms")
         )
         low, high = interval(ratios(name, rows, "step_ms"))
         ratio = f"{statistics.median(ratios(name, rows, 'step_ms')):.3f} ({low:.3f} to {high:.3f})"
@@ -142,7 +149,9 @@ def added_ms(name: str, rows: list[dict[str, Timed]]) -> float:
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description="the time that tfwatch run adds to a fit and to a step")
+    parser = argparse.ArgumentParser(
+        description="the time that tfwatch run adds to a fit and to a step"
+    )
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--short", type=int, default=10)
     parser.add_argument("--long", type=int, default=400)
@@ -154,7 +163,9 @@ def main() -> int:
     print_table(rows)
     is_slow = added_ms(RUN, rows) > options.most_ms
     is_slower = interval(ratios(RUN, rows, "step_ms"))[0] > 1.0
-    for text in ("a fit takes more than it may",) * is_slow + ("a step takes more than bare",) * is_slower:
+    for text in ("a fit takes more than it may",) * is_slow + (
+        "a step takes more than bare",
+    ) * is_slower:
         print(f"{text}: FAILS")
     return int(is_slow or is_slower)
 

@@ -81,7 +81,9 @@ def _crowd() -> None:
         turns += 1
         with contextlib.suppress(OSError):
             clients.append(_connect(_REQUEST if turns % 2 else b""))
-        clients = [client for client in clients if _is_open(client, b"G" if turns % 3 else b"\x00\xff\r\n")][-_CROWD:]
+        clients = [
+            client for client in clients if _is_open(client, b"G" if turns % 3 else b"\x00\xff\r\n")
+        ][-_CROWD:]
         time.sleep(0.02)
     for client in clients:
         client.close()

@@ -66,7 +66,9 @@ def main() -> None:
     """Run the benchmark and print each round."""
     parser = argparse.ArgumentParser(description="the cost of the live screen")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=400, help=f"more than {WARM_UP}, which are not counted")
+    parser.add_argument(
+        "--steps", type=int, default=400, help=f"more than {WARM_UP}, which are not counted"
+    )
     options = parser.parse_args()
     if options.steps <= WARM_UP:
         parser.error(f"--steps {options.steps}: no step is left after {WARM_UP} of warm-up")
@@ -79,10 +81,14 @@ def main() -> None:
                 arms[name](Path(folder), options.steps)
                 row[name] = median_ms(Path(folder))
         rows.append(row)
-        print(f"{n + 1:3d}  " + "  ".join(f"{name} {row[name]:.2f} ms" for name in arms), flush=True)
+        print(
+            f"{n + 1:3d}  " + "  ".join(f"{name} {row[name]:.2f} ms" for name in arms), flush=True
+        )
     for name in ("screen", "headless again"):
         ratios = [row[name] / row["headless"] for row in rows]
-        print(f"{name} / headless: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+        print(
+            f"{name} / headless: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        )
 
 
 if __name__ == "__main__":

@@ -74,7 +74,12 @@ class Outcome:
 def execute(words: list[str], runs_dir: Path | None) -> Outcome:
     """Run a script, under tfwatch where there is a folder for its runs."""
     own = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(runs_dir)] if runs_dir else []
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2", "TF_DETERMINISTIC_OPS": "1"}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "TF_DETERMINISTIC_OPS": "1",
+    }
     begun_s = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *own, *words],
@@ -110,7 +115,11 @@ def problems(script: Script, bare: Outcome, under: Outcome) -> list[str]:
         found.append(f"recorded {steps} steps, trained {script.runs}")
     if script.runs == [0] and not sum(steps):
         found.append("nothing recorded")
-    if script.wait_ms and under.runs and np.median(under.runs[-1].steps["wait_ms"]) < script.wait_ms:
+    if (
+        script.wait_ms
+        and under.runs
+        and np.median(under.runs[-1].steps["wait_ms"]) < script.wait_ms
+    ):
         found.append("data wait too short")
     return found
 
@@ -118,20 +127,26 @@ def problems(script: Script, bare: Outcome, under: Outcome) -> list[str]:
 def first_difference(bare: str, under: str) -> str:
     """Return the first line of the errors that differs from bare, and that of bare."""
     pairs = zip(bare.splitlines(), [*under.splitlines(), ""], strict=False)
-    return next((f"{other!r} in place of {one!r}" for one, other in pairs if one != other), "their end")
+    return next(
+        (f"{other!r} in place of {one!r}" for one, other in pairs if one != other), "their end"
+    )
 
 
 def split_of(run: Run) -> str:
     """Return the medians of a run's parts, milliseconds."""
     if not len(run.steps):
         return "not split"
-    return " ".join(f"{np.median(run.steps[f'{part}_ms']):5.1f}" for part in ("wait", "compute", "host"))
+    return " ".join(
+        f"{np.median(run.steps[f'{part}_ms']):5.1f}" for part in ("wait", "compute", "host")
+    )
 
 
 def main(names: list[str]) -> int:
     """Print a row for each script; return 1 if one has a problem."""
     chosen = {name: script for name, script in SCRIPTS.items() if not names or name in names}
-    print(f"{'script':24} {'bare s':>7} {'run s':>7}  {'steps':14} {'wait, compute, host ms':23} result")
+    print(
+        f"{'script':24} {'bare s':>7} {'run s':>7}  {'steps':14} {'wait, compute, host ms':23} result"
+    )
     bad = False
     for name, script in chosen.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +155,10 @@ def main(names: list[str]) -> int:
             steps = "+".join(str(steps_of(run)) for run in under.runs)
             split = split_of(under.runs[-1]) if under.runs else ""
         result = "; ".join(found) or f"equal, exit code {under.code}"
-        print(f"{name:24} {bare.seconds:7.1f} {under.seconds:7.1f}  {steps:14} {split:23} {result}", flush=True)
+        print(
+            f"{name:24} {bare.seconds:7.1f} {under.seconds:7.1f}  {steps:14} {split:23} {result}",
+            flush=True,
+        )
         if found:
             bad = True
             print(under.errors[-2000:] if not under.runs else "", end="")

@@ -64,10 +64,14 @@ def make_arms(folder: Path, options: argparse.Namespace) -> dict[str, Fit]:
     }
 
 
-def fit_ms(model: Any, data: tf.data.Dataset, options: argparse.Namespace, callbacks: list[Any]) -> float:
+def fit_ms(
+    model: Any, data: tf.data.Dataset, options: argparse.Namespace, callbacks: list[Any]
+) -> float:
     """Run one `fit`; return ms."""
     begun_s = time.perf_counter()
-    model.fit(data, epochs=options.epochs, steps_per_epoch=options.steps, verbose=0, callbacks=callbacks)
+    model.fit(
+        data, epochs=options.epochs, steps_per_epoch=options.steps, verbose=0, callbacks=callbacks
+    )
     return (time.perf_counter() - begun_s) * 1e3
 
 
@@ -77,7 +81,9 @@ def measure(arms: dict[str, Fit], rounds: int) -> list[dict[str, float]]:
     for fit in arms.values():
         for _ in range(SKIP):
             fit()
-    return [{name: arms[name]() for name in turns.sample(list(arms), len(arms))} for _ in range(rounds)]
+    return [
+        {name: arms[name]() for name in turns.sample(list(arms), len(arms))} for _ in range(rounds)
+    ]
 
 
 def added_ms(name: str, rows: list[dict[str, float]]) -> float:
@@ -93,13 +99,17 @@ def print_table(arms: dict[str, Fit], rows: list[dict[str, float]]) -> None:
     for name in arms:
         median_ms = statistics.median(row[name] for row in rows)
         ratio = statistics.median(ratios_of(name, rows))
-        print(f"| {name} | {median_ms:.1f} | {ratio:.2f} | {added_ms(name, rows):+.1f} |", flush=True)
+        print(
+            f"| {name} | {median_ms:.1f} | {ratio:.2f} | {added_ms(name, rows):+.1f} |", flush=True
+        )
 
 
 def print_many(fit: Fit, count: int) -> None:
     """Run so many fits and print what the process holds, five times."""
     process = psutil.Process()
-    print("\n| fits | memory, MB | threads | descriptors | ms a fit |\n| ---: | ---: | ---: | ---: | ---: |")
+    print(
+        "\n| fits | memory, MB | threads | descriptors | ms a fit |\n| ---: | ---: | ---: | ---: | ---: |"
+    )
     took_ms: list[float] = []
     for number in range(1, count + 1):
         took_ms.append(fit())
@@ -121,7 +131,9 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
     most_ms = MOST_MS["GPU" if tf.config.list_physical_devices("GPU") else "CPU"]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the shared run ends with the process
+    with tempfile.TemporaryDirectory(
+        ignore_cleanup_errors=True
+    ) as folder:  # the shared run ends with the process
         arms = make_arms(Path(folder), options)
         rows = measure(arms, options.rounds)
         print_table(arms, rows)

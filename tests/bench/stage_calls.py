@@ -90,7 +90,9 @@ def reading(ms: float) -> Callable[[Any], Any]:
     return partial(delayed, latency_ms=ms)
 
 
-def _mapped(data: tf.data.Dataset, kind: _Kind, maps: Sequence[float], calls: int | None = None) -> tf.data.Dataset:
+def _mapped(
+    data: tf.data.Dataset, kind: _Kind, maps: Sequence[float], calls: int | None = None
+) -> tf.data.Dataset:
     for name, ms in zip(_NAMES, maps, strict=False):
         data = data.map(_named(name, kind(ms)), num_parallel_calls=calls)
     return data
@@ -118,8 +120,18 @@ def _around_the_batch(kind: _Kind) -> _Build:
     return build
 
 
-_EACH: tuple[StageSettings, ...] = (("auto", "default"), ("auto", "off"), ("off", "auto"), ("auto", 2))
-_SECOND: tuple[StageSettings, ...] = (("default", "auto"), ("default", "off"), ("auto", "off"), (2, "auto"))
+_EACH: tuple[StageSettings, ...] = (
+    ("auto", "default"),
+    ("auto", "off"),
+    ("off", "auto"),
+    ("auto", 2),
+)
+_SECOND: tuple[StageSettings, ...] = (
+    ("default", "auto"),
+    ("default", "off"),
+    ("auto", "off"),
+    (2, "auto"),
+)
 _THREE: tuple[StageSettings, ...] = (
     ("default", "auto", "default"),
     ("auto", "auto", "default"),
@@ -134,7 +146,11 @@ def _cases(kind: _Kind) -> Iterator[Case]:
     yield Case(f"{name}, 4 then 16 ms", _examples(kind, 4, 16), _SECOND)
     yield Case(f"{name}, 10 then 10 ms", _examples(kind, 10, 10), _EACH)
     yield Case(f"{name}, 16 then 4 ms, prefetched", _examples(kind, 16, 4, ahead=2), _EACH)
-    yield Case(f"{name}, 16 then 4 ms, 2 calls each", _examples(kind, 16, 4, calls=2), (("off", 2), (2, "off")))
+    yield Case(
+        f"{name}, 16 then 4 ms, 2 calls each",
+        _examples(kind, 16, 4, calls=2),
+        (("off", 2), (2, "off")),
+    )
     yield Case(f"{name}, batches of 16 then 4 ms", _batches(kind, 16, 4), _EACH)
     yield Case(f"{name}, batches of 4 then 16 ms", _batches(kind, 4, 16), _SECOND)
     yield Case(f"{name}, 16 before, 8 ms after the batch", _around_the_batch(kind), _EACH)
@@ -144,7 +160,12 @@ def _cases(kind: _Kind) -> Iterator[Case]:
 CASES = (
     *_cases(reading),
     *_cases(computing),
-    Case("computing, 16 then 4 ms, as TensorFlow", _examples(computing, 16, 4), (("off", "default"),), own=True),
+    Case(
+        "computing, 16 then 4 ms, as TensorFlow",
+        _examples(computing, 16, 4),
+        (("off", "default"),),
+        own=True,
+    ),
     Case("computing, 16 then 4 ms, step too", _examples(computing, 16, 4), _EACH, computes=True),
     Case("computing, 4 then 16 ms, step too", _examples(computing, 4, 16), _SECOND, computes=True),
 )
@@ -200,7 +221,9 @@ def train(case: Case, folder: Path) -> Record:
     watch = Watch(folder)
     model = make_model(computes=case.computes)
     turning = _Turning(watch, case.turns)
-    model.fit(data.with_options(options), steps_per_epoch=10**6, verbose=0, callbacks=[watch, turning])
+    model.fit(
+        data.with_options(options), steps_per_epoch=10**6, verbose=0, callbacks=[watch, turning]
+    )
     assert watch.run_path
     return JudgedRun(open_run(watch.run_path)).record
 
@@ -228,14 +251,19 @@ def main() -> int:
     checked: list[CheckedForecast] = []
     asked = 0
     with tempfile.TemporaryDirectory() as folder:
-        for case in [case for _ in range(options.rounds) for case in CASES if options.only in case.name]:
+        for case in [
+            case for _ in range(options.rounds) for case in CASES if options.only in case.name
+        ]:
             asked += len(case.turns)
             for one in train(case, Path(folder)).checked:
                 checked.append(one)
                 print_row(case, one)
     found = Record(tuple(checked))
     load = f"load {os.getloadavg()[0]:.1f}, {psutil.cpu_count()} cores"
-    print(f"\n{len(checked)} of {asked} switches have a forecast, median {found.median_error:.1%} off; ", end="")
+    print(
+        f"\n{len(checked)} of {asked} switches have a forecast, median {found.median_error:.1%} off; ",
+        end="",
+    )
     print(f"{found.inside} of {len(checked)} in range; {load}")
     return 0 if checked and found.inside >= 0.9 * len(checked) else 1
 

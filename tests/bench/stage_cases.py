@@ -59,7 +59,9 @@ def _unbatched(make: Maker) -> tf.data.Dataset:
 
 def _half_left_out(make: Maker) -> tf.data.Dataset:
     decoded = make.start().map(make.sleep("decode", 5))
-    kept = decoded.enumerate().filter(lambda n, _: n % 2 == 0).map(lambda _, x: 2 * x)  # with what the other one cost
+    kept = (
+        decoded.enumerate().filter(lambda n, _: n % 2 == 0).map(lambda _, x: 2 * x)
+    )  # with what the other one cost
     return kept.batch(4).map(make.sleep("augment", 20))
 
 
@@ -85,30 +87,47 @@ def _fused(make: Maker) -> tf.data.Dataset:
 
 _PREFETCH = ("prefetch", "", 0.0, None)
 CASES = (
-    *(Case(f"one sleep of {ms} ms", _one("sleep", ms), "map(decode)", "storage") for ms in (5, 20, 50)),
+    *(
+        Case(f"one sleep of {ms} ms", _one("sleep", ms), "map(decode)", "storage")
+        for ms in (5, 20, 50)
+    ),
     *(Case(f"one of {ms} ms CPU", _one("burn", ms), "map(decode)", "serial") for ms in (5, 20, 50)),
-    *(Case(f"one of {ms} ms Python", _one("python", ms), "map(decode)", "python") for ms in (5, 20, 50)),
+    *(
+        Case(f"one of {ms} ms Python", _one("python", ms), "map(decode)", "python")
+        for ms in (5, 20, 50)
+    ),
     Case(
         "three serial, the middle one",
-        _chain(("sleep", "read", 5, None), ("burn", "decode", 20, None), ("sleep", "augment", 5, None)),
+        _chain(
+            ("sleep", "read", 5, None), ("burn", "decode", 20, None), ("sleep", "augment", 5, None)
+        ),
         "map(decode)",
         "serial",
     ),
     Case(
         "three serial, the first",
-        _chain(("sleep", "read", 50, None), ("burn", "decode", 20, None), ("burn", "augment", 5, None)),
+        _chain(
+            ("sleep", "read", 50, None), ("burn", "decode", 20, None), ("burn", "augment", 5, None)
+        ),
         "map(read)",
         "storage",
     ),
     Case(
         "three serial, the last",
-        _chain(("sleep", "read", 5, None), ("burn", "decode", 5, None), ("burn", "augment", 20, None)),
+        _chain(
+            ("sleep", "read", 5, None), ("burn", "decode", 5, None), ("burn", "augment", 20, None)
+        ),
         "map(augment)",
         "serial",
     ),
     Case(
         "two sum up before a prefetch",
-        _chain(("sleep", "read", 20, None), ("sleep", "decode", 15, None), _PREFETCH, ("sleep", "augment", 25, None)),
+        _chain(
+            ("sleep", "read", 20, None),
+            ("sleep", "decode", 15, None),
+            _PREFETCH,
+            ("sleep", "augment", 25, None),
+        ),
         "map(read)",
         "storage",
     ),

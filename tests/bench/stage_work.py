@@ -44,7 +44,9 @@ class Maker:
             _spin(ms)
             return x
 
-        return self._timed(name, lambda x: tf.ensure_shape(tf.numpy_function(work, [x], x.dtype), x.shape))
+        return self._timed(
+            name, lambda x: tf.ensure_shape(tf.numpy_function(work, [x], x.dtype), x.shape)
+        )
 
     def generator(self, name: str, ms: float) -> tf.data.Dataset:
         """Return a Python generator as a stage."""
@@ -59,7 +61,9 @@ class Maker:
                 yield row
 
         rows.__name__ = name
-        return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((STAGES,), tf.float32))
+        return tf.data.Dataset.from_generator(
+            rows, output_signature=tf.TensorSpec((STAGES,), tf.float32)
+        )
 
     def interleaved(self, name: str, ms: float, workers: int | None) -> tf.data.Dataset:
         """Return files whose elements have a given cost."""
@@ -86,7 +90,9 @@ class Maker:
                 done = work(tf.identity(x))
             with tf.control_dependencies([done]):
                 cost = tf.cast((tf.timestamp() - begun) * 1e3, tf.float32) * mask
-            return done + (cost if x.shape.rank == 1 else tf.pad(cost[None], [[0, tf.shape(x)[0] - 1], [0, 0]]))
+            return done + (
+                cost if x.shape.rank == 1 else tf.pad(cost[None], [[0, tf.shape(x)[0] - 1], [0, 0]])
+            )
 
         stage.__name__ = stage.__wrapped__.__name__ = name
         return cast("Callable[[Any], Any]", stage)

@@ -60,7 +60,11 @@ class Pipeline:
 
     def iterators(self) -> tuple[Any, Any]:
         """Return the iterators for `StageReader`."""
-        return (self._pipeline.source, self._pipeline.iterator) if self._pipeline else (None, self._iterator)
+        return (
+            (self._pipeline.source, self._pipeline.iterator)
+            if self._pipeline
+            else (None, self._iterator)
+        )
 
     def batch(self) -> Any:
         """Return the next batch."""
@@ -76,7 +80,9 @@ def run(case: Case, seconds: float, folder: Path) -> Ran:
     """Take batches for `seconds`, and read the stages."""
     make = Maker()
     dataset = case.build(make)
-    pipeline = Pipeline(dataset if case.stock else dataset.with_options(options(Knobs())), case.gated)
+    pipeline = Pipeline(
+        dataset if case.stock else dataset.with_options(options(Knobs())), case.gated
+    )
     writer, _ = begin_run(folder, "stages")
     reader = StageReader(writer, pipeline.iterators)
     for _ in range(_WARM_UP):
@@ -93,7 +99,9 @@ def run(case: Case, seconds: float, folder: Path) -> Ran:
     read = read_run(writer)
     found = {event.pipeline: event for event in read.events if isinstance(event, StagesFound)}
     table = make_stage_table(read.stages, found)
-    return Ran(make, costs, table.with_bottleneck(os.cpu_count() or 1, others / seconds) if table else None)
+    return Ran(
+        make, costs, table.with_bottleneck(os.cpu_count() or 1, others / seconds) if table else None
+    )
 
 
 def _busy(now: Any, before: Any) -> float:
@@ -118,7 +126,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=6.0, help="for each pipeline")
     parser.add_argument("--only", default="", help="pipelines whose names contain this")
-    parser.add_argument("--sentences", action="store_true", help="print the sentence on each bottleneck")
+    parser.add_argument(
+        "--sentences", action="store_true", help="print the sentence on each bottleneck"
+    )
     arguments = parser.parse_args()
     print(f"{len(CASES)} pipelines, {os.cpu_count()} cores, TensorFlow {tf.__version__}")
     print("| pipeline | stage | injected ms | reported ms | error | bottleneck | reason |")
@@ -132,9 +142,14 @@ def main() -> int:
             tally.add(case, ran)
             sys.stdout.flush()
     errors = np.abs(tally.errors)
-    print(f"\n{len(errors)} stages: median error {np.median(errors):.1%}, largest {np.max(errors):.1%}, ", end="")
+    print(
+        f"\n{len(errors)} stages: median error {np.median(errors):.1%}, largest {np.max(errors):.1%}, ",
+        end="",
+    )
     print(f"{np.sum(~(errors <= _OFF))} beyond a tenth; ", end="")
-    print(f"wrong bottlenecks: {tally.wrong}, void: {tally.void}; wrong reasons: {tally.wrong_reasons}")
+    print(
+        f"wrong bottlenecks: {tally.wrong}, void: {tally.void}; wrong reasons: {tally.wrong_reasons}"
+    )
     return int(tally.wrong > 0 or not np.all(errors <= _OFF))
 
 
@@ -153,7 +168,10 @@ class Tally:
         place = ran.table.bottleneck if ran.table else None
         named = ran.table.stages[place.stage].name if ran.table and place else "none"
         reason = place.reason if place else "none"
-        right, void = named == case.slowest, ran.cost_of(named) > (1 - _OFF) * ran.cost_of(case.slowest)
+        right, void = (
+            named == case.slowest,
+            ran.cost_of(named) > (1 - _OFF) * ran.cost_of(case.slowest),
+        )
         self.wrong += not right and not void
         self.void += not right and void
         self.wrong_reasons += reason != case.reason

@@ -80,7 +80,9 @@ def make_model() -> Any:
         x = keras.layers.Activation("relu")(keras.layers.BatchNormalization()(x))
     x = keras.layers.GlobalAveragePooling2D()(x)
     model = keras.Model(image, keras.layers.Dense(CLASSES, activation="softmax")(x))
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+    model.compile(
+        "adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False
+    )
     return model
 
 
@@ -92,7 +94,9 @@ def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset
     if delay_ms:
         data = data.map(lambda x, y: (x, delayed(y, delay_ms)))
     size = work_ahead.buffer_size(prefetch)
-    return (data if size is None else data.prefetch(size)).with_options(work_ahead.options(Knobs(prefetch=prefetch)))
+    return (data if size is None else data.prefetch(size)).with_options(
+        work_ahead.options(Knobs(prefetch=prefetch))
+    )
 
 
 class Bounds(keras.callbacks.Callback):
@@ -161,15 +165,23 @@ def _compute_ms(model: Any, batch: int) -> float:
 
 def print_table(readings: dict[Case, Reading]) -> None:
     """Print a row for each case."""
-    unstarved = [r.busy / (1 - r.wait) for case, r in readings.items() if case.delay_ms == 0 and r.busy is not None]
-    print("delay ms  prefetch  step ms  compute ms  data wait  GPU busy  expected  off, points  busy in wait")
+    unstarved = [
+        r.busy / (1 - r.wait)
+        for case, r in readings.items()
+        if case.delay_ms == 0 and r.busy is not None
+    ]
+    print(
+        "delay ms  prefetch  step ms  compute ms  data wait  GPU busy  expected  off, points  busy in wait"
+    )
     for case, r in readings.items():
         row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.compute_ms:10.2f}  {r.wait:9.3f}"
         if r.busy is None or not unstarved:
             print(f"{row}  {'n/a':>8}")
             continue
         expected = float(np.mean(unstarved)) * (1 - r.wait)
-        print(f"{row}  {r.busy:8.3f}  {expected:8.3f}  {(r.busy - expected) * 100:+11.1f}  {r.busy_in_wait:12.4f}")
+        print(
+            f"{row}  {r.busy:8.3f}  {expected:8.3f}  {(r.busy - expected) * 100:+11.1f}  {r.busy_in_wait:12.4f}"
+        )
 
 
 def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], W]) -> dict[Case, list[W]]:
@@ -183,7 +195,9 @@ def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], W]) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds by which batches are late")
+    parser.add_argument(
+        "--delays", default="0,5,10,20,40", help="milliseconds by which batches are late"
+    )
     parser.add_argument("--step-ms", type=float, default=15.0)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
@@ -191,7 +205,11 @@ def main() -> None:
     model = make_model()
     batch = find_batch(model, options.step_ms)
     print(f"batches of {batch}", flush=True)
-    cases = [Case(float(delay), prefetch) for delay in options.delays.split(",") for prefetch in PREFETCHES]
+    cases = [
+        Case(float(delay), prefetch)
+        for delay in options.delays.split(",")
+        for prefetch in PREFETCHES
+    ]
     with tempfile.TemporaryDirectory() as folder:
 
         def measure(case: Case) -> Window:
@@ -199,9 +217,13 @@ def main() -> None:
 
         measure(cases[0])
         windows: dict[Case, list[Window]] = {}
-        busy = trace(Path(folder) / "trace", lambda: windows.update(in_turns(options.rounds, cases, measure)))
+        busy = trace(
+            Path(folder) / "trace", lambda: windows.update(in_turns(options.rounds, cases, measure))
+        )
         print_table({case: read(windows[case], busy) for case in cases})
-        busy.print_if_incomplete((w.start_ns, w.end_ns) for found in windows.values() for w in found)
+        busy.print_if_incomplete(
+            (w.start_ns, w.end_ns) for found in windows.values() for w in found
+        )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 WALL_NS = 1_795_169_823_000_000_000
 _GIB = 2**30
 #: Wait, compute and host of a step, ms, by the value of prefetch.
-_SPLITS = {"off": (21.0, 37.0, 2.0), "2": (3.5, 37.0, 2.0), "4": (0.6, 37.5, 2.0), "8": (0.5, 37.6, 2.0)}
+_SPLITS = {
+    "off": (21.0, 37.0, 2.0),
+    "2": (3.5, 37.0, 2.0),
+    "4": (0.6, 37.5, 2.0),
+    "8": (0.5, 37.6, 2.0),
+}
 #: Every so many seconds of the run the writer flushes; its progress has a row then.
 _FLUSH_S = 10.0
 _SAMPLE_S = 0.5
@@ -85,16 +90,26 @@ class LongRun:
         self._setting = "off"
         self._sensors = nvidia(gpu_power_w=310.0)
         self._sampled_s = self._flushed_s = 0.0
-        chosen = self._random.sample(range(plan.epoch_steps, plan.steps), plan.stalls + plan.switches)
+        chosen = self._random.sample(
+            range(plan.epoch_steps, plan.steps), plan.stalls + plan.switches
+        )
         periodic = range(plan.shuffle_every, plan.epochs, plan.shuffle_every)
-        self._shuffles = {epoch * plan.epoch_steps + 1 for epoch in periodic} if plan.shuffle_every else set()
+        self._shuffles = (
+            {epoch * plan.epoch_steps + 1 for epoch in periodic} if plan.shuffle_every else set()
+        )
         self._stalls = set(chosen[: max(plan.stalls - len(self._shuffles), 0)])
         self._switches = set(chosen[plan.stalls :])
 
     def make(self) -> LongRun:
         """Write the whole run, up to its last step."""
         self._event(facts.ImportEnded, took_ms=4800.0, tensorflow="2.21.0")
-        self._event(facts.GpuFound, source="nvml", name="NVIDIA H100 80GB HBM3", memory_bytes=80 * _GIB, unified=False)
+        self._event(
+            facts.GpuFound,
+            source="nvml",
+            name="NVIDIA H100 80GB HBM3",
+            memory_bytes=80 * _GIB,
+            unified=False,
+        )
         for epoch in range(self.plan.epochs):
             self._write_epoch(epoch)
         self.writer.flush()
@@ -102,7 +117,13 @@ class LongRun:
 
     def end(self) -> LongRun:
         """End the run."""
-        self.writer.status = (Phase.ENDED, round(self.at_s * 1e9), self.step, self.plan.epochs - 1, "")
+        self.writer.status = (
+            Phase.ENDED,
+            round(self.at_s * 1e9),
+            self.step,
+            self.plan.epochs - 1,
+            "",
+        )
         self._event(facts.RunEnded, cause="finished", steps=self.step, detail="")
         self.writer.close()
         return self
@@ -122,7 +143,12 @@ class LongRun:
             self._write_step(epoch, int(flags))
         self.at_s += 0.4
         self._event(facts.ValidationEnded, epoch=epoch, took_ms=400.0)
-        self._event(facts.EpochEnded, epoch=epoch, step=self.step, metrics=_metrics(epoch, plan, self._random))
+        self._event(
+            facts.EpochEnded,
+            epoch=epoch,
+            step=self.step,
+            metrics=_metrics(epoch, plan, self._random),
+        )
         self.at_s += 0.01
 
     def _write_step(self, epoch: int, flags: int) -> None:
@@ -138,7 +164,16 @@ class LongRun:
             wait += self._random.uniform(1500.0, 30_000.0)
         if self.step in self._shuffles:
             wait, flags = wait + 6000.0, flags | int(Flag.SHUFFLE_FILL)
-        self.writer.step(round(self.at_s * 1e9), self.step, epoch & 0xFFFF, flags, wait, compute * 0.3, compute, host)
+        self.writer.step(
+            round(self.at_s * 1e9),
+            self.step,
+            epoch & 0xFFFF,
+            flags,
+            wait,
+            compute * 0.3,
+            compute,
+            host,
+        )
         self.at_s += (wait + compute + host) / 1e3
         self._sample((wait, compute, host))
         self._flush(epoch)
@@ -149,7 +184,9 @@ class LongRun:
         self._split = _SPLITS[new]
         change = {"knob": "prefetch", "old": old, "new": new, "by": "key"}
         self._event(facts.SwitchAsked, **change, step=self.step - 1)
-        self._event(facts.PipelineSwitched, **change, asked_step=self.step - 1, step=self.step, took_ms=21.0)
+        self._event(
+            facts.PipelineSwitched, **change, asked_step=self.step - 1, step=self.step, took_ms=21.0
+        )
 
     def _sample(self, split: Split) -> None:
         if self.at_s < self._sampled_s:
@@ -165,7 +202,9 @@ class LongRun:
         self._flushed_s = self.at_s + _FLUSH_S
         loss = _loss(self.step / self.plan.epoch_steps, self.plan)
         in_epoch = self.step - epoch * self.plan.epoch_steps
-        self.writer.progress.append((self.step * 64, self.step, epoch, in_epoch, loss, 1 - loss / 3))
+        self.writer.progress.append(
+            (self.step * 64, self.step, epoch, in_epoch, loss, 1 - loss / 3)
+        )
         self.writer.flush()
 
     def _event(self, kind: type[facts.Event], **values: object) -> None:
@@ -203,17 +242,26 @@ def _metrics(epoch: int, plan: Plan, source: random.Random) -> dict[str, float]:
     loss = _loss(epoch, plan) * source.gauss(1, 0.01)
     over = max(0.0, epoch / plan.epochs - 0.66)
     val_loss = (_loss(epoch, plan) + 0.05 + over) * source.gauss(1, 0.02)
-    return {"loss": loss, "accuracy": 1 - loss / 3, "val_loss": val_loss, "val_accuracy": 1 - val_loss / 3}
+    return {
+        "loss": loss,
+        "accuracy": 1 - loss / 3,
+        "val_loss": val_loss,
+        "val_accuracy": 1 - val_loss / 3,
+    }
 
 
 def keep(folder: Path) -> Path:
     """Make the long run below a folder, and an older run of the same workload; return the long one."""
-    LongRun(folder / "2026-11-19T09-00-00_cnn", Plan(speed=1.15, seed=3, stalls=20), -86_400.0).make().end()
+    LongRun(
+        folder / "2026-11-19T09-00-00_cnn", Plan(speed=1.15, seed=3, stalls=20), -86_400.0
+    ).make().end()
     LongRun(folder / "2026-11-20T10-17-03_cnn", Plan()).make().end()
     return folder / "2026-11-20T10-17-03_cnn"
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="make a simulated run of ten hours, and one before it")
+    parser = argparse.ArgumentParser(
+        description="make a simulated run of ten hours, and one before it"
+    )
     parser.add_argument("folder", type=Path)
     print(keep(parser.parse_args().folder))

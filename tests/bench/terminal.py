@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 ASK_S = 0.5
 
 
-def run_on_terminal(command: list[str], size: tuple[int, int], keys: Callable[[], bytes] = bytes) -> None:
+def run_on_terminal(
+    command: list[str], size: tuple[int, int], keys: Callable[[], bytes] = bytes
+) -> None:
     """Run a program to its end on `size` columns and rows, and type the result of `keys` twice a second."""
     pid, terminal = pty.fork()
     if pid == 0:

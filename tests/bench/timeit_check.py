@@ -49,7 +49,10 @@ def main() -> None:
     others = OtherPrograms()
     fine = is_fine("one process, alternating", in_turns(spec, args.pairs, random.Random(1)))
     if args.rounds:
-        fine = is_fine("separate processes", side_by_side(spec, args.rounds, random.Random(2))) and fine
+        fine = (
+            is_fine("separate processes", side_by_side(spec, args.rounds, random.Random(2)))
+            and fine
+        )
     print(f"all processes but this one used {others.cores() or 0:.1f} of {os.cpu_count()} cores")
     sys.exit(not fine)
 
@@ -83,7 +86,10 @@ def side_by_side(spec: Spec, rounds: int, rng: random.Random) -> list[float]:
         for name in rng.sample(("bench", "timeit"), 2):
             found[name] = bench_ms(spec) if name == "bench" else plain_ms(spec)
         ratios.append(found["bench"] / found["timeit"])
-        print(f"{number:5}   {found['bench']:10.2f} ms   {found['timeit']:7.2f}   {ratios[-1]:5.3f}", flush=True)
+        print(
+            f"{number:5}   {found['bench']:10.2f} ms   {found['timeit']:7.2f}   {ratios[-1]:5.3f}",
+            flush=True,
+        )
     return ratios
 
 
@@ -102,7 +108,9 @@ def is_fine(title: str, ratios: list[float]) -> bool:
     """Print the ratios; return True where the interval overlaps 5 %."""
     ordered, cut = sorted(ratios), find_interval_cut(len(ratios))
     low, high = ordered[cut], ordered[-1 - cut]
-    summary = f"median {statistics.median(ratios):.3f}, {low:.3f} to {high:.3f} ({len(ratios)} pairs)"
+    summary = (
+        f"median {statistics.median(ratios):.3f}, {low:.3f} to {high:.3f} ({len(ratios)} pairs)"
+    )
     print(f"bench / timeit, {title}: {summary}", flush=True)
     return low <= 1 + MOST and high >= 1 - MOST
 

@@ -40,7 +40,9 @@ class Busy:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._spaces = list(_spaces(folder))
-        spans = np.array([span for space in self._spaces for span in _spans(space)], np.int64).reshape(-1, 2)
+        spans = np.array(
+            [span for space in self._spaces for span in _spans(space)], np.int64
+        ).reshape(-1, 2)
         self.any = bool(len(spans))
         # Nanoseconds since 1970 have more digits than a float.
         self.first_ns = int(spans.min()) if self.any else 0
@@ -62,7 +64,9 @@ class Busy:
         if self.any and self.within_ns(windows) > 0:
             return
         from_ns, to_ns = min(edges[0] for edges in windows), max(edges[1] for edges in windows)
-        print(f"NO WORK OF A GPU WITHIN THE WINDOWS, which last from {from_ns} to {to_ns} ns since 1970.")
+        print(
+            f"NO WORK OF A GPU WITHIN THE WINDOWS, which last from {from_ns} to {to_ns} ns since 1970."
+        )
         if self.any:
             print(f"the spans on {PLANE} last from {self.first_ns} to {self.last_ns} ns")
         for line in _contents(self._folder, self._spaces):
@@ -71,7 +75,9 @@ class Busy:
 
 def trace(folder: Path, measure: Callable[[], None]) -> Busy:
     """Run `measure` under one device trace that is written below `folder`."""
-    tf.profiler.experimental.start(str(folder), tf.profiler.experimental.ProfilerOptions(host_tracer_level=1))
+    tf.profiler.experimental.start(
+        str(folder), tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
+    )
     try:
         measure()
     finally:
@@ -86,7 +92,9 @@ def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     apart = starts[1:] > ends[:-1]
     starts, ends = starts[np.r_[True, apart]], ends[np.r_[apart, True]]
     ran = np.cumsum(ends - starts)
-    return np.stack([starts, ends], axis=1).ravel(), np.stack([ran - (ends - starts), ran], axis=1).ravel()
+    return np.stack([starts, ends], axis=1).ravel(), np.stack(
+        [ran - (ends - starts), ran], axis=1
+    ).ravel()
 
 
 def _spaces(folder: Path) -> Iterator[Any]:
@@ -99,7 +107,9 @@ def _spans(space: Any) -> Iterator[tuple[int, int]]:
     for plane in space.planes:
         for line in plane.lines if plane.name == PLANE else ():
             if not line.name.startswith(DERIVED):
-                line_ns = line.timestamp_ns + (0 if line.timestamp_ns > _SINCE_1970_NS else started_ns)
+                line_ns = line.timestamp_ns + (
+                    0 if line.timestamp_ns > _SINCE_1970_NS else started_ns
+                )
                 for event in line.events:
                     from_ns = line_ns + event.offset_ps // 1000
                     yield from_ns, from_ns + event.duration_ps // 1000
@@ -117,7 +127,9 @@ def _started_ns(space: Any) -> int:
 def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
     """Yield the contents of a trace (files, errors, planes, lines) and the loaded CUPTI, one line each."""
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    yield "files: " + (", ".join(f"{path.name} {path.stat().st_size} B" for path in written) or "none")
+    yield "files: " + (
+        ", ".join(f"{path.name} {path.stat().st_size} B" for path in written) or "none"
+    )
     yield "CUPTI in this process: " + (", ".join(_loaded("cupti")) or "none")
     yield "CUPTI packages: " + (", ".join(_packages("cupti")) or "none")
     yield f"TensorFlow {tf.__version__}, built for CUDA {tf.sysconfig.get_build_info().get('cuda_version', 'none')}"
@@ -134,7 +146,13 @@ def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
 
 def _packages(word: str) -> list[str]:
     """Return the installed packages whose name contains a word, with their versions."""
-    return sorted({f"{found.name} {found.version}" for found in metadata.distributions() if word in found.name})
+    return sorted(
+        {
+            f"{found.name} {found.version}"
+            for found in metadata.distributions()
+            if word in found.name
+        }
+    )
 
 
 def _loaded(word: str) -> list[str]:

@@ -75,7 +75,9 @@ def run(case: Case, model: Any, batch: int, runs_dir: Path) -> Path:
     entry = registry.find(case.workload) if case.workload else None
     names = [name for name in describe(case.knobs) if entry is None or entry.has(name)]
     if entry is None:
-        names = [name for name in names if name in ("prefetch", "workers", "latency_ms", "fast_pipeline")]
+        names = [
+            name for name in names if name in ("prefetch", "workers", "latency_ms", "fast_pipeline")
+        ]
     knobs = {name: value for name, value in describe(case.knobs).items() if name in names}
     settings = {"fast_pipeline": entry.fast if entry else "whole batches"}
     writer, lost = begin_run(
@@ -113,16 +115,23 @@ def _train_workload(case: Case, writer: RunWriter, control: Control) -> None:
     assert trainer.outcome.cause == "stopped", trainer.outcome
 
 
-def _train_injected(case: Case, model: Any, batch: int, writer: RunWriter, control: Control) -> None:
+def _train_injected(
+    case: Case, model: Any, batch: int, writer: RunWriter, control: Control
+) -> None:
     device = find_device()
     writer.describe(device=device.name, accelerated=device.accelerated)
     source = tf.data.Dataset.range(10**9).batch(FILES).with_options(work_ahead.options(Knobs()))
     session = Session(
-        writer, control, build=_loader(case, batch), source=source.with_options(work_ahead.without_autotune())
+        writer,
+        control,
+        build=_loader(case, batch),
+        source=source.with_options(work_ahead.without_autotune()),
     )
     spec = session.build(source, case.knobs).element_spec
     one = tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), spec)
-    stand_in = tf.data.Dataset.from_tensors(one).repeat().with_options(work_ahead.without_autotune())
+    stand_in = (
+        tf.data.Dataset.from_tensors(one).repeat().with_options(work_ahead.without_autotune())
+    )
     model.fit(stand_in, steps_per_epoch=10**6, verbose=0, callbacks=[Watch(session=session)])
     writer.end("stopped")
 
@@ -147,12 +156,16 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
             loaded = numbers.unbatch().map(load_one, num_parallel_calls=workers).batch(FILES)
         batches = loaded.map(lambda _: (x, y))
         ahead = work_ahead.buffer_size(knobs.prefetch)
-        return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
+        return (batches if ahead is None else batches.prefetch(ahead)).with_options(
+            work_ahead.options(knobs)
+        )
 
     return build
 
 
-def _turn(turns: Sequence[tuple[str, Any]], control: Control, writer: RunWriter, over: threading.Event) -> None:
+def _turn(
+    turns: Sequence[tuple[str, Any]], control: Control, writer: RunWriter, over: threading.Event
+) -> None:
     """Switch each knob after the setting before it has lasted long enough, then stop the training."""
     reader, since = RunReader(writer), FIRST_STEPS
     for turn in [*turns, None]:

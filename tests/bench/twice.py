@@ -26,7 +26,9 @@ def main() -> None:
         ratio = other["step_ms"] / one["step_ms"]
         spread = max(one["spread"], other["spread"])
         fine = fine and (abs(ratio - 1) <= MOST or spread > MOST)
-        steps = "".join(f"{run['step_ms']:8.2f} ms ±{run['spread'] / 2:3.0%}" for run in (one, other))
+        steps = "".join(
+            f"{run['step_ms']:8.2f} ms ±{run['spread'] / 2:3.0%}" for run in (one, other)
+        )
         print(
             f"{one['workload']:8}{steps}   {ratio:8.3f}         {one['others_cores']:.1f} {other['others_cores']:.1f}"
         )

@@ -122,25 +122,43 @@ class Table(Plant):
     @property
     def least_ms(self) -> float:
         """The best step of the table."""
-        return min(step for table in (_TABLES, _FAST) for row in table.get(self.case, ()) for step, _ in row)
+        return min(
+            step
+            for table in (_TABLES, _FAST)
+            for row in table.get(self.case, ())
+            for step, _ in row
+        )
 
 
 PLANTS = {
-    case: Table(1.0, 1.0, cores=2, accelerated=case not in _SHARED, fast=0.1 if case in _FAST else None, case=case)
+    case: Table(
+        1.0,
+        1.0,
+        cores=2,
+        accelerated=case not in _SHARED,
+        fast=0.1 if case in _FAST else None,
+        case=case,
+    )
     for case in _TABLES
 }
 
 
 def _nearest(values: tuple[int, ...], word: str) -> int:
     number = int(word) if word.isdigit() else 0
-    return min(range(len(values)), key=lambda n: abs(math.log2(1 + values[n]) - math.log2(1 + number)))
+    return min(
+        range(len(values)), key=lambda n: abs(math.log2(1 + values[n]) - math.log2(1 + number))
+    )
 
 
-def visit(plant: Plant, machine: Machine, knobs: Mapping[str, str], count: int, rng: np.random.Generator) -> Rows:
+def visit(
+    plant: Plant, machine: Machine, knobs: Mapping[str, str], count: int, rng: np.random.Generator
+) -> Rows:
     """Return steps of a setting."""
     rows = replace(plant, noise=machine.noise, drift=machine.likeness).rows(knobs, count, rng)
     times = np.full(
-        count, math.exp(machine.visit_noise * rng.normal()) * (SLOW if rng.random() < machine.slow else 1.0)
+        count,
+        math.exp(machine.visit_noise * rng.normal())
+        * (SLOW if rng.random() < machine.slow else 1.0),
     )
     times[rng.random(count) < SPIKES] *= 1 + rng.exponential(SPIKE)
     for part in STEP.names or ():
@@ -194,8 +212,12 @@ def run_search(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
 
 def main() -> int:
     """Run the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searches", type=int, default=60, help="of each case on each machine (60)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--searches", type=int, default=60, help="of each case on each machine (60)"
+    )
     parser.add_argument("--cases", default=";".join(PLANTS), help="separated by semicolons")
     options = parser.parse_args()
     print("| machine | case | within 5 % | median | mean | worst | steps |")

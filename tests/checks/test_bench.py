@@ -29,8 +29,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def timed(steps_ms: list[float], first_ms: float = 50.0, examples: int = 32, others_cores: float | None = 0.0) -> Trial:
-    measured = {"steps_ms": steps_ms, "first_ms": first_ms, "examples": examples, "others_cores": others_cores}
+def timed(
+    steps_ms: list[float],
+    first_ms: float = 50.0,
+    examples: int = 32,
+    others_cores: float | None = 0.0,
+) -> Trial:
+    measured = {
+        "steps_ms": steps_ms,
+        "first_ms": first_ms,
+        "examples": examples,
+        "others_cores": others_cores,
+    }
     return Trial("completed", results={"measured": measured, "all": {}})
 
 
@@ -58,11 +68,16 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide() -
     }
     seen: list[int] = []
     options = BenchOptions(["dense"], ["cpu"], ["graph", "jit"])
-    rows = measure(options, lambda rows: seen.append(sum(len(row.medians_ms) for row in rows)), runs(answers))
+    rows = measure(
+        options, lambda rows: seen.append(sum(len(row.medians_ms) for row in rows)), runs(answers)
+    )
     assert [sorted(row.medians_ms) for row in rows] == [[10, 10, 10.4], [5, 5, 5]]
     assert seen == [1, 2, 3, 4, 5, 6]
     steps = [as_dict(row, rows) for row in rows]
-    assert [(t["step_ms"], t["speedup"], t["examples_s"]) for t in steps] == [(10, None, 3200), (5, 2.0, 6400)]
+    assert [(t["step_ms"], t["speedup"], t["examples_s"]) for t in steps] == [
+        (10, None, 3200),
+        (5, 2.0, 6400),
+    ]
     assert "2.00 x" in printed(rows)
     assert "10.0 ms ±2%" in printed(rows)
     assert "unsteady" not in printed(rows)
@@ -71,14 +86,17 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide() -
 def test_rounds_that_differ_are_followed_by_more_until_their_median_is_certain() -> None:
     graph = [timed([ms]) for ms in (10, 12, 10, 10, 10, 10, 10, 10, 10)]
     answers = {("cpu", "graph"): graph, ("cpu", "jit"): [timed([5]), timed([5]), timed([5])]}
-    rows = measure(BenchOptions(["dense"], ["cpu"], ["graph", "jit"]), lambda _: None, runs(answers))
+    rows = measure(
+        BenchOptions(["dense"], ["cpu"], ["graph", "jit"]), lambda _: None, runs(answers)
+    )
     assert [len(row.medians_ms) for row in rows] == [9, 3]
     assert rows[0].spread == 0
     assert "unsteady" not in printed(rows)
 
 
 @pytest.mark.parametrize(
-    ("rounds", "cut"), [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (17, 4), (20, 5)]
+    ("rounds", "cut"),
+    [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (17, 4), (20, 5)],
 )
 def test_the_interval_of_a_median_agrees_with_published_tables(rounds: int, cut: int) -> None:
     assert find_interval_cut(rounds) == cut  # Conover's table A3 at 95 %, less one
@@ -87,23 +105,35 @@ def test_the_interval_of_a_median_agrees_with_published_tables(rounds: int, cut:
 @pytest.mark.parametrize(
     ("others", "text"),
     [
-        pytest.param([1.7] * 9, "unsteady: other programs use 1.7 of 2 cores: dense graph cpu", id="busy"),
-        pytest.param([0.1] * 9, "unsteady, the machine throttled or was busy: dense graph cpu", id="quiet"),
-        pytest.param([None] * 9, "unsteady, the machine throttled or was busy: dense graph cpu", id="not known"),
+        pytest.param(
+            [1.7] * 9, "unsteady: other programs use 1.7 of 2 cores: dense graph cpu", id="busy"
+        ),
+        pytest.param(
+            [0.1] * 9, "unsteady, the machine throttled or was busy: dense graph cpu", id="quiet"
+        ),
+        pytest.param(
+            [None] * 9,
+            "unsteady, the machine throttled or was busy: dense graph cpu",
+            id="not known",
+        ),
     ],
 )
 def test_rows_that_remain_unsteady_are_reported_with_the_reason(
     others: list[float | None], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    answers = {("cpu", "graph"): [timed([10 + n], others_cores=used) for n, used in enumerate(others)]}
+    answers = {
+        ("cpu", "graph"): [timed([10 + n], others_cores=used) for n, used in enumerate(others)]
+    }
     rows = measure(BenchOptions(["dense"], ["cpu"]), lambda _: None, runs(answers))
     assert len(rows[0].medians_ms) == 9
     assert text in printed(rows)
     assert as_dict(rows[0], rows)["others_cores"] == others[0]
 
 
-def test_steady_figures_of_a_busy_machine_are_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steady_figures_of_a_busy_machine_are_reported_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     answers = {("cpu", "graph"): [timed([10], others_cores=1.0) for _ in range(3)]}
     rows = measure(BenchOptions(["dense"], ["cpu"]), lambda _: None, runs(answers))
@@ -140,7 +170,9 @@ def test_a_missing_gpu_is_reported_once_and_the_rest_is_timed() -> None:
 
 def test_without_a_gpu_there_is_no_table_of_gpus() -> None:
     rows = measure(
-        BenchOptions(["dense"], ["gpu"]), lambda _: None, lambda _: refused("TensorFlow sees no GPU", no_gpu=True)
+        BenchOptions(["dense"], ["gpu"]),
+        lambda _: None,
+        lambda _: refused("TensorFlow sees no GPU", no_gpu=True),
     )
     assert printed(rows) == "not measured: gpu: TensorFlow sees no GPU\n"
 
@@ -155,8 +187,13 @@ def test_one_round_has_no_spread() -> None:
 
 def test_a_failed_row_has_its_reason_and_is_not_run_again() -> None:
     dead = Trial("died", stage="measured", exit_code=-9)
-    answers = {("cpu", "graph"): [dead], ("cpu", "jit"): [refused("InvalidArgumentError: XLA cannot")]}
-    rows = measure(BenchOptions(["dense"], ["cpu"], ["graph", "jit"], rounds=3), lambda _: None, runs(answers))
+    answers = {
+        ("cpu", "graph"): [dead],
+        ("cpu", "jit"): [refused("InvalidArgumentError: XLA cannot")],
+    }
+    rows = measure(
+        BenchOptions(["dense"], ["cpu"], ["graph", "jit"], rounds=3), lambda _: None, runs(answers)
+    )
     assert rows[1].reason == "InvalidArgumentError: XLA cannot"
     assert rows[0].reason
     assert printed(rows).count("n/a") == 2
@@ -168,7 +205,10 @@ def test_all_workloads_are_timed_by_default_and_a_size_goes_to_those_that_take_o
     assert {spec.workload for spec in wanted if spec.size} == {
         n for n, entry in WORKLOADS.items() if "size" in entry.takes
     }
-    assert [spec.batch_size for spec in list_specs(BenchOptions(["dense"], ["cpu"], batch_sizes=[8, 16]))] == [8, 16]
+    assert [
+        spec.batch_size
+        for spec in list_specs(BenchOptions(["dense"], ["cpu"], batch_sizes=[8, 16]))
+    ] == [8, 16]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +228,10 @@ def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: st
 def test_measured_rows_are_printed_after_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [Row(Spec("dense", "cpu", "graph")), Row(Spec("dense", "cpu", "jit"))]
     rows[0].add_round(timed([3, 3, 3]))
-    with pytest.raises(KeyboardInterrupt), ResultPrinter(True, [row.spec for row in rows]) as printer:  # noqa: PT012
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ResultPrinter(True, [row.spec for row in rows]) as printer,
+    ):
         printer.update(rows)
         raise KeyboardInterrupt
     results = json.loads(capsys.readouterr().out)["results"]
@@ -196,7 +239,9 @@ def test_measured_rows_are_printed_after_an_interrupt(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_a_table_that_cannot_be_written_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, exit_code: int) -> None:
+def test_a_table_that_cannot_be_written_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, exit_code: int
+) -> None:
     measured = [Row(spec, medians_ms=[1.0]) for spec in list_specs(BenchOptions(["conv"], ["cpu"]))]
     monkeypatch.setattr("tfwatch.checks.bench.measure", lambda *_: measured)
     monkeypatch.setattr("tfwatch.checks.bench.write", lambda *_: exit_code)

@@ -28,7 +28,12 @@ def run_here(spec: Spec) -> Trial:
 @pytest.mark.parametrize(
     ("spec", "run", "examples"),
     [
-        pytest.param(Spec("matmul", "cpu", "graph", size=64, seconds=0.1), run_here, 1, id="an operation alone"),
+        pytest.param(
+            Spec("matmul", "cpu", "graph", size=64, seconds=0.1),
+            run_here,
+            1,
+            id="an operation alone",
+        ),
         pytest.param(
             Spec("generator", "cpu", "eager", batch_size=8, seconds=0.1),
             run_in_process,

@@ -12,7 +12,14 @@ from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import Made, outcome, pause, run_of, trained
 from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.checks import selftest_cases as cases
-from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, CopyComparison, PartComparison, Schedule, TrainingResult
+from tfwatch.checks.injected_schedule import (
+    AHEAD,
+    ON_DEMAND,
+    CopyComparison,
+    PartComparison,
+    Schedule,
+    TrainingResult,
+)
 from tfwatch.core.events import PipelineSwitched
 
 if TYPE_CHECKING:
@@ -36,7 +43,9 @@ if TYPE_CHECKING:
         ("compute", 5.0, 6.6, False),
     ],
 )
-def test_a_part_passes_within_its_tolerance(part: str, injected_ms: float, measured_ms: float, passes: bool) -> None:
+def test_a_part_passes_within_its_tolerance(
+    part: str, injected_ms: float, measured_ms: float, passes: bool
+) -> None:
     made = trained(plain(50), comparisons=(PartComparison(part, 10.0, injected_ms, measured_ms),))
 
     assert list(outcome(cases._split(Schedule()), made).values()) == [passes, True]
@@ -49,7 +58,9 @@ def test_parts_that_do_not_sum_to_the_wall_time_fail() -> None:
 
 
 def test_at_least_40_waits_are_injected_into_every_kind() -> None:
-    asked = Made(lambda schedule: TrainingResult([], 0.0, run_of(plain(2400)), list(schedule.slow_steps)))
+    asked = Made(
+        lambda schedule: TrainingResult([], 0.0, run_of(plain(2400)), list(schedule.slow_steps))
+    )
     for experiment in cases.experiments():
         list(experiment(cast("Trainings", asked)))
     split = [schedule for schedule in asked.asked if len(schedule.wait_ms) > 1]
@@ -72,7 +83,9 @@ def test_a_wrong_verdict_fails(share: float, passes: bool) -> None:
 def test_a_wrong_bound_fails(host: float, passes: bool) -> None:
     rows = make_steps(np.zeros(100), compute=10.0, host=host)
 
-    found = outcome(cases._bound(Schedule(host_ms=(12,), compute_ms=(12,)), "host-bound"), trained(rows))
+    found = outcome(
+        cases._bound(Schedule(host_ms=(12,), compute_ms=(12,)), "host-bound"), trained(rows)
+    )
 
     assert found["verdict: bound: host 12, compute 12 ms"] is passes
 
@@ -109,12 +122,16 @@ def held(schedule: Schedule) -> TrainingResult:
     rows["host_ms"] += 1.0
     rows = restart(rows)
     called = [
-        pause(rows, one.step, "callback", one.ms, "SlowLogger") for one in schedule.slow_steps if one.part == "host"
+        pause(rows, one.step, "callback", one.ms, "SlowLogger")
+        for one in schedule.slow_steps
+        if one.part == "host"
     ]
     return TrainingResult([], 0.0, run_of(rows, *called), list(schedule.slow_steps))
 
 
-@pytest.mark.parametrize("experiment", [cases._stalls, cases._periodic_wait, cases._periodic_callback, cases._drift])
+@pytest.mark.parametrize(
+    "experiment", [cases._stalls, cases._periodic_wait, cases._periodic_callback, cases._drift]
+)
 def test_stalls_and_patterns_that_are_missing_fail(experiment: Experiment) -> None:
     assert all(outcome(experiment, held).values())
     lacking = outcome(experiment, lambda schedule: trained(plain(schedule.steps)))
@@ -127,7 +144,9 @@ def test_a_claim_about_equal_settings_fails(after_ms: float, passes: bool) -> No
     rows = make_steps(np.zeros(240), compute=np.repeat([8.0, after_ms], 120) * noise, host=0.1)
     switch = PipelineSwitched(0, "prefetch", "4", "8", 120, 121, 1.0, "script")
 
-    found = outcome(cases._equal_settings, lambda _: TrainingResult([], 0.0, run_of(rows, switch), []))
+    found = outcome(
+        cases._equal_settings, lambda _: TrainingResult([], 0.0, run_of(rows, switch), [])
+    )
 
     assert list(found.values()) == [passes]
 
@@ -139,7 +158,9 @@ def test_a_run_without_a_comparison_fails() -> None:
 
 
 @pytest.mark.parametrize(("answers", "passes"), [(True, True), (False, False)])
-def test_a_difference_that_is_not_claimed_fails(answers: bool, passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_that_is_not_claimed_fails(
+    answers: bool, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noise = np.random.default_rng(0).normal(1, 0.01, 130)
     waits = np.concatenate([np.full(45, 8.0), np.full(45, 0.1), np.full(40, 8.0)])
     rows = make_steps(waits, compute=20.0 * noise, host=0.1)

@@ -15,7 +15,9 @@ from tfwatch.checks.injected_schedule import Schedule, SlowStep, TrainingResult
 from tfwatch.core.rows import Flag
 
 
-def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0) -> TrainingResult:
+def spiky(
+    schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0
+) -> TrainingResult:
     """Return the training that the schedule asks for.
 
     lacking: a step without its spike. cause: of a spike at the step `unknown`, which the schedule does not have.
@@ -26,8 +28,16 @@ def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int
         rows[f"{one.part}_ms"][one.step - 1] += 0 if one.step == lacking else one.ms
     rows["wait_ms"][unknown - 1] += 100 if unknown else 0
     rows = restart(rows)
-    names = {"callback": "SlowLogger", "checkpoint": "SlowCheckpoint", "garbage collection": "generation 2"}
-    paused = [pause(rows, one.step, one.how, one.ms, names[one.how]) for one in slow_steps if one.how in names]
+    names = {
+        "callback": "SlowLogger",
+        "checkpoint": "SlowCheckpoint",
+        "garbage collection": "generation 2",
+    }
+    paused = [
+        pause(rows, one.step, one.how, one.ms, names[one.how])
+        for one in slow_steps
+        if one.how in names
+    ]
     made_up = [pause(rows, unknown, cause, 100.0)] if cause else []
     return TrainingResult([], 0.0, run_of(rows, *paused, *made_up), slow_steps)
 
@@ -48,11 +58,16 @@ def test_a_spike_that_is_not_found_fails() -> None:
 def test_a_cause_that_was_not_there_fails() -> None:
     assert failed(unknown=210) == []
     assert failed(unknown=210, cause="CPU contention") == []
-    assert failed(unknown=210, cause="garbage collection") == ["spike: wrong causes: 2299 plain steps"]
+    assert failed(unknown=210, cause="garbage collection") == [
+        "spike: wrong causes: 2299 plain steps"
+    ]
 
 
 def test_a_cause_of_the_machine_may_stand_for_a_sleep() -> None:
-    sleep, collected = SlowStep(51, "wait", "sleep", 60.0), SlowStep(51, "wait", "garbage collection", 60.0)
+    sleep, collected = (
+        SlowStep(51, "wait", "sleep", 60.0),
+        SlowStep(51, "wait", "garbage collection", 60.0),
+    )
     rows = plain(200)
     rows["wait_ms"][50] += 60
     run = run_of(restart(rows), pause(restart(rows), 51, "swap", 60.0))
@@ -68,8 +83,12 @@ def test_a_wrong_length_or_part_fails() -> None:
     rows["wait_ms"][50] += 80
     reported = cases._spikes_of(run_of(restart(rows)))[51]
 
-    assert [case.passed for case in cases._spike("", SlowStep(51, "wait", "sleep", 60.0), reported)] == [True, False]
-    assert [case.passed for case in cases._spike("", SlowStep(51, "compute", "sleep", 80.0), reported)] == [False, True]
+    assert [
+        case.passed for case in cases._spike("", SlowStep(51, "wait", "sleep", 60.0), reported)
+    ] == [True, False]
+    assert [
+        case.passed for case in cases._spike("", SlowStep(51, "compute", "sleep", 80.0), reported)
+    ] == [False, True]
 
 
 def test_what_an_epoch_begins_with_has_its_own_names() -> None:

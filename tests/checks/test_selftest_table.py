@@ -31,8 +31,12 @@ def giving(*rounds: list[Case]) -> Experiment:
     return lambda _: iter(next(left))
 
 
-@pytest.mark.parametrize(("others_cores", "warns"), [(0.0, False), (0.2, False), (0.5, True), (None, False)])
-def test_a_busy_machine_is_reported_before_the_cases(others_cores: float | None, warns: bool) -> None:
+@pytest.mark.parametrize(
+    ("others_cores", "warns"), [(0.0, False), (0.2, False), (0.5, True), (None, False)]
+)
+def test_a_busy_machine_is_reported_before_the_cases(
+    others_cores: float | None, warns: bool
+) -> None:
     text = describe_load(others_cores, 2)
 
     assert bool(text) is warns
@@ -48,14 +52,19 @@ def test_a_busy_machine_is_reported_before_the_cases(others_cores: float | None,
         pytest.param([[case(10.5, 1.7)], []], (10.5, False, 2), id="nothing the second time"),
     ],
 )
-def test_a_failure_is_run_once_more(rounds: list[list[Case]], expected: tuple[float, bool, int]) -> None:
+def test_a_failure_is_run_once_more(
+    rounds: list[list[Case]], expected: tuple[float, bool, int]
+) -> None:
     (found,) = run_all([giving(*rounds)], cast("Trainings", None))
 
     assert (found.measured, found.passed, found.tries) == expected
 
 
 def test_a_case_that_passed_is_not_run_again() -> None:
-    first, second = [case(10.1, 0.3, "a"), case(10.5, 1.7, "b")], [case(11, 3.0, "a"), case(10.2, 0.6, "b")]
+    first, second = (
+        [case(10.1, 0.3, "a"), case(10.5, 1.7, "b")],
+        [case(11, 3.0, "a"), case(10.2, 0.6, "b")],
+    )
 
     found = run_all([giving(first, second)], cast("Trainings", None))
 
@@ -69,9 +78,14 @@ def table(*found: Case) -> list[str]:
 
 
 def test_a_group_is_a_line_with_its_worst_case() -> None:
-    lines = table(case(10.1, 0.3, "5 ms"), case(10.2, 0.6), replace(case(10.0, 0.0), case="20 ms", tries=2))
+    lines = table(
+        case(10.1, 0.3, "5 ms"), case(10.2, 0.6), replace(case(10.0, 0.0), case="20 ms", tries=2)
+    )
 
-    assert " ".join(lines[1].split()) == "wait: tf.data 3/3 10.00 ms 10.20 ms +0.20 ms pass, 1 at 2nd try"
+    assert (
+        " ".join(lines[1].split())
+        == "wait: tf.data 3/3 10.00 ms 10.20 ms +0.20 ms pass, 1 at 2nd try"
+    )
     assert lines[-1] == "3 of 3 cases pass, 1 of them at the second try"
     assert any("0.950" in line and "-40 us of 2.10 ms" in line for line in lines)
     assert max(map(len, table(case(10.1, 0.3)))) <= 110
@@ -79,7 +93,9 @@ def test_a_group_is_a_line_with_its_worst_case() -> None:
 
 
 def test_every_failure_is_printed_in_full() -> None:
-    words = Case("spike: callback", "60 ms [b] in host", "callback SlowLogger", "not found", "", float("inf"))
+    words = Case(
+        "spike: callback", "60 ms [b] in host", "callback SlowLogger", "not found", "", float("inf")
+    )
 
     lines = table(case(10.1, 0.3), replace(case(10.5, 1.7, "20 ms"), tries=2), words)
 
@@ -93,12 +109,19 @@ def test_every_failure_is_printed_in_full() -> None:
 def test_a_skipped_case_is_in_no_number_and_has_its_reason() -> None:
     skipped = Case("copy", "uint8, 40 MB", "", "", "", 0.0, skipped="nothing is copied")
 
-    lines, found = table(case(10.1, 0.3), skipped, skipped), cases_json([case(10.1, 0.3), skipped], COSTS)
+    lines, found = (
+        table(case(10.1, 0.3), skipped, skipped),
+        cases_json([case(10.1, 0.3), skipped], COSTS),
+    )
 
-    assert [line.split() for line in lines if "copied" in line] == [["copy", "skip", "nothing", "is", "copied"]]
+    assert [line.split() for line in lines if "copied" in line] == [
+        ["copy", "skip", "nothing", "is", "copied"]
+    ]
     assert lines[-1] == "1 of 1 cases pass"
     assert (found["passed"], found["failed"], len(found["cases"])) == (1, 0, 1)
-    assert found["skipped"] == [{"group": "copy", "case": "uint8, 40 MB", "reason": "nothing is copied"}]
+    assert found["skipped"] == [
+        {"group": "copy", "case": "uint8, 40 MB", "reason": "nothing is copied"}
+    ]
 
 
 def test_the_json_has_figures_and_no_nan() -> None:

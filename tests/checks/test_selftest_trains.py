@@ -30,7 +30,9 @@ def trainings(tmp_path: Path) -> Trainings:
 def test_a_known_delay_is_measured(trainings: Trainings) -> None:
     slow_steps = (SlowStep(12, "wait", "sleep", 60.0),)
 
-    run = trainings.train(Schedule((0, 20), (0, 2), (0, 5), steps=60, slow_steps=slow_steps, switches=((40, 2),)))
+    run = trainings.train(
+        Schedule((0, 20), (0, 2), (0, 5), steps=60, slow_steps=slow_steps, switches=((40, 2),))
+    )
 
     assert len(run.run.steps) == 60
     assert run.slow_steps[0].ms >= 60
@@ -72,7 +74,9 @@ def test_what_watch_costs_is_found(tmp_path: Path) -> None:
     rows = rounds_ms(tmp_path, rounds=2, steps=5)
 
     assert min(min(row.values()) for row in rows) > 0
-    assert all(open_run(run).ended for run in list_runs(tmp_path))  # none writes on into a folder that goes
+    assert all(
+        open_run(run).ended for run in list_runs(tmp_path)
+    )  # none writes on into a folder that goes
 
 
 def batches_ahead(count: int, launch_ms: float, error_ms: float) -> PartComparison:
@@ -91,7 +95,10 @@ def batches_ahead(count: int, launch_ms: float, error_ms: float) -> PartComparis
     waits = np.where(planned > 0, planned - launch_ms + error_ms, 0.0) + 0.1
     rows = make_steps(waits, dispatch=launch_ms)
     (found,) = compare_parts(
-        rows, Schedule((0.0, 10.0), kind="MirroredStrategy"), {"wait": sleeps, "compute": sleeps}, end_ns
+        rows,
+        Schedule((0.0, 10.0), kind="MirroredStrategy"),
+        {"wait": sleeps, "compute": sleeps},
+        end_ns,
     )
     return found
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.tensorflow
-def test_this_tensorflow_works_and_ignores_the_users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_tensorflow_works_and_ignores_the_users_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "random.py").write_text("raise RuntimeError('this is the user's own')\n")
     monkeypatch.chdir(tmp_path)
     stages: list[str] = []
@@ -26,7 +28,9 @@ def test_this_tensorflow_works_and_ignores_the_users_files(tmp_path: Path, monke
 
     assert (trial.outcome, stages) == ("completed", ["import", "devices", "products", "step"])
     assert trial.devices[0]["name"] == "CPU:0"
-    assert all(product["right"] and product["placed"] == product["device"] for product in trial.products)
+    assert all(
+        product["right"] and product["placed"] == product["device"] for product in trial.products
+    )
     assert trial.results["step"]["finite"]
     assert set(trial.results["step"]["losses"]) == ({"CPU:0", "GPU:0"} if trial.gpus else set())
     assert trial.log.placed > 20
@@ -56,20 +60,26 @@ def wrong_at(weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
     apply = keras.optimizers.Adam.apply_gradients
 
     def without_one(optimizer: Any, pairs: Any) -> Any:
-        return apply(optimizer, [(0 * one if n == weight else one, of) for n, (one, of) in enumerate(pairs)])
+        return apply(
+            optimizer, [(0 * one if n == weight else one, of) for n, (one, of) in enumerate(pairs)]
+        )
 
     monkeypatch.setattr(keras.optimizers.Adam, "apply_gradients", without_one)
 
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("weight", [pytest.param(2, id="gamma"), pytest.param(7, id="bias")])
-def test_a_weight_that_stands_still_parts_from_the_cpu(weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_weight_that_stands_still_parts_from_the_cpu(
+    weight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = seeded()
     wrong_at(weight, monkeypatch)
     wrong = trial_program.train_seeded("CPU:0", eager=False)
 
     assert parting_of_losses({"CPU:0": right.losses, "GPU:0": wrong.losses}) == ""
-    assert f"{right.moves[weight][0]} moves otherwise" in parting_of_moves(trial_program.moves_apart(right, wrong))
+    assert f"{right.moves[weight][0]} moves otherwise" in parting_of_moves(
+        trial_program.moves_apart(right, wrong)
+    )
 
 
 @pytest.mark.tensorflow
@@ -80,7 +90,9 @@ def test_a_device_that_trains_wrongly_parts_from_the_cpu(monkeypatch: pytest.Mon
     monkeypatch.setattr(keras.optimizers, "Adam", lambda rate: adam(rate, beta_1=0.0))
     wrong = trial_program.train_seeded("CPU:0", eager=False)
 
-    assert "on GPU:0 its loss is" in parting_of_losses({"CPU:0": right.losses, "GPU:0": wrong.losses})
+    assert "on GPU:0 its loss is" in parting_of_losses(
+        {"CPU:0": right.losses, "GPU:0": wrong.losses}
+    )
 
 
 @pytest.mark.tensorflow

@@ -53,7 +53,11 @@ def run(*words: str) -> int:
         pytest.param(["--"], "COMMAND is missing: tfwatch --help", id="no command"),
         pytest.param(["train"], "WORKLOAD is missing, as in: tfwatch train cnn", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
-        pytest.param(["train", "lstm"], "no workload 'lstm': `tfwatch workloads` lists them", id="unlike any workload"),
+        pytest.param(
+            ["train", "lstm"],
+            "no workload 'lstm': `tfwatch workloads` lists them",
+            id="unlike any workload",
+        ),
         *(
             pytest.param(
                 [command, "own folder/own.py", "--steps", "9"],
@@ -67,15 +71,23 @@ def run(*words: str) -> int:
             "bench takes a workload; run your own script with: tfwatch run own.py",
             id="bench of a script",
         ),
-        pytest.param(["train", "cnn", "--zzz"], "unrecognized arguments: --zzz", id="unlike any option"),
+        pytest.param(
+            ["train", "cnn", "--zzz"], "unrecognized arguments: --zzz", id="unlike any option"
+        ),
         pytest.param(
             ["train", "cnn", "--fast"],
             "unrecognized arguments: --fast: did you mean --fast-pipeline?",
             id="half an option",
         ),
-        pytest.param(["train", "--stps", "9"], "unrecognized arguments: --stps: did you mean --steps?", id="option"),
         pytest.param(
-            ["train", "cnn", "--stps=9"], "unrecognized arguments: --stps=9: did you mean --steps?", id="option=value"
+            ["train", "--stps", "9"],
+            "unrecognized arguments: --stps: did you mean --steps?",
+            id="option",
+        ),
+        pytest.param(
+            ["train", "cnn", "--stps=9"],
+            "unrecognized arguments: --stps=9: did you mean --steps?",
+            id="option=value",
         ),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
@@ -119,7 +131,9 @@ def run(*words: str) -> int:
             id="epochs and steps",
         ),
         pytest.param(
-            ["train", "cnn", "--eager", "--jit"], "--jit: not allowed with argument --eager", id="eager and jit"
+            ["train", "cnn", "--eager", "--jit"],
+            "--jit: not allowed with argument --eager",
+            id="eager and jit",
         ),
         pytest.param(
             ["train", "cnn", "--optimizer", "adma"],
@@ -159,21 +173,37 @@ def run(*words: str) -> int:
             id="knob",
         ),
         pytest.param(
-            ["train", "cnn", "--headless", "--data", "/nonexistent"], "there is no folder /nonexistent", id="data"
+            ["train", "cnn", "--headless", "--data", "/nonexistent"],
+            "there is no folder /nonexistent",
+            id="data",
         ),
         pytest.param(
             ["train", "cnn", "--headless", "--data", "~nobody-of-this-name/x"],
             "there is no folder ~nobody-of-this-name/x",
             id="data of an unknown user",
         ),
-        pytest.param(["train", "cnn", "--headless", "--data", ""], "--data: give a path", id="an empty path"),
         pytest.param(
-            ["train", "cnn", "--headless", "--data", "/\x1b[31m\nx"], "there is no folder / [31m x", id="control"
+            ["train", "cnn", "--headless", "--data", ""], "--data: give a path", id="an empty path"
         ),
-        pytest.param(["train", "cnn", "\x1b]0;x\x07"], "unrecognized arguments:  ]0;x ", id="control in a word"),
-        pytest.param(["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"),
-        pytest.param(["train", "cnn"], "stdout is not a terminal: use --headless", id="no terminal"),
-        pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
+        pytest.param(
+            ["train", "cnn", "--headless", "--data", "/\x1b[31m\nx"],
+            "there is no folder / [31m x",
+            id="control",
+        ),
+        pytest.param(
+            ["train", "cnn", "\x1b]0;x\x07"],
+            "unrecognized arguments:  ]0;x ",
+            id="control in a word",
+        ),
+        pytest.param(
+            ["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"
+        ),
+        pytest.param(
+            ["train", "cnn"], "stdout is not a terminal: use --headless", id="no terminal"
+        ),
+        pytest.param(
+            ["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"
+        ),
         pytest.param(
             ["replay", "--runs-dir", "/nonexistent", ""],
             "no run '' in /nonexistent: tfwatch runs lists them",
@@ -186,15 +216,21 @@ def run(*words: str) -> int:
         ),
     ],
 )
-def test_bad_input_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(*words) == 2
     assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
 
 
-def test_a_folder_that_is_no_run_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "run.json").write_text('{"schema": 99}')
     assert run("replay", str(tmp_path)) == 2
-    assert capsys.readouterr().err == f"tfwatch: {tmp_path}: its schema is 99, this tfwatch reads 1\n"
+    assert (
+        capsys.readouterr().err == f"tfwatch: {tmp_path}: its schema is 99, this tfwatch reads 1\n"
+    )
 
 
 def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
@@ -213,7 +249,9 @@ def test_a_user_without_a_home_gets_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: str
 ) -> None:
     def homeless(*_: object, **__: object) -> str:
-        raise RuntimeError("could not determine the home directory, set an absolute HOME or XDG variable")
+        raise RuntimeError(
+            "could not determine the home directory, set an absolute HOME or XDG variable"
+        )
 
     monkeypatch.setattr(f"platformdirs.user_{kept}_dir", homeless)
     assert cli.main(["replay"]) == 2
@@ -222,7 +260,9 @@ def test_a_user_without_a_home_gets_a_sentence(
     )
 
 
-def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_needs_a_terminal_to_be_replayed_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from tfwatch.runs.create import begin_run
 
     writer, _ = begin_run(tmp_path, "cnn")
@@ -240,14 +280,28 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
         "--learning-rate 1e-2 --device-prefetch 3"
     )
     assert run(*words.split(), "--json") == 0
-    computing: Any = {"mode": "eager", "mixed_precision": True, "steps_per_execution": 4, "learning_rate": 0.01}
+    computing: Any = {
+        "mode": "eager",
+        "mixed_precision": True,
+        "steps_per_execution": 4,
+        "learning_rate": 0.01,
+    }
     settings = Settings(
-        batch_size=8, image_size=32, steps=7, seed=5, data=tmp_path, device="cpu", optimizer="sgd", **computing
+        batch_size=8,
+        image_size=32,
+        steps=7,
+        seed=5,
+        data=tmp_path,
+        device="cpu",
+        optimizer="sgd",
+        **computing,
     )
     switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
     plan = Plan("cnn", settings, Knobs("auto", 3, 20.0, device_prefetch=3), switches)
     assert orders == [
-        TrainRequest(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")
+        TrainRequest(
+            plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg"
+        )
     ]
 
 
@@ -277,7 +331,9 @@ def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--help") == 0
-    (line,) = re.findall(rf"^ +{command} +(\S.*(?:\n {{20,}}.*)*)", capsys.readouterr().out, re.MULTILINE)
+    (line,) = re.findall(
+        rf"^ +{command} +(\S.*(?:\n {{20,}}.*)*)", capsys.readouterr().out, re.MULTILINE
+    )
     summary = " ".join(line.split())
     assert run(command, "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -291,10 +347,22 @@ def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_
     [
         pytest.param("train", set(), id="no workload"),
         pytest.param("train cnn", {"size", "weights", "fast-pipeline"}, id="cnn"),
-        pytest.param("train matmul", {"data", "image-size", "weights", "storage-latency", "cache"}, id="matmul"),
+        pytest.param(
+            "train matmul",
+            {"data", "image-size", "weights", "storage-latency", "cache"},
+            id="matmul",
+        ),
         pytest.param(
             "ab array",
-            {"data", "image-size", "size", "weights", "storage-latency", "cache", "steps-per-execution"},
+            {
+                "data",
+                "image-size",
+                "size",
+                "weights",
+                "storage-latency",
+                "cache",
+                "steps-per-execution",
+            },
             id="array",
         ),
     ],
@@ -315,7 +383,9 @@ def test_a_workloads_help_leaves_out_what_only_others_take(
         "steps-per-execution",
     )
 
-    assert {option for option in of_some if not re.search(rf"^ +--{option}\b(?!-)", text, re.MULTILINE)} == hidden
+    assert {
+        option for option in of_some if not re.search(rf"^ +--{option}\b(?!-)", text, re.MULTILINE)
+    } == hidden
 
 
 def test_a_folder_without_a_run_is_named(
@@ -328,7 +398,9 @@ def test_a_folder_without_a_run_is_named(
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "cnn", "--prefetch", "x"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["train", "cnn", "--prefetch", "x"]]
+)
 def test_help_and_bad_values_load_nothing_heavy(words: list[str]) -> None:
     script = """
 import json, sys
@@ -339,14 +411,18 @@ except SystemExit:
     pass
 sys.stderr.write("\\n" + json.dumps([name for name in sys.modules if "." not in name]))
 """
-    result = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True
+    )
     loaded = set(json.loads(result.stderr.splitlines()[-1]))
     assert loaded.isdisjoint({"tensorflow", "keras", "textual", "rich", "numpy", "psutil"})
 
 
 def test_it_runs_as_a_module() -> None:
     words = [sys.executable, "-m", "tfwatch", "--version"]
-    result = subprocess.run(words, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    result = subprocess.run(
+        words, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert result.stdout == f"tfwatch {__version__}\n"
 
 
@@ -361,11 +437,16 @@ def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_dumb_terminal_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dumb_terminal_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     monkeypatch.setenv("TERM", "dumb")
     assert run("train", "cnn") == 2
-    assert capsys.readouterr().err == "tfwatch: a terminal of type dumb (TERM) cannot show the screen: use --headless\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: a terminal of type dumb (TERM) cannot show the screen: use --headless\n"
+    )
 
 
 def test_the_themes_are_those_of_the_screens() -> None:
@@ -382,17 +463,26 @@ def test_the_themes_are_those_of_the_screens() -> None:
             "--knob prefetch=off",
             "'prefetch=off' has one setting: an A/B test compares two or more, e.g. prefetch=off,4",
         ),
-        ("--knob prefetch=4,04", "'prefetch=4,04' repeats a setting: an A/B test compares different ones"),
+        (
+            "--knob prefetch=4,04",
+            "'prefetch=4,04' repeats a setting: an A/B test compares different ones",
+        ),
         (
             "--knob depth=1,2",
             "'depth' is not a knob: choose prefetch, workers, storage-latency, fast-pipeline or device-prefetch",
         ),
-        ("--knob prefetch", "'prefetch' has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4"),
+        (
+            "--knob prefetch",
+            "'prefetch' has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4",
+        ),
         (
             "--knob cache=off,on",
             "cache takes effect with an epoch: an A/B test needs a knob that switches live",
         ),
-        ("--knob workers=1,many", "'many' is not a setting: give off, default, auto or a number from 1 to 1024"),
+        (
+            "--knob workers=1,many",
+            "'many' is not a setting: give off, default, auto or a number from 1 to 1024",
+        ),
     ],
 )
 def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(
@@ -402,12 +492,19 @@ def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(
     assert capsys.readouterr().err == f"tfwatch: --knob: {sentence}\n"
 
 
-def test_a_knob_that_a_workload_does_not_have_is_no_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_knob_that_a_workload_does_not_have_is_no_experiment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run("ab", "dense", "--knob", "storage-latency=0,5") == 2
-    assert capsys.readouterr().err == "tfwatch: dense takes no storage-latency: it reads no files while it trains\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: dense takes no storage-latency: it reads no files while it trains\n"
+    )
 
 
-def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     orders: list[TrainRequest] = []
 
     def taken(order: TrainRequest, *_: object) -> int:
@@ -416,12 +513,31 @@ def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(monkeypa
 
     monkeypatch.setattr("tfwatch.commands.training.train.train", taken)
     assert (
-        run(*["ab", "cnn", "--knob", "prefetch=2,off", "--workers", "3", "--steps", "90", "--seed", "5", "--json"]) == 0
+        run(
+            *[
+                "ab",
+                "cnn",
+                "--knob",
+                "prefetch=2,off",
+                "--workers",
+                "3",
+                "--steps",
+                "90",
+                "--seed",
+                "5",
+                "--json",
+            ]
+        )
+        == 0
     )
     assert run("ab", "cnn", "--knob", "prefetch=off,2,4", "--epochs", "3") == 0
     assert orders[0].experiment == Experiment("prefetch", (2, "off"), 90, 5, ends=True)
     assert orders[0].plan.knobs == Knobs(prefetch=2, workers=3)
-    assert (orders[0].headless, orders[0].as_json, (orders[0].plan.settings.steps or 0) > 90) == (True, True, True)
+    assert (orders[0].headless, orders[0].as_json, (orders[0].plan.settings.steps or 0) > 90) == (
+        True,
+        True,
+        True,
+    )
     assert orders[1].experiment == Experiment("prefetch", ("off", 2, 4), None, 0)
     assert (orders[1].plan.settings.epochs, orders[1].plan.settings.steps) == (3, None)
 

@@ -39,7 +39,9 @@ def requested(monkeypatch: pytest.MonkeyPatch, *words: str) -> TrainRequest:
     return orders[0]
 
 
-def test_the_config_file_sets_what_no_option_sets(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_config_file_sets_what_no_option_sets(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = config.parent / "runs"
     config.write_text(
         'theme = "light"\nnotify = true\nnotify-after = 9\nnotify-command = "/bin/sh -c x"\nkeep-runs = 5\n'
@@ -60,14 +62,38 @@ def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
         "quiet = true\n"
     )
     orders = _taken(monkeypatch)
-    undo = ["--device-prefetch", "off", "--no-fast-pipeline", "--no-keep-awake", "--gpu-sensor", "auto", "--no-quiet"]
+    undo = [
+        "--device-prefetch",
+        "off",
+        "--no-fast-pipeline",
+        "--no-keep-awake",
+        "--gpu-sensor",
+        "auto",
+        "--no-quiet",
+    ]
     assert run("train", "dense") == run("train", "dense", *undo, "--memory-limit", "1") == 0
     kept, undone = orders
 
-    assert (kept.plan.knobs, undone.plan.knobs) == (Knobs(device_prefetch=2, fast_pipeline=True), Knobs())
-    assert (kept.plan.prefetches_where_possible, undone.plan.prefetches_where_possible) == (True, False)
-    assert (kept.keep_awake, kept.gpu_sensor, kept.memory_bytes, kept.quiet) == (True, "none", 2 * 2**30, True)
-    assert (undone.keep_awake, undone.gpu_sensor, undone.memory_bytes, undone.quiet) == (False, "auto", 2**30, False)
+    assert (kept.plan.knobs, undone.plan.knobs) == (
+        Knobs(device_prefetch=2, fast_pipeline=True),
+        Knobs(),
+    )
+    assert (kept.plan.prefetches_where_possible, undone.plan.prefetches_where_possible) == (
+        True,
+        False,
+    )
+    assert (kept.keep_awake, kept.gpu_sensor, kept.memory_bytes, kept.quiet) == (
+        True,
+        "none",
+        2 * 2**30,
+        True,
+    )
+    assert (undone.keep_awake, undone.gpu_sensor, undone.memory_bytes, undone.quiet) == (
+        False,
+        "auto",
+        2**30,
+        False,
+    )
 
 
 def test_the_config_file_sets_scripts_reports_and_comparisons(
@@ -82,7 +108,13 @@ def test_the_config_file_sets_scripts_reports_and_comparisons(
 
     for place in ("script.run.run", "evidence.report.report", "evidence.compare.compare"):
         monkeypatch.setattr(f"tfwatch.commands.{place}", take)
-    assert run("run", "train.py") == run("report") == run("report", "--no-redact") == run("compare", "A", "B") == 0
+    assert (
+        run("run", "train.py")
+        == run("report")
+        == run("report", "--no-redact")
+        == run("compare", "A", "B")
+        == 0
+    )
     script, redacted, whole, compared = taken
 
     assert (script.python, script.quiet) == (tmp_path, True)
@@ -91,8 +123,20 @@ def test_the_config_file_sets_scripts_reports_and_comparisons(
 
 
 def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config.write_text('theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nkeep-runs = 5\nprefetch = 4\n')
-    words = ["--prefetch", "off", "--theme", "dark", "--no-notify", "--keep-age", "1h", "--runs-dir", "x"]
+    config.write_text(
+        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nkeep-runs = 5\nprefetch = 4\n'
+    )
+    words = [
+        "--prefetch",
+        "off",
+        "--theme",
+        "dark",
+        "--no-notify",
+        "--keep-age",
+        "1h",
+        "--runs-dir",
+        "x",
+    ]
     found = requested(monkeypatch, *words)
 
     assert found.plan.knobs == Knobs()
@@ -100,18 +144,25 @@ def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.M
     assert not found.notify.is_asked
 
 
-def test_a_limit_of_the_config_file_spares_other_folders(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_the_config_file_spares_other_folders(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.write_text("keep-runs = 5")
 
     assert requested(monkeypatch, "--runs-dir", "x").limits is None
 
 
 @pytest.mark.parametrize("words", [["runs"], ["train", "cnn"], ["config"], ["doctor"], ["replay"]])
-def test_a_bad_config_file_is_one_sentence(config: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_config_file_is_one_sentence(
+    config: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     config.write_text("prefetsch = 4")
 
     assert run(*words) == 2
-    assert capsys.readouterr().err == f"tfwatch: {config}: no key 'prefetsch': did you mean prefetch?\n"
+    assert (
+        capsys.readouterr().err
+        == f"tfwatch: {config}: no key 'prefetsch': did you mean prefetch?\n"
+    )
 
 
 def test_help_works_with_a_bad_config_file(config: Path) -> None:
@@ -123,10 +174,24 @@ def test_help_works_with_a_bad_config_file(config: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        pytest.param(["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"),
-        pytest.param(["--notify-after", "0"], "--notify-after: '0' is not a whole number from 1 to 86400", id="after"),
-        pytest.param(["--keep-runs", "0"], "--keep-runs: '0' is not a whole number from 1 to 1000000", id="runs"),
-        pytest.param(["--keep-age", "soon"], "--keep-age: 'soon' is not an age: give 90m, 12h, 30d or 8w", id="age"),
+        pytest.param(
+            ["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"
+        ),
+        pytest.param(
+            ["--notify-after", "0"],
+            "--notify-after: '0' is not a whole number from 1 to 86400",
+            id="after",
+        ),
+        pytest.param(
+            ["--keep-runs", "0"],
+            "--keep-runs: '0' is not a whole number from 1 to 1000000",
+            id="runs",
+        ),
+        pytest.param(
+            ["--keep-age", "soon"],
+            "--keep-age: 'soon' is not an age: give 90m, 12h, 30d or 8w",
+            id="age",
+        ),
     ],
 )
 def test_a_bad_value_of_an_option_is_one_sentence(
@@ -136,7 +201,9 @@ def test_a_bad_value_of_an_option_is_one_sentence(
     assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
 
 
-def test_config_shows_each_value_with_its_source(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_shows_each_value_with_its_source(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config.write_text('prefetch = "auto"\nkeep-size = 2\nnotify-command = "/bin/sh \'a b\'"')
     assert run("config") == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
@@ -169,7 +236,10 @@ def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> Non
     for read, words in (
         (parse_switch, completion._switches(prefix="100:pre")),
         (parse_change, completion._runs_and_changes(namespace, prefix="pre")),
-        (parse_settings, [f"{word},16" for word in completion._knob_settings(prefix="pre") if "=o" not in word]),
+        (
+            parse_settings,
+            [f"{word},16" for word in completion._knob_settings(prefix="pre") if "=o" not in word],
+        ),
         (parse_settings, completion._knob_settings(prefix="prefetch=16,")),
     ):
         assert len(list(words)) > 5
@@ -184,7 +254,9 @@ def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> Non
         pytest.param("tfwatch ser", {"serve"}, id="command"),
         pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
         pytest.param("tfwatch runs tag ", {"2026-11-20_cnn"}, id="run"),
-        pytest.param("tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"),
+        pytest.param(
+            "tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"
+        ),
         pytest.param("tfwatch train cnn --cache ", {"off", "on"}, id="the values of a knob"),
     ],
 )
@@ -194,8 +266,18 @@ def test_a_shell_completes(line: str, words: set[str], config: Path, tmp_path: P
     (folder / "run.json").write_text("{}")
     config.write_text(f'runs-dir = "{folder.parent}"')
     out = tmp_path / "out"
-    shell = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "fish", "_ARGCOMPLETE_STDOUT_FILENAME": str(out)}
-    asked = {**os.environ, **shell, "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    shell = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_SHELL": "fish",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(out),
+    }
+    asked = {
+        **os.environ,
+        **shell,
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "_ARGCOMPLETE_IFS": "\n",
+    }
 
     # argcomplete takes descriptors of its process.
     subprocess.run([sys.executable, "-m", "tfwatch"], env=asked, check=True, timeout=60)

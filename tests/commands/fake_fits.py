@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def fit(steps: int = 10**6, step_s: float = 0.01, loss: float = 0.5, until: Callable[[], bool] = lambda: False) -> None:
+def fit(
+    steps: int = 10**6,
+    step_s: float = 0.01,
+    loss: float = 0.5,
+    until: Callable[[], bool] = lambda: False,
+) -> None:
     """Train `steps` steps in the folder that the script's first argument names; print the requests for switches.
 
     until: returns True where it ends earlier.
     """
     control = Control()
     writer, _ = begin_run(
-        Path(sys.argv[1]), "train", device="CPU", knobs={"prefetch": "default"}, switchable=["prefetch"]
+        Path(sys.argv[1]),
+        "train",
+        device="CPU",
+        knobs={"prefetch": "default"},
+        switchable=["prefetch"],
     )
     server = ControlServer(writer, control)
     server.open()

@@ -116,7 +116,9 @@ class FakeApp:
     choose: what is done with the start knobs that a restart offers, before it is left.
     """
 
-    def __init__(self, behaviour: str, painted: Callable[[], None], choose: Callable[[], None]) -> None:
+    def __init__(
+        self, behaviour: str, painted: Callable[[], None], choose: Callable[[], None]
+    ) -> None:
         self._behaviour = behaviour
         self._painted = painted
         self._choose = choose
@@ -145,7 +147,9 @@ class FakeApp:
         return await self._left
 
 
-def factories(behaviour: str = "", steps: int = 20, app: str | None = None, **others: Any) -> Factories:
+def factories(
+    behaviour: str = "", steps: int = 20, app: str | None = None, **others: Any
+) -> Factories:
     """The parts of a session whose training behaves like this; with the real screen unless `app` says how it acts."""
     after_step = others.pop("after_step", lambda *_: None)
     choose: Callable[[RestartOffer], None] = others.pop("choose", lambda _: None)
@@ -170,4 +174,8 @@ def order(runs_dir: Path, **options: Any) -> TrainRequest:
 if __name__ == "__main__":
     if sys.argv[1] == "train":  # the command of a restart, which this program became
         sys.exit(f"became {' '.join(sys.argv[1:])}")
-    sys.exit(train(order(Path(sys.argv[1])), factories(sys.argv[2], int((sys.argv[3:] or ["100000"])[0]))))
+    sys.exit(
+        train(
+            order(Path(sys.argv[1])), factories(sys.argv[2], int((sys.argv[3:] or ["100000"])[0]))
+        )
+    )

@@ -48,14 +48,19 @@ class Made:
         return self.train(Schedule()).run
 
 
-def outcome(experiment: Experiment, *trained: Callable[[Schedule], TrainingResult] | TrainingResult) -> dict[str, bool]:
+def outcome(
+    experiment: Experiment, *trained: Callable[[Schedule], TrainingResult] | TrainingResult
+) -> dict[str, bool]:
     """Return by group and name if each case passes."""
     found = experiment(cast("Trainings", Made(*trained)))
     return {f"{case.group}: {case.case}": case.passed for case in found}
 
 
 def trained(
-    rows: Rows, *events: Event, comparisons: tuple[PartComparison, ...] = (), wall_error: float = 0.0
+    rows: Rows,
+    *events: Event,
+    comparisons: tuple[PartComparison, ...] = (),
+    wall_error: float = 0.0,
 ) -> TrainingResult:
     return TrainingResult(list(comparisons), wall_error, run_of(rows, *events), [])
 

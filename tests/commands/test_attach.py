@@ -57,7 +57,11 @@ class Training:
         if self.fails:
             self.writer.event(SwitchFailed(self.writer.now_ns(), request.knob, "no memory"))
         else:
-            self.writer.event(PipelineSwitched(self.writer.now_ns(), request.knob, old, new, 7, 9, 1.0, request.by))
+            self.writer.event(
+                PipelineSwitched(
+                    self.writer.now_ns(), request.knob, old, new, 7, 9, 1.0, request.by
+                )
+            )
 
 
 @contextmanager
@@ -66,7 +70,10 @@ def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
     knobs = {"prefetch": "off", "workers": "off", "shuffle": "auto"}
     writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "shuffle"], knobs=knobs)
     one, done = Training(writer, **options), threading.Event()
-    server, obeying = ControlServer(writer, one.control), threading.Thread(target=one.obey, args=(done,))
+    server, obeying = (
+        ControlServer(writer, one.control),
+        threading.Thread(target=one.obey, args=(done,)),
+    )
     server.open()
     wait_until(lambda: writer.manifest().control_socket)
     writer.flush()
@@ -84,7 +91,9 @@ def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
 # -- set --------------------------------------------------------------------------------------------
 
 
-def test_set_waits_until_the_switch_is_in_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_waits_until_the_switch_is_in_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with training(tmp_path) as one:
         assert main(["set", "cnn", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
         assert capsys.readouterr().out == "prefetch off → 4 from step 9 on\n"
@@ -95,15 +104,24 @@ def test_set_waits_until_the_switch_is_in_effect(tmp_path: Path, capsys: pytest.
         assert capsys.readouterr().out == "prefetch is 4 already\n"
 
 
-def test_set_reports_a_request_for_a_later_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_reports_a_request_for_a_later_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with training(tmp_path):
-        assert main(["set", str(os.getpid()), "prefetch=2", "shuffle=500", "--runs-dir", str(tmp_path)]) == 0
+        assert (
+            main(
+                ["set", str(os.getpid()), "prefetch=2", "shuffle=500", "--runs-dir", str(tmp_path)]
+            )
+            == 0
+        )
     assert capsys.readouterr().out == (
         "prefetch off → 2 from step 9 on\nrequested: shuffle auto → 500, in effect with a later epoch\n"
     )
 
 
-def test_set_of_one_stage_leaves_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_of_one_stage_leaves_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with training(tmp_path) as one:
         one.writer.describe(switchable=["workers"], parallel_stages=["map(decode)", "map(augment)"])
         one.writer.flush()
@@ -132,7 +150,9 @@ def test_a_switch_that_fails_is_code_1(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "prefetch auto failed: no memory\n"
 
 
-def test_a_switch_that_is_not_in_effect_in_time_is_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with training(tmp_path) as one:
         one.control.take = list  # type: ignore[method-assign]
         assert main(["set", "prefetch=4", "--wait", "1", "--runs-dir", str(tmp_path)]) == 1
@@ -144,10 +164,16 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(tmp_path: Path, capsys
     [
         (["cnn"], "set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4"),
         (["cnn", "prefetch"], "'prefetch' is not a setting: give KNOB=VALUE, e.g. prefetch=4"),
-        (["prefetch=x"], "'x' is not a setting: give off, default, auto or a number from 1 to 1024"),
+        (
+            ["prefetch=x"],
+            "'x' is not a setting: give off, default, auto or a number from 1 to 1024",
+        ),
         (["depth=4"], "'depth' is not a knob: choose prefetch, workers"),
         (["prefetch=4", "workers=4"], "does not switch workers: fixed in this run's own pipeline"),
-        (["storage-latency=4"], "does not switch storage-latency: it reads no files while it trains"),
+        (
+            ["storage-latency=4"],
+            "does not switch storage-latency: it reads no files while it trains",
+        ),
     ],
 )
 def test_what_cannot_be_set_is_a_sentence(
@@ -170,7 +196,10 @@ def test_a_setting_that_the_script_fixes_is_refused_with_the_scripts_reason(
         one.writer.flush()
         assert main(["set", "workers=4", "--runs-dir", str(tmp_path)]) == 2
 
-    assert "does not switch workers: as the script has it: its map keeps a state\n" in capsys.readouterr().err
+    assert (
+        "does not switch workers: as the script has it: its map keeps a state\n"
+        in capsys.readouterr().err
+    )
 
 
 # -- the training that is meant -----------------------------------------------------------------------
@@ -189,7 +218,10 @@ def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> N
     ("wanted", "sentence"),
     [
         (None, "no training runs on this machine now, among the runs in "),
-        ("1", "process 1 is not watched: start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"),
+        (
+            "1",
+            "process 1 is not watched: start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit",
+        ),
         ("99999999", "there is no process 99999999, and no run '99999999' in "),
         ("over", "over is over: tfwatch replay "),
         ("cnn", "no run 'cnn' in "),
@@ -227,16 +259,22 @@ def test_a_run_that_takes_no_requests_is_a_sentence(tmp_path: Path) -> None:
         f"c: the training is gone: its control socket does not answer{replay}/c"
     )
     elsewhere = {"boot_id": "another" + boot_id(), "machine": {"host": "gpu-7"}}
-    assert refusal_of(tmp_path / "d", **elsewhere).startswith(f"d trains on gpu-7: attach there{replay}/d")
+    assert refusal_of(tmp_path / "d", **elsewhere).startswith(
+        f"d trains on gpu-7: attach there{replay}/d"
+    )
 
 
-def test_without_a_terminal_the_other_ways_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_the_other_ways_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with training(tmp_path):
         assert main(["attach", "--runs-dir", str(tmp_path)]) == 2
     assert "use tfwatch set, or tfwatch replay --json" in capsys.readouterr().err
 
 
-def test_the_screen_gets_the_trainings_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_gets_the_trainings_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown_with: list[tuple[Any, ...]] = []
 
     def show(*found: Any) -> int:
@@ -317,7 +355,11 @@ def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
     found.waiting = [folder / "first"]
     reader = runs.next_reader()
     assert reader
-    return TfwatchApp(reader, Control(), clock=first.clock, is_attached=True, runs=runs), first, found
+    return (
+        TfwatchApp(reader, Control(), clock=first.clock, is_attached=True, runs=runs),
+        first,
+        found,
+    )
 
 
 async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> None:
@@ -340,7 +382,9 @@ async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> No
         assert app.return_value is Leave.DETACH
 
 
-async def test_quitting_with_a_fit_does_not_wait_for_the_end_of_the_next_one(tmp_path: Path) -> None:
+async def test_quitting_with_a_fit_does_not_wait_for_the_end_of_the_next_one(
+    tmp_path: Path,
+) -> None:
     app, first, found = attached_to_a_process(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         app.live.frame()

@@ -42,7 +42,16 @@ def trained(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def attached(folder: Path) -> Pseudo:
     """Attach to the newest training."""
     environ = {"XDG_CONFIG_HOME": str(folder / "config"), "COLUMNS": "120", "LINES": "40"}
-    return Pseudo("-m", "tfwatch", "attach", "--runs-dir", str(folder / "runs"), columns=120, rows=40, **environ)
+    return Pseudo(
+        "-m",
+        "tfwatch",
+        "attach",
+        "--runs-dir",
+        str(folder / "runs"),
+        columns=120,
+        rows=40,
+        **environ,
+    )
 
 
 def test_it_follows_the_fits_sends_keys_and_leaves_the_training_alone(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     Collect = Callable[[Scope, Callable[[str], None]], Facts]
 
 _BROKEN = mac(
-    "2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n")
+    "2.20.0",
+    "1.2.0",
+    trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"),
 )
 
 
@@ -67,7 +69,9 @@ def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int, tmp_path: Pa
     assert doctor(facts, tmp_path) == code
 
 
-def test_a_check_up_that_could_not_be_written_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_check_up_that_could_not_be_written_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(command, "write", lambda *_: 1)
     assert doctor(linux(), tmp_path) == 1
 
@@ -79,8 +83,13 @@ def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     assert err == ""
     assert reported["worst"] == "fail"
-    assert reported["machine"] == "Apple M2 Pro, 16 GB, TensorFlow 2.20.0 + metal 1.2.0, TensorFlow does not start"
-    assert [set(check) for check in reported["checks"]] == [{"id", "status", "found", "todo"}] * len(reported["checks"])
+    assert (
+        reported["machine"]
+        == "Apple M2 Pro, 16 GB, TensorFlow 2.20.0 + metal 1.2.0, TensorFlow does not start"
+    )
+    assert [set(check) for check in reported["checks"]] == [
+        {"id", "status", "found", "todo"}
+    ] * len(reported["checks"])
     assert [(check["id"], check["status"]) for check in reported["checks"][:2]] == [
         ("versions", "fail"),
         ("import", "fail"),
@@ -88,7 +97,9 @@ def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Library not loaded: @rpath/_pywrap.so" in reported["checks"][1]["found"]
 
 
-def test_the_table_has_the_worst_first_and_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_the_worst_first_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     doctor(_BROKEN, tmp_path)
     lines = capsys.readouterr().out.splitlines()
 
@@ -98,7 +109,9 @@ def test_the_table_has_the_worst_first_and_what_to_do(tmp_path: Path, capsys: py
     assert lines[-1].startswith("2 failed, 0 warnings")
 
 
-def test_what_is_piped_has_no_colour_and_fits_80_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_piped_has_no_colour_and_fits_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     doctor(_BROKEN, tmp_path)
     out = capsys.readouterr().out
 
@@ -125,7 +138,9 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_words_of_others_are_never_markup_and_never_obeyed() -> None:
-    checks = (Check("import", Status.FAIL, "Tensor[float32] \x1b[2J[/red] :smile:\nnext", "[b]pip[/b]"),)
+    checks = (
+        Check("import", Status.FAIL, "Tensor[float32] \x1b[2J[/red] :smile:\nnext", "[b]pip[/b]"),
+    )
     out = command.as_text(CheckUp("[bold]chip[/bold]", checks), StringIO())
 
     assert "Tensor[float32] [2J[/red] :smile: next" in out
@@ -148,7 +163,9 @@ def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
     )
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     command_line = [sys.executable, "-c", script]
-    done = subprocess.run(command_line, capture_output=True, text=True, check=False, cwd=ROOT, env=environ)
+    done = subprocess.run(
+        command_line, capture_output=True, text=True, check=False, cwd=ROOT, env=environ
+    )
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "~/l\\xe4ufe" in done.stdout
@@ -156,13 +173,18 @@ def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("output", "words"),
-    [("| true", ""), ("> /dev/full", "tfwatch: the output cannot be written: No space left on device\n")],
+    [
+        ("| true", ""),
+        ("> /dev/full", "tfwatch: the output cannot be written: No space left on device\n"),
+    ],
 )
 def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None:
     if "/dev/full" in output and not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     shell = f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\' {output}'
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT
+    )
 
     assert done.stderr.partition("no such line\n")[2] == words or sys.platform == "darwin"
 
@@ -206,12 +228,16 @@ def run(*words: str) -> int:
         (["--runs-dir"], "--runs-dir: expected one argument"),
     ],
 )
-def test_bad_input_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(*words) == 2
     assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
 
 
-def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run("--sudoers") == 0
     out, err = capsys.readouterr()
 
@@ -234,7 +260,9 @@ def test_whoever_called_sudo_is_the_one_who_is_permitted(
 def test_the_checks_need_no_tensorflow_in_this_process() -> None:
     heavy = "{'tensorflow', 'keras', 'textual'}"
     script = f"import sys; import tfwatch.commands.doctor; print({heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
 
     assert done.stdout.strip() == "set()"
 
@@ -263,7 +291,9 @@ def screen(facts: str, tmp_path: Path) -> Pseudo:
 
 @pytest.mark.terminal
 @pytest.mark.parametrize(("facts", "code"), [("_BROKEN", 1), ("linux()", 0)])
-def test_the_screen_leaves_with_the_exit_code_of_the_table(facts: str, code: int, tmp_path: Path) -> None:
+def test_the_screen_leaves_with_the_exit_code_of_the_table(
+    facts: str, code: int, tmp_path: Path
+) -> None:
     with screen(facts, tmp_path) as terminal:
         terminal.wait_for("warnings,")
         terminal.press("q")

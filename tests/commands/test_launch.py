@@ -29,10 +29,16 @@ if TYPE_CHECKING:
     from tfwatch.widgets.launcher_lists import Trainable
 
 
-@pytest.mark.parametrize("workload", room.trainables(GpuPresence()), ids=lambda workload: workload.name)
-def test_each_value_of_each_knob_is_taken_by_train(workload: Trainable, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "workload", room.trainables(GpuPresence()), ids=lambda workload: workload.name
+)
+def test_each_value_of_each_knob_is_taken_by_train(
+    workload: Trainable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders = _taken(monkeypatch)
-    monkeypatch.setattr(dispatch, "make_parser", cache(dispatch.make_parser))  # 6 ms for each of 800 values
+    monkeypatch.setattr(
+        dispatch, "make_parser", cache(dispatch.make_parser)
+    )  # 6 ms for each of 800 values
     for knob in (knob for knob in workload.knobs if not knob.refused):
         orders.clear()
         for value in knob.values:
@@ -56,7 +62,9 @@ def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
     """By knob: the reason why it or a value is refused, or its note."""
     (one,) = (one for one in room.trainables(here) if one.name == workload)
     reasons = {
-        knob.name: [f"{value.shown}: {one.reason}" for value in knob.values for one in value.constraints]
+        knob.name: [
+            f"{value.shown}: {one.reason}" for value in knob.values for one in value.constraints
+        ]
         for knob in one.knobs
     }
     return {
@@ -66,7 +74,11 @@ def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
     }
 
 
-_NO_COPY = [f"{n}: {why}" for n in (1, 2, 4) for why in (Refusal.NO_DEVICE_MEMORY.words, NotTimed.IN_GRAPH.value)]
+_NO_COPY = [
+    f"{n}: {why}"
+    for n in (1, 2, 4)
+    for why in (Refusal.NO_DEVICE_MEMORY.words, NotTimed.IN_GRAPH.value)
+]
 
 
 @pytest.mark.parametrize(
@@ -100,14 +112,22 @@ _NO_COPY = [f"{n}: {why}" for n in (1, 2, 4) for why in (Refusal.NO_DEVICE_MEMOR
         ),
     ],
 )
-def test_a_value_that_cannot_apply_has_a_reason(here: GpuPresence, workload: str, said: dict[str, str]) -> None:
+def test_a_value_that_cannot_apply_has_a_reason(
+    here: GpuPresence, workload: str, said: dict[str, str]
+) -> None:
     assert _reasons(here, workload) == said
 
 
 def test_jit_is_open_on_a_mac_while_the_cpu_computes() -> None:
-    (mode,) = (knob for knob in room.trainables(GpuPresence(is_metal=True))[2].knobs if knob.name == "mode")
+    (mode,) = (
+        knob for knob in room.trainables(GpuPresence(is_metal=True))[2].knobs if knob.name == "mode"
+    )
     (jit,) = (value for value in mode.values if value.shown == "jit")
-    assert [one.applies({"device": device}) for one in jit.constraints for device in ("auto", "cpu", "gpu")] == [
+    assert [
+        one.applies({"device": device})
+        for one in jit.constraints
+        for device in ("auto", "cpu", "gpu")
+    ] == [
         True,
         False,
         True,
@@ -146,12 +166,21 @@ def test_a_folder_of_images_is_typed(tmp_path: Path) -> None:
         data.read("  ")
 
 
-def test_a_script_of_ones_own_is_run_with_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_of_ones_own_is_run_with_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("train.py", "two words.py"):
         (tmp_path / name).touch()
     script = str(tmp_path / "train.py")
-    assert room.run_script("~/train.py --epochs 3 --name 'a b'") == ("run", script, "--epochs", "3", "--name", "a b")
+    assert room.run_script("~/train.py --epochs 3 --name 'a b'") == (
+        "run",
+        script,
+        "--epochs",
+        "3",
+        "--name",
+        "a b",
+    )
     assert room.run_script(" ~/two words.py ") == ("run", str(tmp_path / "two words.py"))
 
 
@@ -159,7 +188,9 @@ def test_a_script_of_ones_own_is_run_with_its_arguments(tmp_path: Path, monkeypa
     ("line", "sentence"),
     [
         pytest.param("  ", "give the path of a script", id="none"),
-        pytest.param("/nonexistent/x.py", "/nonexistent/x.py cannot be run: No such file", id="no such file"),
+        pytest.param(
+            "/nonexistent/x.py", "/nonexistent/x.py cannot be run: No such file", id="no such file"
+        ),
         pytest.param("'x.py", "No closing quotation", id="an open quotation"),
     ],
 )
@@ -186,8 +217,12 @@ def _played(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
 @pytest.mark.parametrize(
     ("code", "chosen", "runs", "printed"),
     [
-        pytest.param(0, ("train", "cnn", "--steps", "9"), True, "tfwatch train cnn --steps 9\n", id="chosen"),
-        pytest.param(0, ("run", "/a b.py"), True, "tfwatch run '/a b.py'\n", id="as a shell takes it"),
+        pytest.param(
+            0, ("train", "cnn", "--steps", "9"), True, "tfwatch train cnn --steps 9\n", id="chosen"
+        ),
+        pytest.param(
+            0, ("run", "/a b.py"), True, "tfwatch run '/a b.py'\n", id="as a shell takes it"
+        ),
         pytest.param(0, (), False, "", id="left"),
         pytest.param(143, ("train", "cnn"), False, "", id="ended by a signal"),
     ],
@@ -230,7 +265,9 @@ def test_after_a_replay_the_launcher_shows_again(
     def make(offer: object, **options: object) -> Any:
         return _Chooses(*words)
 
-    factories = replace(Factories(), launcher=make, exec_command=became.append, run_command=run_command)
+    factories = replace(
+        Factories(), launcher=make, exec_command=became.append, run_command=run_command
+    )
 
     assert room.launch(tmp_path, factories) == code
     assert (ran, became) == ([(*words, "--goes-back")], then)
@@ -262,34 +299,53 @@ def test_without_a_terminal_it_is_the_help(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> None:
-    for name, cause in (("2026-11-20T10-17-03_cnn", "finished"), ("2026-11-20T10-17-03_cnn-2", "stopped")):
+    for name, cause in (
+        ("2026-11-20T10-17-03_cnn", "finished"),
+        ("2026-11-20T10-17-03_cnn-2", "stopped"),
+    ):
         usual(tmp_path / name).ended(cause).writer.close()
     broken = tmp_path / "2026-11-20T10-17-03_cnn-3"
     broken.mkdir()
     (broken / "run.json").write_text("{")
     manifest_wall_ns = usual(None).writer.manifest().origin_wall_ns
-    clock = Clock(now_ns=lambda: 0, wall_ns=lambda: manifest_wall_ns + 720 * 10**9, thread_ns=lambda: 0)
+    clock = Clock(
+        now_ns=lambda: 0, wall_ns=lambda: manifest_wall_ns + 720 * 10**9, thread_ns=lambda: 0
+    )
 
     runs = list(room.past_runs(tmp_path, clock))
 
     assert [run.state for run in runs] == ["stopped", "finished"]
     # The older one's name is a part of the newer one's.
-    assert [run.words for run in runs] == ["2026-11-20T10-17-03_cnn-2", str(tmp_path / "2026-11-20T10-17-03_cnn")]
+    assert [run.words for run in runs] == [
+        "2026-11-20T10-17-03_cnn-2",
+        str(tmp_path / "2026-11-20T10-17-03_cnn"),
+    ]
     assert [(run.workload, run.age_s) for run in runs] == [("cnn", 720.0)] * 2
     assert runs[0].length.startswith("451 steps, ")
-    assert runs[1].wait_share == pytest.approx(as_json(open_run(runs[1].words))["whole_run"]["data_wait_share"])
+    assert runs[1].wait_share == pytest.approx(
+        as_json(open_run(runs[1].words))["whole_run"]["data_wait_share"]
+    )
     assert list(room.past_runs(tmp_path / "nowhere")) == []
 
 
-def test_a_workload_starts_with_the_knobs_of_the_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_starts_with_the_knobs_of_the_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "config.toml"
     config.write_text("prefetch = 3\ncache = true")
     monkeypatch.setenv("TFWATCH_CONFIG", str(config))
     offered = {
-        workload.name: {knob.name: knob for knob in workload.knobs} for workload in room.trainables(GpuPresence())
+        workload.name: {knob.name: knob for knob in workload.knobs}
+        for workload in room.trainables(GpuPresence())
     }
     prefetch, cache = offered["cnn"]["prefetch"], offered["cnn"]["cache"]
 
-    assert (prefetch.values[prefetch.start].shown, prefetch.values[prefetch.start].words) == ("3", ())
-    assert [(value.shown, value.words) for value in cache.values] == [("off", ("--cache", "off")), ("on", ())]
+    assert (prefetch.values[prefetch.start].shown, prefetch.values[prefetch.start].words) == (
+        "3",
+        (),
+    )
+    assert [(value.shown, value.words) for value in cache.values] == [
+        ("off", ("--cache", "off")),
+        ("on", ()),
+    ]
     assert "cache" not in offered["dense"]

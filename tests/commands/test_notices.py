@@ -40,7 +40,9 @@ def writes_to(path: Path) -> tuple[str, ...]:
     return sys.executable, "-c", _WRITES, str(path)
 
 
-def test_the_end_of_a_training_without_a_screen_is_noticed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_end_of_a_training_without_a_screen_is_noticed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     notify = NotifyOptions(in_terminal=True, command=writes_to(out))
 
@@ -59,7 +61,13 @@ def test_a_command_that_fails_or_hangs_costs_the_training_nothing(
 
     assert train(order(tmp_path / "hangs", headless=True, notify=notify), factories(steps=5)) == 0
     assert time.monotonic() - began_s < 5
-    assert train(order(tmp_path / "fails", headless=True, notify=NotifyOptions(command=("/no",))), factories()) == 0
+    assert (
+        train(
+            order(tmp_path / "fails", headless=True, notify=NotifyOptions(command=("/no",))),
+            factories(),
+        )
+        == 0
+    )
     assert "FINISHED" in capfd.readouterr().err
 
 
@@ -71,7 +79,9 @@ def test_quiet_prints_no_progress(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "ms/step" not in err
 
 
-def test_the_runs_of_a_script_are_noticed_and_its_end(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_runs_of_a_script_are_noticed_and_its_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     notices = ScriptNotices(NotifyOptions(in_terminal=True), SYSTEM)
     announce_in(str(notices.announced))
     writer, _ = begin_run(tmp_path, "cnn")
@@ -101,7 +111,9 @@ def messages(show: Shown) -> list[str]:
 async def test_a_key_turns_the_notices_on_and_off(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(TfwatchApp, "_write_to_terminal", lambda _, text: written.append(text))
-    async with shown(usual(None), notifier=Notifier(NotifyOptions(), environ={"TERM": "foot"})) as show:
+    async with shown(
+        usual(None), notifier=Notifier(NotifyOptions(), environ={"TERM": "foot"})
+    ) as show:
         await show.press("N")
         await show.frame()
         assert messages(show) == [
@@ -117,7 +129,9 @@ async def test_a_key_turns_the_notices_on_and_off(monkeypatch: pytest.MonkeyPatc
         assert messages(show) == ["notices are off"]
 
 
-def test_a_restart_begins_with_what_was_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_begins_with_what_was_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     configured = Knobs(prefetch=4, cache=True)
     assert _live(Knobs(), configured) == ("--prefetch", "off", "--cache", "off")
     assert _live(configured, configured) == ()
@@ -127,7 +141,13 @@ def test_a_restart_begins_with_what_was_in_force(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("TFWATCH_CONFIG", str(config))
     assert _notify_words(NotifyOptions()) == ["--no-notify"]
     asked = NotifyOptions(in_terminal=False, after_s=9, command=("a", "b c"))
-    assert _notify_words(asked) == ["--no-notify", "--notify-command", "a 'b c'", "--notify-after", "9"]
+    assert _notify_words(asked) == [
+        "--no-notify",
+        "--notify-command",
+        "a 'b c'",
+        "--notify-after",
+        "9",
+    ]
 
 
 def test_the_limit_is_kept_by_a_process_beside_the_training(tmp_path: Path) -> None:

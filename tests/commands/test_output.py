@@ -46,17 +46,36 @@ def test_an_output_that_is_gone_or_full_is_no_traceback(
     command = [sys.executable, "-m", "tfwatch", *words.split()]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     fd, says, code = output
-    done = subprocess.run(command, stdout=fd, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=environ)
+    done = subprocess.run(
+        command,
+        stdout=fd,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environ,
+    )
 
-    said = [line for line in done.stderr.splitlines(keepends=True) if "powermetrics is a tool of macOS" not in line]
+    said = [
+        line
+        for line in done.stderr.splitlines(keepends=True)
+        if "powermetrics is a tool of macOS" not in line
+    ]
     assert ("".join(said), done.returncode) == (says, code)
 
 
-@pytest.mark.parametrize("words", ["runs --runs-dir .", "report run --runs-dir . -o -", "workloads"])
+@pytest.mark.parametrize(
+    "words", ["runs --runs-dir .", "report run --runs-dir . -o -", "workloads"]
+)
 def test_a_closed_output_is_no_traceback(tmp_path: Path, words: str) -> None:
     write_run(tmp_path / "run", plain(30))
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "tfwatch", *words.split()]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=environ)
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=environ
+    )
 
-    assert (done.stderr, done.returncode) == ("tfwatch: the output cannot be written: it is closed\n", 1)
+    assert (done.stderr, done.returncode) == (
+        "tfwatch: the output cannot be written: it is closed\n",
+        1,
+    )

@@ -31,14 +31,18 @@ def test_a_run_is_printed_as_its_training_printed_it(
     assert printed["energy_j"] == pytest.approx(160, rel=0.01)
 
 
-def test_a_run_that_still_trains_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_still_trains_is_printed_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     usual(tmp_path / "run").writer.flush()
 
     assert main(["replay", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 451
 
 
-def test_a_folder_that_is_no_run_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["replay", str(tmp_path), "--json"]) == 2
     out, err = capsys.readouterr()
     assert out == ""

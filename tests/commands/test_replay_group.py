@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_without_a_terminal_the_summary_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_the_summary_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_group(tmp_path / "one", [1, 21])
 
     assert main(["replay", "one", "--runs-dir", str(tmp_path)]) == 0
@@ -30,7 +32,9 @@ def test_without_a_terminal_the_summary_is_printed(tmp_path: Path, capsys: pytes
     assert "the other ranks wait 20.0 of 30.0 ms/step for rank 1" in capsys.readouterr().out
 
 
-def test_json_prints_the_group_and_one_rank_prints_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_the_group_and_one_rank_prints_its_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_group(tmp_path / "one", [1, 21])
 
     assert main(["replay", "one", "--json", "--runs-dir", str(tmp_path)]) == 0
@@ -52,7 +56,9 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "its group.json cannot be read" in capsys.readouterr().err
 
 
-def test_a_damaged_group_is_bad_input_for_the_screen_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_group_is_bad_input_for_the_screen_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
     (folder / "group.json").write_text("{")
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
@@ -61,7 +67,9 @@ def test_a_damaged_group_is_bad_input_for_the_screen_too(tmp_path: Path, monkeyp
         replay_group(folder, ReplayOptions(None, folder), lambda _: 0, FakeClock(2).clock)
 
 
-def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_group_comes_back_after_a_ranks_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, opens = write_group(tmp_path / "one", [1, 21]), [1, 0, None]
     shown: list[Path] = []
 
@@ -82,7 +90,9 @@ def test_the_group_comes_back_after_a_ranks_screen(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("module", [command, attach_command], ids=["replay", "attach"])
-def test_q_goes_back_from_a_ranks_screen(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_q_goes_back_from_a_ranks_screen(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, made = write_group(tmp_path / "one", [1, 21]), []
 
     def open_first(group: Path, *given: Any) -> int:
@@ -97,11 +107,16 @@ def test_q_goes_back_from_a_ranks_screen(module: Any, tmp_path: Path, monkeypatc
     monkeypatch.setattr(attach_command, "_find_group", lambda _: folder)
     monkeypatch.setattr(command, "show_app", show_app)
 
-    assert getattr(module, module.__name__.rpartition(".")[2])(ReplayOptions(str(folder), tmp_path)) == 0
+    assert (
+        getattr(module, module.__name__.rpartition(".")[2])(ReplayOptions(str(folder), tmp_path))
+        == 0
+    )
     assert [app.live.goes_back for app in made] == [True]
 
 
-def test_a_screen_that_a_signal_ends_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_screen_that_a_signal_ends_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
 
     def show_app(make: Any) -> int:
@@ -111,4 +126,6 @@ def test_a_screen_that_a_signal_ends_ends_the_command(tmp_path: Path, monkeypatc
     monkeypatch.setattr(command, "show_app", show_app)
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
-    assert replay_group(folder, ReplayOptions(None, folder), lambda _: 143, FakeClock(2).clock) == 143
+    assert (
+        replay_group(folder, ReplayOptions(None, folder), lambda _: 143, FakeClock(2).clock) == 143
+    )

@@ -57,10 +57,17 @@ def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str
     assert all(run["size_bytes"] >= 451 * 32 for run in found)
 
 
-def test_a_filter_finds_names_tags_and_states(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_filter_finds_names_tags_and_states(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs(folder, "tag", OLD, "paper")
 
-    for wanted, names in (("PAPER", [OLD]), ("responding", [OPEN]), ("11-19", [NEW]), ("nothing", [])):
+    for wanted, names in (
+        ("PAPER", [OLD]),
+        ("responding", [OPEN]),
+        ("11-19", [NEW]),
+        ("nothing", []),
+    ):
         assert [run["run"] for run in listed(folder, capsys, "--filter", wanted)] == names
     assert [run["run"] for run in listed(folder, capsys, "--last", "2")] == [OPEN, NEW]
     assert runs(folder, "--filter", "nothing") == 0
@@ -76,7 +83,11 @@ def test_a_filter_finds_names_tags_and_states(folder: Path, capsys: pytest.Captu
     ],
 )
 def test_a_narrow_table_keeps_the_names(
-    columns: int, shown: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    columns: int,
+    shown: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
 
@@ -104,23 +115,37 @@ def test_a_run_is_found_by_its_given_name(folder: Path) -> None:
     assert find_run("lr 0.1", folder) == folder / OLD
 
 
-def test_tags_are_added_once_and_taken_away(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tags_are_added_once_and_taken_away(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert runs(folder, "tag", NEW, "a", "b", "a") == 0
     assert runs(folder, "untag", NEW, "a") == 0
     assert read_labels(folder / NEW) == Labels("", ("b",))
-    assert capsys.readouterr().out.splitlines() == [f"{NEW}: name none, tags a b", f"{NEW}: name none, tags b"]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{NEW}: name none, tags a b",
+        f"{NEW}: name none, tags b",
+    ]
 
 
 @pytest.mark.parametrize(
     "written",
-    ["", "[]", "{", '{"name": 3, "tags": []}', '{"name": "a\\u001b[31m", "tags": []}', '{"name": "", "tags": ["a b"]}'],
+    [
+        "",
+        "[]",
+        "{",
+        '{"name": 3, "tags": []}',
+        '{"name": "a\\u001b[31m", "tags": []}',
+        '{"name": "", "tags": ["a b"]}',
+    ],
 )
 def test_labels_that_cannot_be_read_are_none(written: str, folder: Path) -> None:
     (folder / NEW / LABELS).write_text(written)
     assert read_labels(folder / NEW) == Labels()
 
 
-def test_runs_are_removed_with_all_their_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_removed_with_all_their_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / OLD / "more").mkdir()
     (folder / OLD / "more" / "file").write_text("x")
     (folder / "outside").mkdir()
@@ -143,7 +168,9 @@ def test_nothing_is_removed_unless_somebody_agrees(
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
 
 
-def test_a_run_that_still_runs_is_not_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_still_runs_is_not_removed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert runs(folder, "remove", OLD, OPEN, "--yes") == 2
     assert capsys.readouterr().err == f"tfwatch: {OPEN} is not removed: it still runs\n"
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
@@ -168,7 +195,11 @@ def test_a_run_of_a_container_of_this_machines_name_is_not_removed(folder: Path)
     killed(folder, "2026-11-15T10-17-03_cnn", 7200.0)
 
     assert runs(folder, "prune", "--keep", "0", "--yes") == 0
-    assert sorted(os.listdir(folder)) == ["2026-11-16T10-17-03_cnn", "2026-11-17T10-17-03_cnn", OPEN]
+    assert sorted(os.listdir(folder)) == [
+        "2026-11-16T10-17-03_cnn",
+        "2026-11-17T10-17-03_cnn",
+        OPEN,
+    ]
     assert runs(folder, "remove", "2026-11-17", "--yes") == 2
     assert runs(folder, "remove", "2026-11-16", "--yes") == 0
 
@@ -191,7 +222,9 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_one(
     monkeypatch.setattr("tfwatch.commands.runs.remove", refuse)
 
     assert runs(folder, "prune", "--keep", "0", "--yes") == 2
-    assert capsys.readouterr().err == f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
+    assert (
+        capsys.readouterr().err == f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
+    )
     assert sorted(os.listdir(folder)) == [NEW, OPEN]
 
 
@@ -201,13 +234,20 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_one(
         pytest.param(Limits(), [], id="none"),
         pytest.param(Limits(age_s=15.0), ["c", "d"], id="by age"),
         pytest.param(Limits(count=1), ["b", "c", "d"], id="by number"),
-        pytest.param(Limits(size_bytes=3.5 * GB), ["c", "d"], id="by size: no older one in place of one too large"),
+        pytest.param(
+            Limits(size_bytes=3.5 * GB),
+            ["c", "d"],
+            id="by size: no older one in place of one too large",
+        ),
         pytest.param(Limits(age_s=25.0, count=3, size_bytes=100 * GB), ["d"], id="by any"),
     ],
 )
 def test_what_lies_beyond_the_limits(limits: Limits, gone: list[str], tmp_path: Path) -> None:
     sizes = {"a": 1, "b": 2, "c": 3, "d": 0}
-    newest_first = [Candidate(tmp_path / name, 10.0 * n, size * GB) for n, (name, size) in enumerate(sizes.items())]
+    newest_first = [
+        Candidate(tmp_path / name, 10.0 * n, size * GB)
+        for n, (name, size) in enumerate(sizes.items())
+    ]
     assert [run.folder.name for run in beyond(newest_first, limits)] == gone
 
 
@@ -215,7 +255,10 @@ def test_what_lies_beyond_the_limits(limits: Limits, gone: list[str], tmp_path: 
     ("words", "sentence"),
     [
         (["prune", "--yes"], "give a limit: --older-than, --keep or --max-size"),
-        (["prune", "--older-than", "soon"], "--older-than: 'soon' is not an age: give 90m, 12h, 30d or 8w"),
+        (
+            ["prune", "--older-than", "soon"],
+            "--older-than: 'soon' is not an age: give 90m, 12h, 30d or 8w",
+        ),
         (
             ["tag", OLD, "two words"],
             "TAG: 'two words' is not a tag: give a word of up to 40 letters, digits, and . + - _",

@@ -32,7 +32,12 @@ def test_doctor(facts: Facts) -> None:
 
 def test_bench() -> None:
     rows = [
-        Row(Spec("dense", "cpu", "graph"), medians_ms=[10.0, 10.4, 10.1], first_ms=[80.0], others_cores=[0.5]),
+        Row(
+            Spec("dense", "cpu", "graph"),
+            medians_ms=[10.0, 10.4, 10.1],
+            first_ms=[80.0],
+            others_cores=[0.5],
+        ),
         Row(Spec("dense", "gpu", "graph"), reason="TensorFlow sees no GPU", fell_back=["Cast"]),
         Row(Spec("matmul", "cpu", "graph", size=2048), medians_ms=[3.0], first_ms=[9.0]),
     ]

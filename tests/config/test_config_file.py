@@ -29,20 +29,30 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         pytest.param("", {}, id="empty"),
         pytest.param("# nothing\n", {}, id="comment"),
-        pytest.param('theme = "light"\nnotify = true', {"theme": "light", "notify": True}, id="words"),
+        pytest.param(
+            'theme = "light"\nnotify = true', {"theme": "light", "notify": True}, id="words"
+        ),
         pytest.param("device-prefetch = 2", {"device-prefetch": 2}, id="a knob of two words"),
-        pytest.param("fast-pipeline = true", {"fast-pipeline": True}, id="a knob that is on or off"),
+        pytest.param(
+            "fast-pipeline = true", {"fast-pipeline": True}, id="a knob that is on or off"
+        ),
         pytest.param("prefetch = 4\ncache = true", {"prefetch": 4, "cache": True}, id="knobs"),
         pytest.param('prefetch = "auto"', {"prefetch": "auto"}, id="knob in words"),
         pytest.param(
-            'keep-age = "30d"\nkeep-size = 1.5', {"keep-age": 2_592_000.0, "keep-size": 1.5 * 2**30}, id="keep"
+            'keep-age = "30d"\nkeep-size = 1.5',
+            {"keep-age": 2_592_000.0, "keep-size": 1.5 * 2**30},
+            id="keep",
         ),
         pytest.param(
-            "notify-command = \"/bin/sh -c 'a b'\"", {"notify-command": ("/bin/sh", "-c", "a b")}, id="command"
+            "notify-command = \"/bin/sh -c 'a b'\"",
+            {"notify-command": ("/bin/sh", "-c", "a b")},
+            id="command",
         ),
     ],
 )
-def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values: dict[str, Any]) -> None:
+def test_a_value_is_read_as_its_option_reads_it(
+    config: Path, text: str, values: dict[str, Any]
+) -> None:
     config.write_text(text)
 
     assert read_config().values == values
@@ -53,26 +63,58 @@ def test_a_value_is_read_as_its_option_reads_it(config: Path, text: str, values:
     [
         pytest.param("prefech = 4", "no key 'prefech': did you mean prefetch?", id="mistyped"),
         pytest.param("zzz = 4", "no key 'zzz': there are theme, runs-dir, notify", id="unknown"),
-        pytest.param("[notify]\nafter = 3", "notify: {'after': 3} is neither true nor false", id="table"),
+        pytest.param(
+            "[notify]\nafter = 3", "notify: {'after': 3} is neither true nor false", id="table"
+        ),
         pytest.param("prefetch = [1]", "prefetch: give one value, not a list", id="list"),
         pytest.param(
-            "prefetch = 4096", "prefetch: 4096 is not a setting: give off, default, auto or a", id="too large"
+            "prefetch = 4096",
+            "prefetch: 4096 is not a setting: give off, default, auto or a",
+            id="too large",
         ),
-        pytest.param('theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"),
-        pytest.param('gpu-sensor = "gpu"', "gpu-sensor: 'gpu' is no GPU sensor: there are auto, po", id="sensor"),
+        pytest.param(
+            'theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"
+        ),
+        pytest.param(
+            'gpu-sensor = "gpu"',
+            "gpu-sensor: 'gpu' is no GPU sensor: there are auto, po",
+            id="sensor",
+        ),
         pytest.param("fast-pipeline = 3", "fast-pipeline: ", id="fast pipeline"),
         pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
-        pytest.param("runs-dir = 3", "runs-dir: 3 is not a text: write it in quotes", id="a path without quotes"),
-        pytest.param("notify-command = true", "notify-command: True is not a text", id="no command"),
-        pytest.param("notify-after = 0", "notify-after: '0' is not a whole number from 1 to 86400", id="after"),
-        pytest.param('notify-command = "/no/such"', "notify-command: there is no program /no/such", id="program"),
-        pytest.param('notify-command = "a \'b"', 'notify-command: "a \'b" is not a command: No closing', id="quote"),
-        pytest.param('theme = "dark"\nnotify true', "is not TOML: Expected '=' after a key", id="no TOML"),
+        pytest.param(
+            "runs-dir = 3",
+            "runs-dir: 3 is not a text: write it in quotes",
+            id="a path without quotes",
+        ),
+        pytest.param(
+            "notify-command = true", "notify-command: True is not a text", id="no command"
+        ),
+        pytest.param(
+            "notify-after = 0",
+            "notify-after: '0' is not a whole number from 1 to 86400",
+            id="after",
+        ),
+        pytest.param(
+            'notify-command = "/no/such"',
+            "notify-command: there is no program /no/such",
+            id="program",
+        ),
+        pytest.param(
+            'notify-command = "a \'b"',
+            'notify-command: "a \'b" is not a command: No closing',
+            id="quote",
+        ),
+        pytest.param(
+            'theme = "dark"\nnotify true', "is not TOML: Expected '=' after a key", id="no TOML"
+        ),
         pytest.param("keep-runs = " + "1" * 5000, "is not TOML: Exceeds the limit", id="number"),
         pytest.param('"\\u001b[2J" = 1', "no key ' [2J'", id="control characters"),
     ],
 )
-def test_what_cannot_be_used_is_a_sentence_with_file_and_key(config: Path, text: str, sentence: str) -> None:
+def test_what_cannot_be_used_is_a_sentence_with_file_and_key(
+    config: Path, text: str, sentence: str
+) -> None:
     config.write_text(text)
 
     with pytest.raises(ConfigError) as raised:
@@ -98,7 +140,9 @@ def test_files_that_are_no_text_are_refused(config: Path) -> None:
         read_config()
 
 
-def test_a_pipe_is_no_config_file(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_is_no_config_file(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.unlink()
     os.mkfifo(config)
     with pytest.raises(ConfigError, match=r"config\.toml is not a file"):
@@ -114,7 +158,9 @@ def test_a_file_that_is_named_has_to_be_there(config: Path) -> None:
         read_config()
 
 
-def test_without_a_file_there_are_no_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_file_there_are_no_values(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setattr("platformdirs.user_config_dir", lambda *_, **__: str(tmp_path / "none"))
 
@@ -128,7 +174,9 @@ def test_a_file_that_changes_is_read_again(config: Path) -> None:
     assert read_config().values == {"notify": True}
 
 
-def test_the_runs_folder_is_that_of_every_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_runs_folder_is_that_of_every_run(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config.write_text('runs-dir = "~/own runs"')
     assert default_runs_dir() == Path.home() / "own runs"
 

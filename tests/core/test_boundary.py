@@ -43,7 +43,9 @@ def test_a_block_can_return_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=lambda one: type(one).__name__
+    "error",
+    [KeyboardInterrupt(), SystemExit(3), GeneratorExit()],
+    ids=lambda one: type(one).__name__,
 )
 def test_a_request_to_stop_passes_through(error: BaseException) -> None:
     words: list[str] = []

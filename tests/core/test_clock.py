@@ -16,7 +16,9 @@ SECOND_NS = 10**9
     [
         pytest.param({"CLOCK_BOOTTIME": 90, "CLOCK_MONOTONIC": 30}, 60 * SECOND_NS, id="Linux"),
         pytest.param(
-            {"CLOCK_MONOTONIC": 7, "CLOCK_MONOTONIC_RAW": 90, "CLOCK_UPTIME_RAW": 50}, 40 * SECOND_NS, id="macOS"
+            {"CLOCK_MONOTONIC": 7, "CLOCK_MONOTONIC_RAW": 90, "CLOCK_UPTIME_RAW": 50},
+            40 * SECOND_NS,
+            id="macOS",
         ),
         pytest.param({"CLOCK_MONOTONIC": 30}, None, id="neither"),
     ],

@@ -13,7 +13,9 @@ from tfwatch.core.code_edits import CodeEdit, edited_lines
 from tfwatch.runs.format import Manifest, NotARunError
 
 LINE = "data = data.map(f).batch(2)"
-MAP = CodeEdit("workers", "train.py", 9, LINE, 17, 17, ", num_parallel_calls={}", "tf.data.AUTOTUNE")
+MAP = CodeEdit(
+    "workers", "train.py", 9, LINE, 17, 17, ", num_parallel_calls={}", "tf.data.AUTOTUNE"
+)
 END = CodeEdit("prefetch", "train.py", 9, LINE, 27, 27, ".prefetch({})", "tf.data.AUTOTUNE")
 
 
@@ -35,7 +37,10 @@ def test_changes_that_share_a_line_of_several_are_one() -> None:
 def test_a_stage_of_its_own_changes_its_own_line() -> None:
     first, second = replace(MAP, stage=0), replace(MAP, line=10, stage=1)
     found = edited_lines((first, second), {"workers": "default/8"})
-    assert found == f"# train.py:10  in place of: {LINE}\ndata = data.map(f, num_parallel_calls=8).batch(2)"
+    assert (
+        found
+        == f"# train.py:10  in place of: {LINE}\ndata = data.map(f, num_parallel_calls=8).batch(2)"
+    )
     assert not edited_lines((replace(MAP, stage=None),), {"workers": "default/8"})
 
 
@@ -70,5 +75,20 @@ def test_a_damaged_edit_is_no_manifest(damage: dict[str, object]) -> None:
 
 
 def test_a_number_is_at_most_the_limit_of_its_call() -> None:
-    edit = CodeEdit("workers", "train.py", 9, LINE, 17, 17, ", num_parallel_calls={}", "tf.data.AUTOTUNE", most=3)
-    assert [edit.replacement(value)[-3:] for value in ("2", "3", "8", "auto")] == ["s=2", "s=3", "s=3", "UNE"]
+    edit = CodeEdit(
+        "workers",
+        "train.py",
+        9,
+        LINE,
+        17,
+        17,
+        ", num_parallel_calls={}",
+        "tf.data.AUTOTUNE",
+        most=3,
+    )
+    assert [edit.replacement(value)[-3:] for value in ("2", "3", "8", "auto")] == [
+        "s=2",
+        "s=3",
+        "s=3",
+        "UNE",
+    ]

@@ -9,7 +9,9 @@ import pytest
 
 from tfwatch.doctor.crash_reasons import pip_install
 
-_REPOSITORY = '{"url": "https://example.org/tfwatch.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}'
+_REPOSITORY = (
+    '{"url": "https://example.org/tfwatch.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}'
+)
 
 
 class _Distribution:
@@ -36,7 +38,9 @@ class _Distribution:
             id="a folder that is edited",
         ),
         pytest.param(
-            _REPOSITORY, "pip install 'tfwatch[nvidia] @ git+https://example.org/tfwatch.git'", id="a repository"
+            _REPOSITORY,
+            "pip install 'tfwatch[nvidia] @ git+https://example.org/tfwatch.git'",
+            id="a repository",
         ),
         pytest.param(
             '{"url": "file:///d/tfwatch-0.1.0-py3-none-any.whl", "archive_info": {}}',
@@ -55,7 +59,9 @@ def test_the_command_names_the_source_of_this_installation(
     assert pip_install("nvidia") == command
 
 
-def test_a_checkout_that_is_not_installed_is_its_own_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_that_is_not_installed_is_its_own_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 

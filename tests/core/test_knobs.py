@@ -15,7 +15,8 @@ def test_values_are_parsed_from_their_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [Knobs(), Knobs(prefetch=4, workers="auto", latency_ms=2.5, fast_pipeline=True, cache=True)]
+    "knobs",
+    [Knobs(), Knobs(prefetch=4, workers="auto", latency_ms=2.5, fast_pipeline=True, cache=True)],
 )
 def test_recorded_knobs_are_parsed_back(knobs: Knobs) -> None:
     assert {name: as_value(name, words) for name, words in describe(knobs).items()} == {
@@ -24,7 +25,8 @@ def test_recorded_knobs_are_parsed_back(knobs: Knobs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("4", 4), ("default/4", ("default", 4)), ("4/4", 4), ("off/auto/2", ("off", "auto", 2))]
+    ("text", "value"),
+    [("4", 4), ("default/4", ("default", 4)), ("4/4", 4), ("off/auto/2", ("off", "auto", 2))],
 )
 def test_workers_are_one_setting_or_one_for_each_stage(text: str, value: object) -> None:
     assert as_value("workers", text) == value
@@ -41,5 +43,9 @@ def test_settings_of_stages_are_checked(text: str) -> None:
 def test_one_stage_changes_and_the_others_stay() -> None:
     assert with_stage("default", 2, 1, "4") == "default/4"
     assert with_stage("default/4", 2, 0, "4") == "4"
-    assert [stage_value("default/4", stage) for stage in (0, 1, None)] == ["default", "4", "default"]
+    assert [stage_value("default/4", stage) for stage in (0, 1, None)] == [
+        "default",
+        "4",
+        "default",
+    ]
     assert stage_value("auto", 5) == "auto"

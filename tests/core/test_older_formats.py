@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from tfwatch.core.events import AutopilotEnded, Event, MoveJudged, MoveMade, Noted, PipelineSwitched, decode, encode
+from tfwatch.core.events import (
+    AutopilotEnded,
+    Event,
+    MoveJudged,
+    MoveMade,
+    Noted,
+    PipelineSwitched,
+    decode,
+    encode,
+)
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.older_formats import translate_manifest
 
@@ -32,11 +41,15 @@ LATENCY = KnobChange("latency_ms", "20 ms", "off")
     [
         pytest.param("", (), id="one knob alone"),
         pytest.param("workers off > 4", (WORKERS,), id="two"),
-        pytest.param("workers off > 4, fast form off > on", (WORKERS, FORM), id="a name of two words"),
+        pytest.param(
+            "workers off > 4, fast form off > on", (WORKERS, FORM), id="a name of two words"
+        ),
         pytest.param("latency 20 ms > off", (LATENCY,), id="a value of two words"),
     ],
 )
-def test_the_other_knobs_of_a_move_are_read_from_a_sentence(words: str, changes: tuple[KnobChange, ...]) -> None:
+def test_the_other_knobs_of_a_move_are_read_from_a_sentence(
+    words: str, changes: tuple[KnobChange, ...]
+) -> None:
     made = decode(json.dumps({"event": "MoveMade", **MADE, "beside": words}))
     judged = decode(json.dumps({"event": "MoveJudged", **JUDGED, **MORE, "beside": words}))
 
@@ -59,14 +72,23 @@ def test_a_refusal_is_recognized_by_its_first_word() -> None:
 
 @pytest.mark.parametrize("of_order", [True, False])
 def test_a_refusal_is_read_from_its_older_field(of_order: bool) -> None:
-    note = decode(json.dumps({"event": "Noted", "at_ns": 1, "text": "experiment failed: no", "of_order": of_order}))
+    note = decode(
+        json.dumps(
+            {"event": "Noted", "at_ns": 1, "text": "experiment failed: no", "of_order": of_order}
+        )
+    )
 
     assert note == Noted(1, "experiment failed: no", is_refusal=of_order)
 
 
 @pytest.mark.parametrize(
     ("written", "read"),
-    [("fed", "not_starving"), ("floor", "compute_floor"), ("tried", "nothing_left"), ("user", "user")],
+    [
+        ("fed", "not_starving"),
+        ("floor", "compute_floor"),
+        ("tried", "nothing_left"),
+        ("user", "user"),
+    ],
 )
 def test_the_cause_of_an_autopilots_end_has_a_new_name(written: str, read: str) -> None:
     ended = decode(encode(AutopilotEnded(6, 170, written, "a sentence", 169)))
@@ -95,7 +117,9 @@ def test_current_events_are_read_unchanged(event: Event) -> None:
         pytest.param("exact", ("exact", ""), id="split"),
     ],
 )
-def test_the_reason_why_steps_are_not_split_is_read_from_a_prefix(split: str, read: tuple[str, str]) -> None:
+def test_the_reason_why_steps_are_not_split_is_read_from_a_prefix(
+    split: str, read: tuple[str, str]
+) -> None:
     fields = translate_manifest({"split": split})
 
     assert (fields["split"], fields.get("not_split", "")) == read
@@ -105,12 +129,18 @@ def test_the_fast_pipeline_is_read_by_its_earlier_name() -> None:
     knobs = {"prefetch": "off", "fast_form": "off"}
     ended = {"at_ns": 1, "step": 2, "cause": "budget", "reason": "", "steps": 2, "knobs": knobs}
 
-    manifest = translate_manifest({"fast_form": "tf.data", "knobs": knobs, "switchable": ["prefetch", "fast_form"]})
+    manifest = translate_manifest(
+        {"fast_form": "tf.data", "knobs": knobs, "switchable": ["prefetch", "fast_form"]}
+    )
     switched = decode(json.dumps({"event": "PipelineSwitched", **SWITCHED}))
     search = decode(json.dumps({"event": "AutopilotEnded", **ended}))
 
     later = {"prefetch": "off", "fast_pipeline": "off"}
-    assert manifest == {"fast_pipeline": "tf.data", "knobs": later, "switchable": ["prefetch", "fast_pipeline"]}
+    assert manifest == {
+        "fast_pipeline": "tf.data",
+        "knobs": later,
+        "switchable": ["prefetch", "fast_pipeline"],
+    }
     assert isinstance(switched, PipelineSwitched)
     assert switched.knob == "fast_pipeline"
     assert isinstance(search, AutopilotEnded)

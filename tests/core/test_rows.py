@@ -69,7 +69,10 @@ def test_an_implausible_figure_is_missing(late: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = clean_rows(rows)
-        sums = np.nansum(found["cpu_cores"].astype(np.float64)), np.nansum(found["process_bytes"] * 2)
+        sums = (
+            np.nansum(found["cpu_cores"].astype(np.float64)),
+            np.nansum(found["process_bytes"] * 2),
+        )
 
     assert sums == (1.5, 0)
     assert rows.tobytes() == before

@@ -39,7 +39,14 @@ def make_tool(tmp_path: Path) -> Callable[[str], str]:
         pytest.param("kill -9 $$", "", "", -9, "it ended with -9", id="is killed"),
         pytest.param("printf '\\377\\000x'", "�\0x", "", 0, "", id="prints bytes"),
         pytest.param("cat; echo end", "end\n", "", 0, "", id="has no stdin"),
-        pytest.param('echo "$LANG $LC_ALL $SECRET"', "C C \n", "", 0, "", id="gets no variables of the user's"),
+        pytest.param(
+            'echo "$LANG $LC_ALL $SECRET"',
+            "C C \n",
+            "",
+            0,
+            "",
+            id="gets no variables of the user's",
+        ),
     ],
 )
 def test_the_result_of_a_tool(
@@ -54,11 +61,20 @@ def test_the_result_of_a_tool(
     monkeypatch.setenv("SECRET", "s")
     result = system_tool.run([make_tool(lines), "a b"], timeout_s=20)
 
-    assert (result.out, result.err, result.code, result.failure, result.trouble) == (out, err, code, failure, "")
+    assert (result.out, result.err, result.code, result.failure, result.trouble) == (
+        out,
+        err,
+        code,
+        failure,
+        "",
+    )
 
 
 def test_arguments_are_passed_without_a_shell(make_tool: Callable[[str], str]) -> None:
-    assert system_tool.run([make_tool('printf "%s|" "$@"'), "$HOME; ls", "*"], timeout_s=20).out == "$HOME; ls|*|"
+    assert (
+        system_tool.run([make_tool('printf "%s|" "$@"'), "$HOME; ls", "*"], timeout_s=20).out
+        == "$HOME; ls|*|"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +97,9 @@ def test_a_tool_that_cannot_be_started(path: str, trouble: str) -> None:
     [
         pytest.param("echo begun; exec sleep 600", id="hangs"),
         pytest.param("echo begun; exec >&- 2>&-; exec sleep 600", id="closes its output and lives"),
-        pytest.param("echo begun; while :; do echo a >&2; sleep 0.01; done", id="prints slowly without end"),
+        pytest.param(
+            "echo begun; while :; do echo a >&2; sleep 0.01; done", id="prints slowly without end"
+        ),
         pytest.param("echo begun; sleep 600 & exit 0", id="leaves a child that holds its output"),
     ],
 )
@@ -95,7 +113,9 @@ def test_a_tool_that_does_not_end_is_killed(make_tool: Callable[[str], str], lin
 
 def test_a_tool_that_prints_too_much_is_killed(make_tool: Callable[[str], str]) -> None:
     result = system_tool.run(
-        [make_tool("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")], 20, limit_bytes=10_000
+        [make_tool("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")],
+        20,
+        limit_bytes=10_000,
     )
 
     assert (result.code, result.failure) == (None, "prints more than 10000 bytes")
@@ -103,7 +123,9 @@ def test_a_tool_that_prints_too_much_is_killed(make_tool: Callable[[str], str]) 
 
 
 def test_polling_a_tool_does_not_wait(make_tool: Callable[[str], str]) -> None:
-    hanging = system_tool.RunningTool([make_tool("echo begun; exec sleep 600")], timeout_s=2, now_ns=0)
+    hanging = system_tool.RunningTool(
+        [make_tool("echo begun; exec sleep 600")], timeout_s=2, now_ns=0
+    )
     assert hanging.poll(1_999_999_999) is None
     result = hanging.poll(2_000_000_000)
     assert result is not None
@@ -117,14 +139,18 @@ def test_polling_a_tool_does_not_wait(make_tool: Callable[[str], str]) -> None:
 
 def test_the_cpu_time_of_a_tool_is_counted(make_tool: Callable[[str], str]) -> None:
     before_ns = system_tool.spent_ns()
-    result = system_tool.run([make_tool("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")], timeout_s=20)
+    result = system_tool.run(
+        [make_tool("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")], timeout_s=20
+    )
 
     assert 1_000_000 < result.cpu_ns < 20_000_000_000
     assert system_tool.spent_ns() - before_ns >= result.cpu_ns
 
 
 def test_a_dropped_tool_ends(make_tool: Callable[[str], str], tmp_path: Path) -> None:
-    dropped = system_tool.RunningTool([make_tool(f"echo $$ > {tmp_path}/pid; exec sleep 600")], timeout_s=600, now_ns=0)
+    dropped = system_tool.RunningTool(
+        [make_tool(f"echo $$ > {tmp_path}/pid; exec sleep 600")], timeout_s=600, now_ns=0
+    )
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     process = psutil.Process(int((tmp_path / "pid").read_text()))
     del dropped
@@ -138,4 +164,6 @@ def test_no_descriptor_is_left_open(make_tool: Callable[[str], str]) -> None:
         system_tool.run([make_tool(lines)], timeout_s=1.0)
     system_tool.run(["/nowhere"], timeout_s=1.0)
 
-    assert len(os.listdir("/dev/fd")) <= before, "fewer where what earlier tests left is freed meanwhile"
+    assert len(os.listdir("/dev/fd")) <= before, (
+        "fewer where what earlier tests left is freed meanwhile"
+    )

@@ -61,7 +61,9 @@ def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
     (gc.enable if was else gc.disable)()
 
 
-only_deadlocking = pytest.mark.skipif(not threads.DEADLOCKS, reason="a collection does no harm in this Python")
+only_deadlocking = pytest.mark.skipif(
+    not threads.DEADLOCKS, reason="a collection does no harm in this Python"
+)
 
 
 def test_frames_of_other_threads_are_returned_and_keep_nothing_alive(collects: bool) -> None:
@@ -126,7 +128,10 @@ def test_a_frame_is_followed_by_its_callers_and_has_its_variables() -> None:
 
     known = 3
     callers, value = called()
-    assert [caller.f_code.co_name for caller in callers[:2]] == ["called", sys._getframe().f_code.co_name]
+    assert [caller.f_code.co_name for caller in callers[:2]] == [
+        "called",
+        sys._getframe().f_code.co_name,
+    ]
     assert value == known
     assert threads.variable_of(callers[0], "missing") is None
 

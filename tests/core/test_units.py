@@ -18,7 +18,9 @@ from tfwatch.core import units
         pytest.param((9.0, math.nan), "9.0 ms to n/a", id="missing at the end"),
     ],
 )
-def test_joined_milliseconds_have_one_unit_and_precision(values: tuple[float | None, ...], words: str) -> None:
+def test_joined_milliseconds_have_one_unit_and_precision(
+    values: tuple[float | None, ...], words: str
+) -> None:
     assert " to ".join(units.in_one_unit(*values)) == words
 
 
@@ -44,14 +46,16 @@ def test_a_count_has_a_singular_and_a_plural(value: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "words"), [(1.684, "1.68"), (9.994, "9.99"), (9.996, "10"), (20.11, "20"), (0.97, "0.97"), (None, "n/a")]
+    ("ratio", "words"),
+    [(1.684, "1.68"), (9.994, "9.99"), (9.996, "10"), (20.11, "20"), (0.97, "0.97"), (None, "n/a")],
 )
 def test_a_ratio_has_no_more_precision_than_its_parts(ratio: float | None, words: str) -> None:
     assert units.times(ratio) == words
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.0, "now"), (60.0, "1 min"), (7300.0, "2 h"), (86_400.0, "1 day"), (200_000.0, "2 days")]
+    ("seconds", "words"),
+    [(0.0, "now"), (60.0, "1 min"), (7300.0, "2 h"), (86_400.0, "1 day"), (200_000.0, "2 days")],
 )
 def test_an_age_has_one_unit(seconds: float, words: str) -> None:
     assert units.age(seconds) == words

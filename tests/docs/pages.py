@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 #: Where a shell expects a command: a folder of programs may stand before it.
-_COMMAND = re.compile(r"(?:^|&& |\| |; |\(|`)(?:[\w./]*/)?(?P<program>tfwatch|python -m tests\.[\w.]+)(?= |$)")
+_COMMAND = re.compile(
+    r"(?:^|&& |\| |; |\(|`)(?:[\w./]*/)?(?P<program>tfwatch|python -m tests\.[\w.]+)(?= |$)"
+)
 _COMMENT = re.compile(r" {3,}\S.*| {2,}#.*")
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)((?: {4}.*\n)+)|(?<=\n)(?<=[^\n]\n)((?: {4}tfwatch .*\n)+)")
@@ -18,10 +20,16 @@ _INDENTED = re.compile(r"(?<=\n\n)((?: {4}.*\n)+)|(?<=\n)(?<=[^\n]\n)((?: {4}tfw
 
 def code_lines(page: str) -> list[str]:
     """Return the lines of a page's code blocks without their comments; continued lines are joined."""
-    blocks = [block for language, block in _FENCED.findall(page) if language not in ("python", "toml")]
-    blocks += [indented or heading for indented, heading in _INDENTED.findall(_FENCED.sub("", page))]
+    blocks = [
+        block for language, block in _FENCED.findall(page) if language not in ("python", "toml")
+    ]
+    blocks += [
+        indented or heading for indented, heading in _INDENTED.findall(_FENCED.sub("", page))
+    ]
     lines = "\n".join(blocks).replace("\\\n", "\\ ").split("\n")
-    return [_COMMENT.sub("", re.sub(r" *\\ +", " ", line.strip())) for line in lines if line.strip()]
+    return [
+        _COMMENT.sub("", re.sub(r" *\\ +", " ", line.strip())) for line in lines if line.strip()
+    ]
 
 
 def commands(line: str) -> list[list[str]]:

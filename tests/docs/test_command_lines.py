@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Stand-ins of the pages for what a reader puts there, by values that parse.
-_PLACEHOLDERS = {"NAME": "cnn", "FORMAT": "csv", "FIRST:LAST": "1:2", "HOST:PORT": "box:1", "DIR": ".", "FILE": "f"}
+_PLACEHOLDERS = {
+    "NAME": "cnn",
+    "FORMAT": "csv",
+    "FIRST:LAST": "1:2",
+    "HOST:PORT": "box:1",
+    "DIR": ".",
+    "FILE": "f",
+}
 
 
 @functools.cache
@@ -38,7 +45,9 @@ def _programs_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_line_of_a_code_block_parses(page: Path) -> None:
-    lines = [words for line in code_lines(page.read_text(encoding="utf-8")) for words in commands(line)]
+    lines = [
+        words for line in code_lines(page.read_text(encoding="utf-8")) for words in commands(line)
+    ]
 
     assert [(" ".join(words), mistake) for words in lines if (mistake := _mistake(words))] == []
 
@@ -47,13 +56,19 @@ def test_every_command_line_of_a_code_block_parses(page: Path) -> None:
 def test_every_command_and_option_within_a_sentence_is_known(page: Path) -> None:
     codes = inline_codes(page.read_text(encoding="utf-8"))
 
-    assert [(code, mistake) for code in codes if (mistake := _mistake_within_a_sentence(code))] == []
+    assert [
+        (code, mistake) for code in codes if (mistake := _mistake_within_a_sentence(code))
+    ] == []
 
 
 def test_command_lines_are_found() -> None:
-    lines = [words for page in PAGES for line in code_lines(page.read_text()) for words in commands(line)]
+    lines = [
+        words for page in PAGES for line in code_lines(page.read_text()) for words in commands(line)
+    ]
 
-    assert {words[1] for words in lines if len(words) > 1} >= set(_commands(make_parser())) - {"workloads"}
+    assert {words[1] for words in lines if len(words) > 1} >= set(_commands(make_parser())) - {
+        "workloads"
+    }
 
 
 @pytest.mark.parametrize(
@@ -76,7 +91,8 @@ def test_a_wrong_line_is_found(line: str, mistake: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["tfwatch trian", "tfwatch train --prefetsch 4", "--prefetsch", "tfwatch runs tagg", "-z"]
+    "code",
+    ["tfwatch trian", "tfwatch train --prefetsch 4", "--prefetsch", "tfwatch runs tagg", "-z"],
 )
 def test_a_wrong_word_within_a_sentence_is_found(code: str) -> None:
     assert _mistake_within_a_sentence(code)
@@ -141,7 +157,9 @@ def _mistake_within_a_sentence(code: str) -> str | None:
         return _unknown(parser, words[1:])
     if not re.match(r"--?[a-z]", code):
         return None
-    everywhere = set().union(*(_options(parser, [name]) for name in _commands(parser)), _options(parser, []))
+    everywhere = set().union(
+        *(_options(parser, [name]) for name in _commands(parser)), _options(parser, [])
+    )
     return next((f"no option {word}" for word in _dashed(words) if word not in everywhere), None)
 
 
@@ -156,7 +174,9 @@ def _unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str | Non
         return f"no action {words[1]}"
     known = _options(parser, words[:1])
     own = words[: next((at for at, word in enumerate(words) if word.endswith(".py")), len(words))]
-    return next((f"no option {word} of {words[0]}" for word in _dashed(own) if word not in known), None)
+    return next(
+        (f"no option {word} of {words[0]}" for word in _dashed(own) if word not in known), None
+    )
 
 
 def _dashed(words: Sequence[str]) -> list[str]:
@@ -172,5 +192,9 @@ def _commands(parser: argparse.ArgumentParser) -> dict[str, Any]:
 def _options(parser: argparse.ArgumentParser, words: Sequence[str]) -> set[str]:
     """The options of a command, and of its actions."""
     own = _commands(parser)[words[0]] if words and words[0] in _commands(parser) else parser
-    below = [set(action._option_string_actions) for action in _commands(own).values()] if own is not parser else []
+    below = (
+        [set(action._option_string_actions) for action in _commands(own).values()]
+        if own is not parser
+        else []
+    )
     return set(own._option_string_actions).union(*below)

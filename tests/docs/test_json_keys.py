@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_SCHEMAS = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "docs").glob("*.schema.json"))
+_SCHEMAS = sorted(
+    path.name.removesuffix(".schema.json") for path in (ROOT / "docs").glob("*.schema.json")
+)
 _CODE = re.compile(r"`([^`]+)`")
 #: The tables of keys: their page, their section and the schema that they are of.
 _TABLES = (
@@ -40,7 +42,11 @@ def test_every_key_in_a_table_is_in_the_schema(page: str, section: str, name: st
 
 
 def test_every_figure_of_a_run_is_in_the_page() -> None:
-    keys = [key for row, _ in _rows((ROOT / "docs/json.md").read_text(encoding="utf-8"), "A run") for key in row]
+    keys = [
+        key
+        for row, _ in _rows((ROOT / "docs/json.md").read_text(encoding="utf-8"), "A run")
+        for key in row
+    ]
 
     assert sorted(keys) == sorted(_properties(schema("run")))
 
@@ -63,7 +69,9 @@ def test_keys_are_found_in_sentences() -> None:
 
 
 def test_every_schema_is_in_the_page_with_its_command() -> None:
-    listed = re.findall(r"\]\((\w+)\.schema\.json\)", (ROOT / "docs/json.md").read_text(encoding="utf-8"))
+    listed = re.findall(
+        r"\]\((\w+)\.schema\.json\)", (ROOT / "docs/json.md").read_text(encoding="utf-8")
+    )
 
     assert sorted(listed) == _SCHEMAS
 
@@ -79,7 +87,11 @@ def _rows(page: str, section: str) -> Iterator[tuple[list[str], str]]:
 
 def _keys_of(text: str) -> list[str]:
     """The words in backticks that may be keys, or values that a schema lists."""
-    return [code for code in _CODE.findall(re.sub(r"\]\([^)]*\)", "", text)) if re.fullmatch(r"[a-z][\w.-]*", code)]
+    return [
+        code
+        for code in _CODE.findall(re.sub(r"\]\([^)]*\)", "", text))
+        if re.fullmatch(r"[a-z][\w.-]*", code)
+    ]
 
 
 def _is_list_of_keys(text: str) -> bool:
@@ -109,7 +121,11 @@ def _names(part: Any, whole: dict[str, Any], seen: frozenset[str] = frozenset())
         return set()
     reference = part.get("$ref", "").rpartition("/")[2]
     found = (
-        _names(whole["$defs"][reference], whole, seen | {reference}) if reference and reference not in seen else set()
+        _names(whole["$defs"][reference], whole, seen | {reference})
+        if reference and reference not in seen
+        else set()
     )
-    found |= set(_properties(part)) | {value for value in part.get("enum", []) if isinstance(value, str)}
+    found |= set(_properties(part)) | {
+        value for value in part.get("enum", []) if isinstance(value, str)
+    }
     return found.union(*(_names(each, whole, seen) for each in part.values()))

@@ -7,7 +7,8 @@ import pytest
 from tfwatch.doctor.check import Check, Status, counted, worst, worst_first
 
 _CHECKS = [
-    Check(f"{n}", status, "x") for n, status in enumerate([Status.NA, Status.OK, Status.FAIL, Status.OK, Status.WARN])
+    Check(f"{n}", status, "x")
+    for n, status in enumerate([Status.NA, Status.OK, Status.FAIL, Status.OK, Status.WARN])
 ]
 
 

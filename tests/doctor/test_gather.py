@@ -27,7 +27,9 @@ _REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
 
 @pytest.fixture(autouse=True)
 def no_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "try_tensorflow", lambda stages: Trial("completed", results={"tried": {}}))
+    monkeypatch.setattr(
+        room, "try_tensorflow", lambda stages: Trial("completed", results={"tried": {}})
+    )
 
 
 class Source:
@@ -71,7 +73,9 @@ def scope(folder: Path, *, is_beside_training: bool = False) -> Scope:
     return Scope(folder / "runs", folder, (60, 18), is_beside_training)
 
 
-def test_the_facts_of_this_machine_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_facts_of_this_machine_are_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setenv("A_SECRET", "x")
     stages: list[str] = []
@@ -99,7 +103,9 @@ def test_beside_a_training_tensorflow_is_not_started_and_the_disk_not_read(
     assert isinstance(facts.disk, Unavailable)
 
 
-def test_without_tensorflow_the_trial_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorflow_the_trial_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Installed, "here", staticmethod(lambda: Installed("linux", "x86_64")))
 
     assert collect_facts(scope(tmp_path), lambda _: None).trial.outcome == "skipped"
@@ -109,7 +115,9 @@ def test_without_tensorflow_the_trial_is_skipped(tmp_path: Path, monkeypatch: py
 def test_a_failing_sensor_is_a_gap_and_stops_no_other(
     breaks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "host_sensors", lambda: [Failing("pressure", breaks), Failing("memory", "")])
+    monkeypatch.setattr(
+        room, "host_sensors", lambda: [Failing("pressure", breaks), Failing("memory", "")]
+    )
     facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
 
     assert not isinstance(facts.machine, Unavailable)
@@ -133,7 +141,10 @@ def test_a_failing_sensor_is_a_gap_and_stops_no_other(
             id="permitted",
         ),
         pytest.param(
-            [Source("powermetrics", SensorError("prints nothing")), Source("ioreg", Unavailable("no GPU", ""))],
+            [
+                Source("powermetrics", SensorError("prints nothing")),
+                Source("ioreg", Unavailable("no GPU", "")),
+            ],
             Unavailable("prints nothing", ""),
             ("ioreg", Unavailable("no GPU", "")),
             id="none works",
@@ -168,7 +179,9 @@ def _hang(held: threading.Event) -> Callable[..., None]:
     return hang
 
 
-def test_a_folder_that_hangs_is_reported_and_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_hangs_is_reported_and_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = threading.Event()
     monkeypatch.setattr(room, "read_speed", _hang(held))
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
@@ -198,7 +211,9 @@ def test_a_home_folder_that_hangs_fails_with_its_mount_and_hangs_nothing(
     assert f"it is on {tmp_path} (nfs4 from server:/home)" in check.found
 
 
-def test_a_gpu_source_that_hangs_is_reported_and_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_source_that_hangs_is_reported_and_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = threading.Event()
     source = Source("nvml", Available())
     monkeypatch.setattr(source, "available", _hang(held))
@@ -207,7 +222,10 @@ def test_a_gpu_source_that_hangs_is_reported_and_abandoned(tmp_path: Path, monke
     facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
     held.set()
 
-    assert facts.gpu_counters == ("nvml", Unavailable("nvml did not answer within 0.05 s", "is its driver stuck?"))
+    assert facts.gpu_counters == (
+        "nvml",
+        Unavailable("nvml did not answer within 0.05 s", "is its driver stuck?"),
+    )
 
 
 def test_a_failing_probe_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

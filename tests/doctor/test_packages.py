@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def mac(
-    machine: str = "arm64", python: tuple[int, int] = (3, 12), has_other_plugin: bool = False, **versions: str
+    machine: str = "arm64",
+    python: tuple[int, int] = (3, 12),
+    has_other_plugin: bool = False,
+    **versions: str,
 ) -> Installed:
     named = {name.replace("_", "-"): version for name, version in versions.items()}
     return Installed("darwin", machine, python, named, has_other_plugin)
@@ -25,10 +28,18 @@ def mac(
     [
         pytest.param(Installed("linux", "x86_64"), "pip install tensorflow", id="not installed"),
         pytest.param(mac("x86_64"), "Rosetta", id="an Intel Python"),
-        pytest.param(mac(tensorflow="2.21.0", tensorflow_metal="1.2.0"), "<2.20", id="too new for Metal"),
-        pytest.param(mac(tensorflow="2.18.1", tensorflow_metal="1.1.0"), METAL_PAIR, id="Metal too old"),
-        pytest.param(mac(tensorflow="2.20.0rc0", tensorflow_metal="1.2.0"), "<2.20", id="a release candidate"),
-        pytest.param(mac(tensorflow="2.16.2", tensorflow_metal="1.0.1"), METAL_PAIR, id="Metal much too old"),
+        pytest.param(
+            mac(tensorflow="2.21.0", tensorflow_metal="1.2.0"), "<2.20", id="too new for Metal"
+        ),
+        pytest.param(
+            mac(tensorflow="2.18.1", tensorflow_metal="1.1.0"), METAL_PAIR, id="Metal too old"
+        ),
+        pytest.param(
+            mac(tensorflow="2.20.0rc0", tensorflow_metal="1.2.0"), "<2.20", id="a release candidate"
+        ),
+        pytest.param(
+            mac(tensorflow="2.16.2", tensorflow_metal="1.0.1"), METAL_PAIR, id="Metal much too old"
+        ),
         pytest.param(mac(tensorflow="2.19.1", keras="3.7.0"), "keras>=3.8", id="Keras too old"),
     ],
 )
@@ -41,10 +52,17 @@ def test_an_obstacle_names_its_remedy(installed: Installed, words: str) -> None:
     [
         pytest.param(Installed("linux", "x86_64", (3, 11), {"tensorflow": "2.21.0"}), id="Linux"),
         pytest.param(mac(tensorflow="2.19.1", tensorflow_metal="1.2.0"), id="newest pair"),
-        pytest.param(mac(tensorflow="2.18.0", tensorflow_metal="1.2.0", keras="3.12.0"), id="the pair before"),
-        pytest.param(mac(tensorflow="2.22.0", tensorflow_metal="1.3.0"), id="a later pair, which may work"),
+        pytest.param(
+            mac(tensorflow="2.18.0", tensorflow_metal="1.2.0", keras="3.12.0"), id="the pair before"
+        ),
+        pytest.param(
+            mac(tensorflow="2.22.0", tensorflow_metal="1.3.0"), id="a later pair, which may work"
+        ),
         pytest.param(mac(tensorflow="2.21.0", has_other_plugin=True), id="another plug-in"),
-        pytest.param(Installed("linux", "x86_64", (3, 11), {"tensorflow": "of unknown version"}), id="a nightly"),
+        pytest.param(
+            Installed("linux", "x86_64", (3, 11), {"tensorflow": "of unknown version"}),
+            id="a nightly",
+        ),
     ],
 )
 def test_a_working_installation_has_no_obstacle(installed: Installed) -> None:
@@ -69,7 +87,9 @@ def test_the_remedy_for_an_old_pair_updates_both(tensorflow: str, metal: str) ->
 
 
 @pytest.mark.parametrize("python", [(3, 10), (3, 11), (3, 12)])
-def test_an_intel_python_on_a_mac_is_not_sent_to_a_wheel_that_does_not_exist(python: tuple[int, int]) -> None:
+def test_an_intel_python_on_a_mac_is_not_sent_to_a_wheel_that_does_not_exist(
+    python: tuple[int, int],
+) -> None:
     hint = mac("x86_64", python, tensorflow="2.16.2").hint()
 
     assert "pip install" not in hint
@@ -77,7 +97,9 @@ def test_an_intel_python_on_a_mac_is_not_sent_to_a_wheel_that_does_not_exist(pyt
     assert "an Intel Mac has no newer TensorFlow" in hint
 
 
-def test_a_plug_in_other_than_apples_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plug_in_other_than_apples_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(tmp_path)])
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "none"))
     folder = tmp_path / "tensorflow-plugins"

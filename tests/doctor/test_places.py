@@ -122,7 +122,11 @@ def test_reading_ends_at_the_time_limit(tmp_path: Path) -> None:
     ],
 )
 def test_a_slow_read_is_repeated(
-    speeds_mb_s: list[int], found_mb_s: int, reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speeds_mb_s: list[int],
+    found_mb_s: int,
+    reads: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     left = [DiskSpeed("/n", speed * 1e6, 1.0) for speed in speeds_mb_s]
     monkeypatch.setattr("tfwatch.doctor.probes._read_any", lambda *_: left.pop(0))
@@ -134,7 +138,9 @@ def test_a_slow_read_is_repeated(
     assert found.cores_busy is None or 0 <= found.cores_busy <= 1
 
 
-def test_a_full_disk_gets_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gets_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import shutil
 
     usage = shutil.disk_usage(tmp_path)
@@ -187,12 +193,19 @@ def test_the_terminal_size_is_read_from_any_standard_descriptor() -> None:
     with Pseudo("-c", code, columns=40, rows=10) as pseudo:
         assert pseudo.wait() == 0
         words = pseudo.words.replace("\r\n", "")
-    assert "columns=40, rows=10, needs=(60, 18), colours=0, has_unicode=False, kind='xterm'" in words
+    assert (
+        "columns=40, rows=10, needs=(60, 18), colours=0, has_unicode=False, kind='xterm'" in words
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [('{"backend": "jax"}', "jax"), ("{", "tensorflow"), ("[]", "tensorflow"), ('{"floatx": "float32"}', "tensorflow")],
+    [
+        ('{"backend": "jax"}', "jax"),
+        ("{", "tensorflow"),
+        ("[]", "tensorflow"),
+        ('{"floatx": "float32"}', "tensorflow"),
+    ],
 )
 def test_the_backend_is_read_from_keras_json(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / ".keras").mkdir()

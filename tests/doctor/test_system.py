@@ -14,7 +14,9 @@ from tfwatch.doctor.probes import interpreter, nvidia, parse_cpuinfo, parse_driv
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NATIVE = "sysctl.proc_translated: 0\nhw.optional.arm64: 1\nmachdep.cpu.brand_string: Apple M2 Pro\n"
+_NATIVE = (
+    "sysctl.proc_translated: 0\nhw.optional.arm64: 1\nmachdep.cpu.brand_string: Apple M2 Pro\n"
+)
 _ROSETTA = (
     "sysctl.proc_translated: 1\nhw.optional.arm64: 1\nmachdep.cpu.brand_string: VirtualApple @ 2.50GHz processor\n"
     "machdep.cpu.features: FPU SSE4.2\n"
@@ -45,7 +47,9 @@ _INTEL = (
             id="an Intel Mac",
         ),
         pytest.param("", (None, None, "", None), id="nothing"),
-        pytest.param("sysctl: unknown oid 'hw.optional.arm64'\n", (None, None, "", None), id="an unknown oid"),
+        pytest.param(
+            "sysctl: unknown oid 'hw.optional.arm64'\n", (None, None, "", None), id="an unknown oid"
+        ),
         pytest.param("hw.optional.arm64: maybe\n", (None, None, "", None), id="no number"),
     ],
 )
@@ -64,8 +68,14 @@ def test_cpuinfo_is_parsed() -> None:
 @pytest.mark.parametrize(
     ("text", "version"),
     [
-        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2025\nGCC version: 12", "580.159.04"),
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n", "570.86.15"),
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2025\nGCC version: 12",
+            "580.159.04",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n",
+            "570.86.15",
+        ),
         ("NVRM version: something else\n", ""),
         ("", ""),
     ],
@@ -99,7 +109,11 @@ def test_a_card_with_its_sound_device_and_its_driver(tmp_path: Path) -> None:
         _write(tmp_path, f"sys/bus/pci/devices/{device}/class", f"{kind}\n")
     assert nvidia({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == Nvidia(has_card=True, hidden="")
 
-    _write(tmp_path, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  x\n")
+    _write(
+        tmp_path,
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  x\n",
+    )
     _write(tmp_path, "dev/nvidiactl", "")
     assert nvidia({}, tmp_path) == Nvidia("580.159.04", has_card=True, has_device_files=False)
 
@@ -118,4 +132,9 @@ def test_this_python_is_described(tmp_path: Path) -> None:
     _write(tmp_path, "proc/cpuinfo", "model name : A chip\nflags : avx\n")
     found = interpreter("linux", tmp_path)
 
-    assert (found.bits, found.chip, found.instructions, found.is_translated) == (64, "A chip", frozenset({"avx"}), None)
+    assert (found.bits, found.chip, found.instructions, found.is_translated) == (
+        64,
+        "A chip",
+        frozenset({"avx"}),
+        None,
+    )

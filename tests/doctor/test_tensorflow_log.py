@@ -42,7 +42,13 @@ def test_the_lines_of_an_import() -> None:
 
 
 def test_the_lines_of_a_driver_without_cudas_libraries() -> None:
-    libraries = ("libcudnn.so.9", "libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11")
+    libraries = (
+        "libcudnn.so.9",
+        "libcudart.so.12",
+        "libcublas.so.12",
+        "libcublasLt.so.12",
+        "libcufft.so.11",
+    )
     lines = (
         f"{_TIME} dso_loader.cc:144] Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared "
         "object file: No such file or directory\n"
@@ -57,7 +63,9 @@ def test_an_empty_log_has_no_facts() -> None:
 
 
 def test_an_operation_fell_back_where_none_of_its_kind_is_on_the_gpu() -> None:
-    facts = read(placed("Mul") + placed("Mul", "CPU") + placed("LSTM", "CPU") + executed("Unique", "CPU"))
+    facts = read(
+        placed("Mul") + placed("Mul", "CPU") + placed("LSTM", "CPU") + executed("Unique", "CPU")
+    )
 
     assert facts.on_cpu == ("LSTM", "Unique")
     assert fell_back(facts) == ("LSTM", "Unique")
@@ -65,7 +73,9 @@ def test_an_operation_fell_back_where_none_of_its_kind_is_on_the_gpu() -> None:
 
 
 def test_operations_of_the_cpu_by_design_do_not_fall_back() -> None:
-    facts = read("".join(placed(kind, "CPU") for kind in ("_Arg", "_Retval", "Prod", "Range", "NoOp")))
+    facts = read(
+        "".join(placed(kind, "CPU") for kind in ("_Arg", "_Retval", "Prod", "Range", "NoOp"))
+    )
 
     assert fell_back(facts) == ()
 

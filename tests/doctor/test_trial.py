@@ -30,7 +30,9 @@ def test_a_child_that_reports_every_stage_is_complete() -> None:
 
 def test_each_stage_is_notified_as_it_begins() -> None:
     stages: list[str] = []
-    lines = "".join(f"print('{json.dumps({'begin': stage})}')\n" for stage in ("import", "devices", "step"))
+    lines = "".join(
+        f"print('{json.dumps({'begin': stage})}')\n" for stage in ("import", "devices", "step")
+    )
     run_trial([sys.executable, "-c", lines], stages.append)
 
     assert stages == ["import", "devices", "step"]
@@ -78,8 +80,18 @@ def test_each_stage_is_notified_as_it_begins() -> None:
             "the missing module",
             id="missing module",
         ),
-        pytest.param("raise RuntimeError('odd')", "RuntimeError: odd", "fresh virtual environment", id="anything else"),
-        pytest.param("sys.exit(3)", "failed with exit code 3", "fresh virtual environment", id="without a word"),
+        pytest.param(
+            "raise RuntimeError('odd')",
+            "RuntimeError: odd",
+            "fresh virtual environment",
+            id="anything else",
+        ),
+        pytest.param(
+            "sys.exit(3)",
+            "failed with exit code 3",
+            "fresh virtual environment",
+            id="without a word",
+        ),
         pytest.param(
             "os.kill(os.getpid(), signal.SIGKILL)",
             "the system or another process killed it",
@@ -135,7 +147,9 @@ def test_a_long_log_is_cut_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "{", "[1]", "null", "[[]]", '{"end": 3}', '"begin"', "\\x00\\xff", "{" * 100_000], ids=str
+    "line",
+    ["", "{", "[1]", "null", "[[]]", '{"end": 3}', '"begin"', "\\x00\\xff", "{" * 100_000],
+    ids=str,
 )
 def test_results_that_cannot_be_read_are_left_out(line: str) -> None:
     trial = child(f"sys.stdout.buffer.write(b'''{line}''' + b'\\n'); sys.stdout.flush()\n{_WHOLE}")
@@ -151,7 +165,9 @@ def test_a_program_that_cannot_be_started_is_reported() -> None:
     assert "No such file" in explain(trial)[0]
 
 
-def test_a_child_gets_the_variables_of_the_trial_and_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_gets_the_variables_of_the_trial_and_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     trial = child(

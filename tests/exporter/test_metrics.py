@@ -28,7 +28,13 @@ NAME = "2026-11-20T10-17-03_cnn"
 
 def running(runs_dir: Path, name: str = NAME, **changes: Any) -> Canned:
     """A run that starves."""
-    return Canned(runs_dir / name, **changes).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0).sample()
+    return (
+        Canned(runs_dir / name, **changes)
+        .started()
+        .steps(150, STARVING)
+        .doing(Phase.COMPUTE, 0.0)
+        .sample()
+    )
 
 
 def samples(runs: FollowedRuns, clock: Clock) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -86,7 +92,9 @@ def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
 ) -> None:
     monkeypatch.setattr("tfwatch.exporter.metrics.MOST", 2)
     for number in range(5):
-        far = running(tmp_path, f"2026-11-30T10-17-03_cnn-{number}", boot_id="b", machine={"host": "far"})
+        far = running(
+            tmp_path, f"2026-11-30T10-17-03_cnn-{number}", boot_id="b", machine={"host": "far"}
+        )
         far.writer.flush()
     far.at_s += 100.0
     runs = FollowedRuns(tmp_path, far.clock)
@@ -102,7 +110,13 @@ def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
 
 def test_the_gpu_has_the_names_of_opentelemetry(tmp_path: Path) -> None:
     run = running(tmp_path)
-    run.event(facts.GpuFound, source="nvml", name='NVIDIA "H100"\\', memory_bytes=80 * 2**30, unified=False)
+    run.event(
+        facts.GpuFound,
+        source="nvml",
+        name='NVIDIA "H100"\\',
+        memory_bytes=80 * 2**30,
+        unified=False,
+    )
     run.sample(gpu_busy=0.4, gpu_power_w=310.0, gpu_temperature_c=61.0, gpu_memory_bytes=2.0**30)
     run.writer.flush()
     found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
@@ -135,7 +149,9 @@ def test_a_run_that_ends_says_so_and_then_disappears(tmp_path: Path) -> None:
     run.ended().writer.flush()
     found = samples(runs, run.clock)
     assert state(found) == ["finished"]
-    assert not {"tfwatch_data_wait_ratio", "tfwatch_loss", "process_memory_usage_bytes"} & set(found)
+    assert not {"tfwatch_data_wait_ratio", "tfwatch_loss", "process_memory_usage_bytes"} & set(
+        found
+    )
     assert "tfwatch_steps_total" in found
     run.at_s += LINGER_S + 1
     assert samples(runs, run.clock) == {"tfwatch_up": [({}, 1.0)]}
@@ -186,7 +202,9 @@ def test_without_a_run_the_exporter_is_up(tmp_path: Path) -> None:
     assert samples(FollowedRuns(tmp_path), SYSTEM) == {"tfwatch_up": [({}, 1.0)]}
 
 
-def test_an_exporter_that_cannot_read_its_folder_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exporter_that_cannot_read_its_folder_is_not_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> list[FollowedRun]:
         raise OSError("it is gone")
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tests.screens.canned import Canned
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
-pytestmark = pytest.mark.skipif(not (PROMETHEUS and PROMTOOL), reason="Debian's package prometheus is not installed")
+pytestmark = pytest.mark.skipif(
+    not (PROMETHEUS and PROMTOOL), reason="Debian's package prometheus is not installed"
+)
 #: What Grafana puts in place of a dashboard's variables.
 VARIABLES = {"$__rate_interval": "1m", "$run": ".+"}
 
@@ -39,13 +41,17 @@ VARIABLES = {"$__rate_interval": "1m", "$run": ".+"}
 def run(tmp_path: Path) -> Canned:
     """A run that starves on a GPU and waits for a batch."""
     run = running(tmp_path / "runs")
-    run.event(facts.GpuFound, source="nvml", name='NVIDIA "H100"', memory_bytes=80 * 2**30, unified=False)
+    run.event(
+        facts.GpuFound, source="nvml", name='NVIDIA "H100"', memory_bytes=80 * 2**30, unified=False
+    )
     return advance(run)
 
 
 def advance(run: Canned) -> Canned:
     run.steps(20, STARVING).doing(Phase.WAIT, 0.5)
-    run.sample(gpu_busy=0.4, gpu_power_w=310.0, gpu_temperature_c=61.0, gpu_memory_bytes=2.0**30).writer.flush()
+    run.sample(
+        gpu_busy=0.4, gpu_power_w=310.0, gpu_temperature_c=61.0, gpu_memory_bytes=2.0**30
+    ).writer.flush()
     return run
 
 
@@ -53,7 +59,9 @@ def advance(run: Canned) -> Canned:
 def metrics_url(run: Canned, tmp_path: Path) -> Iterator[str]:
     """The address of the metrics."""
     server = make_server(tmp_path / "runs", "127.0.0.1", 0, run.clock)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     yield server.url
     server.shutdown()
@@ -65,12 +73,21 @@ def metrics_url(run: Canned, tmp_path: Path) -> Iterator[str]:
 def prometheus(metrics_url: str, tmp_path: Path) -> Iterator[str]:
     """The address of a Prometheus that scrapes the metrics, from its fifth second on."""
     target = urllib.parse.urlsplit(metrics_url).netloc
-    config = {"scrape_configs": [{"job_name": "tfwatch", "static_configs": [{"targets": [target]}]}]}
-    (tmp_path / "prometheus.yml").write_text(json.dumps({"global": {"scrape_interval": "100ms"}, **config}))
+    config = {
+        "scrape_configs": [{"job_name": "tfwatch", "static_configs": [{"targets": [target]}]}]
+    }
+    (tmp_path / "prometheus.yml").write_text(
+        json.dumps({"global": {"scrape_interval": "100ms"}, **config})
+    )
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     assert PROMETHEUS
-    words = [PROMETHEUS, "--config.file=prometheus.yml", "--storage.tsdb.path=db", f"--web.listen-address={address}"]
+    words = [
+        PROMETHEUS,
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=db",
+        f"--web.listen-address={address}",
+    ]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
         yield f"http://{address}"
@@ -90,7 +107,10 @@ def ask(prometheus: str, query: str) -> list[dict[str, Any]]:
         with urllib.request.urlopen(address, timeout=10) as reply:
             found: list[dict[str, Any]] = json.load(reply)["data"]["result"]
     except urllib.error.URLError as error:
-        if isinstance(error.reason, ConnectionError) or getattr(error, "code", None) == HTTPStatus.SERVICE_UNAVAILABLE:
+        if (
+            isinstance(error.reason, ConnectionError)
+            or getattr(error, "code", None) == HTTPStatus.SERVICE_UNAVAILABLE
+        ):
             return []
         raise
     return found
@@ -111,7 +131,9 @@ def test_each_query_of_the_dashboard_has_data(run: Canned, prometheus: str) -> N
 
     wait_until(has_three_readings)
 
-    values = {query: [one["value"][1] for one in ask(prometheus, query)] for query in dashboard_queries()}
+    values = {
+        query: [one["value"][1] for one in ask(prometheus, query)] for query in dashboard_queries()
+    }
     assert [query for query, found in values.items() if not found or "NaN" in found] == []
     ((_, share),) = (one["value"] for one in ask(prometheus, "tfwatch_data_wait_ratio"))
     assert float(share) == pytest.approx(0.41, abs=0.01)
@@ -123,6 +145,8 @@ def test_promtool_finds_no_fault_in_the_metrics(metrics_url: str) -> None:
         page = reply.read()
     assert PROMTOOL
 
-    checked = subprocess.run([PROMTOOL, "check", "metrics"], input=page, capture_output=True, check=False)
+    checked = subprocess.run(
+        [PROMTOOL, "check", "metrics"], input=page, capture_output=True, check=False
+    )
 
     assert (checked.returncode, checked.stderr.decode()) == (0, "")

@@ -37,7 +37,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
     """A server on a port of its own."""
     monkeypatch.setattr(module, "DEADLINE_S", DEADLINE_S)
     found = MetricsServer("127.0.0.1", 0, Published(make))
-    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     yield found
     found.shutdown()
@@ -62,7 +64,9 @@ def test_a_scrape_is_answered(server: MetricsServer) -> None:
     assert "tfwatch_answer 42.0" in scrape(server)
 
 
-def test_a_crowd_that_sends_slowly_is_closed_and_the_next_scrape_answered(server: MetricsServer) -> None:
+def test_a_crowd_that_sends_slowly_is_closed_and_the_next_scrape_answered(
+    server: MetricsServer,
+) -> None:
     before = workers()
     crowd = [connect(server) for _ in range(3 * MOST_CONNECTIONS)]
     deadline_s = time.monotonic() + 20
@@ -137,15 +141,21 @@ def test_threads_are_made_at_the_start_and_no_more(server: MetricsServer) -> Non
     assert workers() == before
 
 
-def test_an_address_that_cannot_be_used_is_a_sentence(server: MetricsServer, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_used_is_a_sentence(
+    server: MetricsServer, tmp_path: Path
+) -> None:
     port = int(server.server_address[1])
-    with pytest.raises(BadInputError, match=f"127.0.0.1, port {port}, cannot be used: Address already in use"):
+    with pytest.raises(
+        BadInputError, match=f"127.0.0.1, port {port}, cannot be used: Address already in use"
+    ):
         make_server(tmp_path, "127.0.0.1", port)
     with pytest.raises(BadInputError, match="no such host"):
         make_server(tmp_path, "no such host", 0)
 
 
-def test_without_the_library_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_library_there_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 
     with pytest.raises(BadInputError, match=r"pip install 'tfwatch\[serve\]'"):

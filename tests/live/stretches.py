@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tests.analysis.step_rows import make_steps, restart
-from tfwatch.core.events import Event, ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched
+from tfwatch.core.events import (
+    Event,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    PipelineSwitched,
+)
 from tfwatch.core.rows import Flag, Rows
 
 #: wait, compute and host of a step, ms.
@@ -31,21 +37,30 @@ def alternating(values: list[str], kept: str) -> tuple[Rows, list[Event]]:
     """40 steps without prefetch, an A/B test's blocks of 12 steps, and 5 with the setting that it keeps."""
     lasts = [*values, kept]
     counts = [*[_BLOCK] * len(values), _AFTER]
-    parts = [of(n, STARVING if value == "off" else COMPUTE_BOUND) for n, value in zip(counts, lasts, strict=True)]
+    parts = [
+        of(n, STARVING if value == "off" else COMPUTE_BOUND)
+        for n, value in zip(counts, lasts, strict=True)
+    ]
     rows = np.concatenate([of(_BEFORE, STARVING), *parts])
     rows["step"] = np.arange(1, len(rows) + 1)
     rows = restart(rows)
-    events: list[Event] = [ExperimentBegan(int(rows["start_ns"][_BEFORE - 1]), "prefetch", ["off", "4"], 40, 600, 0)]
+    events: list[Event] = [
+        ExperimentBegan(int(rows["start_ns"][_BEFORE - 1]), "prefetch", ["off", "4"], 40, 600, 0)
+    ]
     stood = "off"
     for n, value in enumerate(lasts):
         first = _BEFORE + 1 + _BLOCK * n
         at_ns = int(rows["start_ns"][min(first + _BLOCK, len(rows)) - 1])
         if n == len(values):
             steps = (_BEFORE, first - 1, "clear", "faster", "4", "off", 6, 132, 144, kept, 1.7)
-            events.append(ExperimentEnded(int(rows["start_ns"][first - 1]), "prefetch", ["off", "4"], *steps))
+            events.append(
+                ExperimentEnded(int(rows["start_ns"][first - 1]), "prefetch", ["off", "4"], *steps)
+            )
         if value != stood:
             rows["flags"][first - 1] = Flag.SWITCH
-            events.append(PipelineSwitched(at_ns, "prefetch", stood, value, first, first, 1.0, "experiment"))
+            events.append(
+                PipelineSwitched(at_ns, "prefetch", stood, value, first, first, 1.0, "experiment")
+            )
             stood = value
         if n < len(values):
             block = (n + 1, n // 2 + 1, value, first + 1, first + _BLOCK - 1, _BLOCK - 1, 12.5, "4")

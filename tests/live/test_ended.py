@@ -26,7 +26,9 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 
 def starved(folder: Path | None) -> Canned:
     """Fed at first; prefetch was turned off, and it stayed so."""
-    run = Canned(folder, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"])
+    run = Canned(
+        folder, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"]
+    )
     run.started().steps(150, COMPUTE_BOUND).switched("prefetch", "4", "off")
     return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
 
@@ -36,13 +38,17 @@ NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 
 async def told(show: Shown) -> None:
     """Wait until it is known."""
-    await show.until(lambda: show.live.follower._ended_finding and show.live.follower._ended_finding())
+    await show.until(
+        lambda: show.live.follower._ended_finding and show.live.follower._ended_finding()
+    )
     await show.frame()
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("cause", ["finished", "stopped"])
-async def test_a_replay_says_what_json_says(tmp_path: Path, size: tuple[int, int], cause: str) -> None:
+async def test_a_replay_says_what_json_says(
+    tmp_path: Path, size: tuple[int, int], cause: str
+) -> None:
     run = starved(tmp_path).ended(cause)
     finding = as_json(run.reader().read_whole())["finding"]
     async with shown(run, size, live=False) as show:

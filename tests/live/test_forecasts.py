@@ -42,16 +42,24 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
     [
         pytest.param(("map(decode)", "map(augment)"), " ms  ", " ms  ", id="both seen"),
         pytest.param(
-            ("map(decode)", "map"), *["no forecast: tf.data does not show the work of each stage"] * 2, id="n/a"
+            ("map(decode)", "map"),
+            *["no forecast: tf.data does not show the work of each stage"] * 2,
+            id="n/a",
         ),
     ],
 )
 def test_beside_each_stage_stands_what_its_parallel_calls_alone_would_bring(
     maps: tuple[str, str], decode: str, augment: str
 ) -> None:
-    run = Canned(None, **GPU, parallel_stages=["map(decode)", "map(augment)"]).started().steps(150, STARVING)
+    run = (
+        Canned(None, **GPU, parallel_stages=["map(decode)", "map(augment)"])
+        .started()
+        .steps(150, STARVING)
+    )
     none = (1.0, 0.0, 0.0)
-    run.staged(("range", "Range", 0.0, *none), (maps[0], "Map", 7.0, *none), (maps[1], "Map", 2.0, *none))
+    run.staged(
+        ("range", "Range", 0.0, *none), (maps[0], "Map", 7.0, *none), (maps[1], "Map", 2.0, *none)
+    )
     run.doing(Phase.COMPUTE, 0.0)
 
     found = notes(look(run))
@@ -63,7 +71,10 @@ def test_beside_each_stage_stands_what_its_parallel_calls_alone_would_bring(
 def test_the_banner_promises_the_best_of_them() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
 
-    assert look(run).finding.advice == "p prefetch on: 23.6 to about 13.9 ms, 1.7 x (the rest is compute)"
+    assert (
+        look(run).finding.advice
+        == "p prefetch on: 23.6 to about 13.9 ms, 1.7 x (the rest is compute)"
+    )
 
 
 def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_under_way() -> None:
@@ -82,9 +93,9 @@ def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_un
 
 def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_begins() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(120, COMPUTE_BOUND).doing(
-        Phase.COMPUTE, 0.0
-    )
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        120, COMPUTE_BOUND
+    ).doing(Phase.COMPUTE, 0.0)
 
     view = look(run)
 
@@ -99,7 +110,9 @@ def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_b
 
 def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(120, COMPUTE_BOUND)
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        120, COMPUTE_BOUND
+    )
     run.writer.end("finished")
 
     view = look(run)
@@ -112,8 +125,12 @@ def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
 def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
     run = Canned(None, **GPU).started().steps(80, STARVING)
     for _ in range(3):
-        run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(70, COMPUTE_BOUND)
-        run.switched("prefetch", "4", "off").steps(1, STARVING, int(Flag.SWITCH)).steps(70, STARVING)
+        run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+            70, COMPUTE_BOUND
+        )
+        run.switched("prefetch", "4", "off").steps(1, STARVING, int(Flag.SWITCH)).steps(
+            70, STARVING
+        )
     run.writer.end("finished")
     reader = run.reader()
     follower = Follower(reader.steps_between, live=True)

@@ -28,10 +28,14 @@ STALLED = replace(RUNNING, phase=Phase.WAIT, phase_s=31.0)
 ENDED = replace(RUNNING, life="ended", ended=RunEnded(10**11, "finished", 411, ""))
 
 
-def noticed(*moments: tuple[float, Any], decider: NoticeDecider | None = None) -> list[tuple[float, Cause]]:
+def noticed(
+    *moments: tuple[float, Any], decider: NoticeDecider | None = None
+) -> list[tuple[float, Cause]]:
     """The notices of situations at their times."""
     decider = decider or NoticeDecider(AFTER_S)
-    return [(at_s, one.cause) for at_s, now in moments for one in decider.take(now, banner(now), at_s)]
+    return [
+        (at_s, one.cause) for at_s, now in moments for one in decider.take(now, banner(now), at_s)
+    ]
 
 
 def every_s(first_s: int, last_s: int, now: Any) -> Iterable[tuple[float, Any]]:
@@ -50,11 +54,15 @@ def test_starving_in_short_stretches_is_not_noticed() -> None:
 
 def test_an_end_before_the_first_look_is_noticed_where_the_run_is_known_to_have_run() -> None:
     assert noticed((0.0, ENDED)) == []
-    assert noticed((0.0, ENDED), decider=NoticeDecider(AFTER_S, was_running=True)) == [(0.0, Cause.END)]
+    assert noticed((0.0, ENDED), decider=NoticeDecider(AFTER_S, was_running=True)) == [
+        (0.0, Cause.END)
+    ]
 
 
 def test_a_cause_that_returns_is_noticed_less_and_less_often() -> None:
-    stretches = [(float(at_s), STARVED if at_s % 120 < 60 else FED) for at_s in range(0, 4 * 3600, 10)]
+    stretches = [
+        (float(at_s), STARVED if at_s % 120 < 60 else FED) for at_s in range(0, 4 * 3600, 10)
+    ]
 
     times = [at_s for at_s, _ in noticed(*stretches)]
     gaps = [after - before for before, after in pairwise(times)]
@@ -114,13 +122,17 @@ def test_a_run_without_a_screen_is_judged_as_the_screen_judges_it(tmp_path: Path
     now, finding = light.follow(reader.tail())
     assert now.judgement.verdict is Verdict.HIGHLY
     assert finding.word == "STARVING 41 %"
-    run.switched("prefetch", "off", "4").steps(150, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0).writer.flush()
+    run.switched("prefetch", "off", "4").steps(150, COMPUTE_BOUND).doing(
+        Phase.COMPUTE, 0.0
+    ).writer.flush()
     assert light.follow(reader.tail())[0].judgement.verdict is Verdict.NOT
 
 
 def shown_by(options: NotifyOptions, run: Canned) -> tuple[Notifier, list[tuple[str, str]]]:
     shown: list[tuple[str, str]] = []
-    notifier = Notifier(options, lambda sentence, bell: shown.append((sentence, bell)), run.clock, {})
+    notifier = Notifier(
+        options, lambda sentence, bell: shown.append((sentence, bell)), run.clock, {}
+    )
     return notifier, shown
 
 

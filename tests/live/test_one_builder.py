@@ -42,5 +42,7 @@ def builders() -> dict[str, set[str]]:
         ),
     ],
 )
-def test_only_live_builds_a_judgement(name: str, modules: set[str], builders: dict[str, set[str]]) -> None:
+def test_only_live_builds_a_judgement(
+    name: str, modules: set[str], builders: dict[str, set[str]]
+) -> None:
     assert builders[name] == modules

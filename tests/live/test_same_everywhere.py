@@ -38,7 +38,12 @@ def staged(**changes: Any) -> Canned:
 
 
 def switched(old: str, new: str, before: Split, after: Split, **changes: Any) -> Canned:
-    run = Canned(None, knobs={"prefetch": old, "workers": "off"}, switchable=["prefetch", "workers"], **changes)
+    run = Canned(
+        None,
+        knobs={"prefetch": old, "workers": "off"},
+        switchable=["prefetch", "workers"],
+        **changes,
+    )
     run.started().steps(150, before).switched("prefetch", old, new)
     return run.steps(1, after, int(Flag.SWITCH)).steps(FEW, after)
 
@@ -46,24 +51,34 @@ def switched(old: str, new: str, before: Split, after: Split, **changes: Any) ->
 def called_back() -> Canned:
     run = Canned(None).started()
     for _ in range(FEW):
-        run.steps(1, (0.2, 13.0, 18.0)).event(facts.Paused, cause="callback", took_ms=17.0, detail="CSVLogger")
+        run.steps(1, (0.2, 13.0, 18.0)).event(
+            facts.Paused, cause="callback", took_ms=17.0, detail="CSVLogger"
+        )
     return run
 
 
 def short_epochs() -> Canned:
     run = Canned(None)
     for _ in range(4):
-        run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(50, COMPUTE_BOUND).pass_s(2.0)
+        run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(
+            50, COMPUTE_BOUND
+        ).pass_s(2.0)
         run.event(facts.ValidationEnded, epoch=run.epoch, took_ms=2000.0)
-        run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics={"loss": 1.0}).pass_s(0.001)
-    return run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(FEW, COMPUTE_BOUND)
+        run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics={"loss": 1.0}).pass_s(
+            0.001
+        )
+    return (
+        run.begin_epoch()
+        .steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START))
+        .steps(FEW, COMPUTE_BOUND)
+    )
 
 
 def generator() -> Canned:
     run = Canned(None, knobs={}, switchable=[]).started()
-    return run.staged(("from_generator", f"Generator {SourceKind.GENERATOR.value}", 9.0, 1.0, 0.0, 0.0)).steps(
-        FEW, STARVING
-    )
+    return run.staged(
+        ("from_generator", f"Generator {SourceKind.GENERATOR.value}", 9.0, 1.0, 0.0, 0.0)
+    ).steps(FEW, STARVING)
 
 
 RUNS: list[Any] = [
@@ -77,7 +92,10 @@ RUNS: list[Any] = [
     pytest.param(lambda: staged(**GPU), id="stages are read beside a GPU"),
     pytest.param(lambda: switched("off", "4", STARVING, COMPUTE_BOUND), id="prefetch turned on"),
     pytest.param(lambda: switched("4", "off", COMPUTE_BOUND, STARVING), id="prefetch turned off"),
-    pytest.param(lambda: switched("4", "off", COMPUTE_BOUND, STARVING, **GPU), id="prefetch turned off beside a GPU"),
+    pytest.param(
+        lambda: switched("4", "off", COMPUTE_BOUND, STARVING, **GPU),
+        id="prefetch turned off beside a GPU",
+    ),
     pytest.param(called_back, id="a callback"),
     pytest.param(short_epochs, id="between epochs"),
     pytest.param(generator, id="a generator"),
@@ -98,7 +116,9 @@ def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
         found()
         assert found._thread
         found._thread.join()
-    return Follower(reader.steps_between, live=False, ended_finding=found).follow(reader.tail(), (), None)
+    return Follower(reader.steps_between, live=False, ended_finding=found).follow(
+        reader.tail(), (), None
+    )
 
 
 @pytest.mark.parametrize("make", RUNS)
@@ -114,7 +134,9 @@ def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[]
 
 
 @pytest.mark.parametrize("make", RUNS)
-def test_a_run_that_is_over_has_the_finding_of_its_summary_beside_its_end(make: Callable[[], Canned]) -> None:
+def test_a_run_that_is_over_has_the_finding_of_its_summary_beside_its_end(
+    make: Callable[[], Canned],
+) -> None:
     run = make().ended()
     word, sentence, advice, edit = words(JudgedRun(run.reader().read_whole()).finding)
     document = as_json(run.reader().read_whole())

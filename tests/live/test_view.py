@@ -48,7 +48,9 @@ def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     follower = Follower(reader.steps_between, live=True)
     assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.HIGHLY
 
-    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(120, (0.5, 12.9, 0.8))
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        120, (0.5, 12.9, 0.8)
+    )
     run.doing(Phase.COMPUTE, 0.0).writer.flush()
 
     assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.NOT
@@ -110,7 +112,13 @@ def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
 
 
 def test_a_long_run_is_searched_from_its_beginning() -> None:
-    run = Canned(None).started().steps(50, COMPUTE_BOUND).steps(1, (5000.0, 13.0, 0.8)).steps(6000, COMPUTE_BOUND)
+    run = (
+        Canned(None)
+        .started()
+        .steps(50, COMPUTE_BOUND)
+        .steps(1, (5000.0, 13.0, 0.8))
+        .steps(6000, COMPUTE_BOUND)
+    )
 
     assert [stall.step for stall in look(run).stalls] == [52]
 
@@ -146,19 +154,28 @@ def test_what_the_shuffle_buffer_held_an_epoch_ago_is_not_told(tmp_path: Path) -
 
 
 def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Path) -> None:
-    run = logging(tmp_path, "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n")
+    run = logging(
+        tmp_path,
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
+    )
     reader = run.reader()
     follower, rows = Follower(reader.steps_between, live=True), EventCollector()
     run.at_s = 20.0
     before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
     with (tmp_path / "log.txt").open("a") as log:
         log.write(FILLING + FILLED + "a line of somebody else's\n" + FILLING)
-    after = [(round(row.at_s, 1), row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
+    after = [
+        (round(row.at_s, 1), row.text)
+        for row in rows.take(follower.follow(reader.tail(), (), None))
+    ]
 
     assert before == [(0.0, "TensorFlow logged 1 message, harmless (5 log)")]
     assert after == [
         (0.0, "TensorFlow logged 1 more message, harmless (5 log)"),
-        (8.8, "TensorFlow (5 log): training waits while the shuffle buffer fills; it fills again in every epoch"),
+        (
+            8.8,
+            "TensorFlow (5 log): training waits while the shuffle buffer fills; it fills again in every epoch",
+        ),
     ]
 
 
@@ -174,7 +191,9 @@ def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
 @pytest.mark.parametrize(
     ("machine", "text"),
     [
-        pytest.param({"cores": 4, "cores_allowed": 2.0}, "1.4 of its 2 cores, 1.2 GB", id="a container"),
+        pytest.param(
+            {"cores": 4, "cores_allowed": 2.0}, "1.4 of its 2 cores, 1.2 GB", id="a container"
+        ),
         pytest.param({"cores": 4, "cores_allowed": None}, "1.4 cores, 1.2 GB", id="all of them"),
         pytest.param({}, "1.4 cores, 1.2 GB", id="not recorded"),
     ],
@@ -186,7 +205,9 @@ def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], t
 
 
 def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:
-    run = Canned(None, settings={"keep_awake": True}).started().event(facts.Slept, slept_ms=600_000.0)
+    run = (
+        Canned(None, settings={"keep_awake": True}).started().event(facts.Slept, slept_ms=600_000.0)
+    )
 
     assert [row.text for row in EventCollector().take(look(run)) if row.mark == "Z"] == [
         "asleep 10:17 - 10:27, not counted"
@@ -207,22 +228,30 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 
     rows = knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
 
-    assert [row.note for row in rows if row.name == "workers"] == ["requested 10:17:21, waits for the current batch"]
+    assert [row.note for row in rows if row.name == "workers"] == [
+        "requested 10:17:21, waits for the current batch"
+    ]
 
 
 def test_a_request_that_a_run_ended_before_waits_no_more() -> None:
-    run = usual(None).event(facts.SwitchAsked, knob="workers", old="off", new="auto", step=450, by="key")
+    run = usual(None).event(
+        facts.SwitchAsked, knob="workers", old="off", new="auto", step=450, by="key"
+    )
 
     rows = knob_rows(look(run.ended("stopped")), live=True)
 
-    assert [row.note for row in rows if row.name == "workers"] == ["requested auto: the run ended first"]
+    assert [row.note for row in rows if row.name == "workers"] == [
+        "requested auto: the run ended first"
+    ]
 
 
 def test_everything_rare_is_a_row() -> None:
     run = usual(None)
     run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.Slept, slept_ms=12_000.0)
     run.event(facts.RecordingLost, reason="disk full", step=8112)
-    run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(facts.Noted, text="a note")
+    run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(
+        facts.Noted, text="a note"
+    )
     run.event(facts.SwitchFailed, knob="prefetch", reason="no memory")
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
@@ -270,9 +299,13 @@ def test_heat_and_swapping_are_one_row_a_stretch() -> None:
     view = look(throttled(None))
     rows = EventCollector().take(view)
 
-    assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H slowed by heat for 10.0 s (moderate)"]
+    assert [f"{row.mark} {row.text}" for row in rows][-1:] == [
+        "H slowed by heat for 10.0 s (moderate)"
+    ]
     swapped = EventCollector().take(look(swapping(None)))
-    assert [f"{row.mark} {row.text}" for row in swapped][-1:] == ["M swapping for 15.0 s: memory was too small"]
+    assert [f"{row.mark} {row.text}" for row in swapped][-1:] == [
+        "M swapping for 15.0 s: memory was too small"
+    ]
 
 
 def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
@@ -315,9 +348,18 @@ def test_the_header_of_a_rank_names_it(size: int | None, words: str) -> None:
 
 
 def test_a_header_leaves_out_what_is_not_known() -> None:
-    run = Canned(None, device="", steps_per_epoch=None, epochs=None, metric="").started().steps(99, STARVING)
+    run = (
+        Canned(None, device="", steps_per_epoch=None, epochs=None, metric="")
+        .started()
+        .steps(99, STARVING)
+    )
 
     header = header_view(look(run))
 
-    assert (header.device, header.epoch, header.step, header.done) == ("", "epoch 1", "step 100", None)
+    assert (header.device, header.epoch, header.step, header.done) == (
+        "",
+        "epoch 1",
+        "step 100",
+        None,
+    )
     assert (header.metric, header.eta) == ("", "")

@@ -101,7 +101,11 @@ def _two_epochs(folder: Path | None, **changes: Any) -> Canned:
     run.event(facts.EpochEnded, epoch=0, step=100, metrics={"loss": 1.3, "val_loss": 1.4})
     run.at_s += 0.3
     run.begin_epoch().steps(50, STARVING).switched("prefetch", "off", "4")
-    return run.steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(149, COMPUTE_BOUND).steps(1, (4000.0, 13.0, 0.8))
+    return (
+        run.steps(1, COMPUTE_BOUND, int(Flag.SWITCH))
+        .steps(149, COMPUTE_BOUND)
+        .steps(1, (4000.0, 13.0, 0.8))
+    )
 
 
 def test_an_epoch_has_its_steps_figures_and_events() -> None:
@@ -114,7 +118,9 @@ def test_an_epoch_has_its_steps_figures_and_events() -> None:
     assert (second.epoch, second.steps, second.metrics, second.validation_ms) == (1, 201, {}, None)
     assert [switch.new for switch in second.switches] == ["4"]
     assert [stall.lost_ms for stall in second.stalls] == [pytest.approx(4000.0, rel=0.03)]
-    assert second.wait_share == pytest.approx((50 * 9.6 + 150 * 0.2 + 4000) / (second.step_ms * 201), rel=0.02)
+    assert second.wait_share == pytest.approx(
+        (50 * 9.6 + 150 * 0.2 + 4000) / (second.step_ms * 201), rel=0.02
+    )
     assert table[-1:] == [second]
 
 
@@ -139,7 +145,10 @@ def test_a_search_for_the_earlier_run_that_fails_says_so(
 
     monkeypatch.setattr("tfwatch.live.earlier_runs.list_folders", fail)
     assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
-    assert capsys.readouterr().err == "tfwatch: the run before this one is not shown: RuntimeError: no such disk\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: the run before this one is not shown: RuntimeError: no such disk\n"
+    )
 
 
 def test_the_newest_earlier_run_of_the_same_workload_is_found(tmp_path: Path) -> None:

@@ -38,23 +38,48 @@ def hostile_run(folder: Path) -> Run:
         split="exact",
     )
     run.started().steps(120, STARVING)
-    stages: tuple[Staged, ...] = ((HOSTILE, "Map", 9.0, 1.0, 1.0, 4.0), (FORMULA, "BatchV2", 1.0, 1.0, 0.0, 1.0))
+    stages: tuple[Staged, ...] = (
+        (HOSTILE, "Map", 9.0, 1.0, 1.0, 4.0),
+        (FORMULA, "BatchV2", 1.0, 1.0, 0.0, 1.0),
+    )
     run.staged(*stages)
     run.event(facts.SensorMissing, sensor=HOSTILE, reason=HOSTILE, fix=HOSTILE)
     run.event(facts.GpuFound, source=HOSTILE, name=HOSTILE, memory_bytes=2**30, unified=False)
     run.event(facts.Paused, cause="callback", took_ms=400.0, detail=HOSTILE)
     run.steps(1, (9.6, 13.0, 420.0))
-    run.event(facts.StallLocated, step=run.step + 1, stage=HOSTILE, since_ns=0, place=HOSTILE, thread="generator")
+    run.event(
+        facts.StallLocated,
+        step=run.step + 1,
+        stage=HOSTILE,
+        since_ns=0,
+        place=HOSTILE,
+        thread="generator",
+    )
     run.steps(1, (8000.0, 13.0, 0.8)).steps(60, STARVING).staged(*stages)
     run.event(facts.ValidationEnded, epoch=0, took_ms=20.0)
     metrics = {"loss": 1.31, "val_loss": 1.5, HOSTILE: 0.4, FORMULA: float("nan"), MARKDOWN: 0.2}
     run.event(facts.EpochEnded, epoch=0, step=run.step, metrics=metrics)
     run.begin_epoch().steps(1, STARVING, int(Flag.EPOCH_START)).steps(40, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, STARVING, int(Flag.SWITCH)).steps(120, COMPUTE_BOUND)
+    run.switched("prefetch", "off", "4").steps(1, STARVING, int(Flag.SWITCH)).steps(
+        120, COMPUTE_BOUND
+    )
     run.event(facts.Noted, text=HOSTILE)
     run.event(facts.LossDiverged, step=run.step, loss="NaN", finite_step=run.step - 1)
-    experiment = {"knob": "prefetch", "values": ["off", "4"], "began": 200, "step": run.step, "cause": "failed"}
-    experiment |= {"answer": "unclear", "value": "4", "against": "off", "rounds": 2, "steps": 40, "spent": 80}
+    experiment = {
+        "knob": "prefetch",
+        "values": ["off", "4"],
+        "began": 200,
+        "step": run.step,
+        "cause": "failed",
+    }
+    experiment |= {
+        "answer": "unclear",
+        "value": "4",
+        "against": "off",
+        "rounds": 2,
+        "steps": 40,
+        "spent": 80,
+    }
     run.event(facts.ExperimentEnded, **experiment, kept="4", reason=HOSTILE)
     run.event(facts.TrainingFailed, step=run.step, error=MARKDOWN + HOSTILE, traceback=HOSTILE)
     run.ended(HOSTILE, HOSTILE).writer.close()

@@ -85,8 +85,16 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "tensorflow_log",
     ]
     assert found["path"] == str(tmp_path / "run")
-    assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
-    assert (found["knobs"], found["settings"], found["steps"]) == ({"prefetch": "off"}, {"mode": "graph"}, 200)
+    assert (found["run"], found["workload"], found["device"]) == (
+        "2026-11-20T10-17-03_cnn",
+        "cnn",
+        "CPU",
+    )
+    assert (found["knobs"], found["settings"], found["steps"]) == (
+        {"prefetch": "off"},
+        {"mode": "graph"},
+        200,
+    )
     whole = found["whole_run"]
     assert (whole["steps"], whole["excluded_steps"]) == (198, 2)
     assert whole["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
@@ -98,19 +106,29 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert found["finding"]["word"] == "OK, data wait 0 %"
     assert (found["last_setting"]["steps"], found["last_setting"]["data_wait_share"]) == (99, 0)
     assert (found["final_loss"], found["weights_sha256"]) == (1.25, "ab" * 32)
-    assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": ""}]
+    assert found["spikes"] == [
+        {"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": ""}
+    ]
 
 
 @pytest.mark.parametrize(
     ("rows", "events"),
     [
         pytest.param(plain(0), (), id="killed before the first step"),
-        pytest.param(plain(0), (RunEnded(5, "failed", 0, "no memory", math.nan),), id="failed before the first step"),
+        pytest.param(
+            plain(0),
+            (RunEnded(5, "failed", 0, "no memory", math.nan),),
+            id="failed before the first step",
+        ),
         pytest.param(plain(3), (RunEnded(5, "stopped", 3, "", math.inf),), id="diverged"),
-        pytest.param(plain(3), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), id="a switch asked"),
+        pytest.param(
+            plain(3), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), id="a switch asked"
+        ),
     ],
 )
-def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, events: tuple[Event, ...]) -> None:
+def test_the_json_has_null_for_what_is_missing(
+    tmp_path: Path, rows: Rows, events: tuple[Event, ...]
+) -> None:
     found = document.as_json(open_written(tmp_path / "run", rows, *events))
 
     assert json.loads(json.dumps(found, allow_nan=False)) == found
@@ -123,7 +141,9 @@ def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, event
 def test_where_no_end_says_it_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
     epochs = (EpochEnded(3, 1, 2, {"loss": 0.5}), EpochEnded(4, 2, 3, {"loss": 0.25}))
 
-    found = document.as_json(open_written(tmp_path / "run", plain(3), *epochs, RunEnded(5, "finished", 3)))
+    found = document.as_json(
+        open_written(tmp_path / "run", plain(3), *epochs, RunEnded(5, "finished", 3))
+    )
 
     assert found["final_loss"] == 0.25
 
@@ -139,7 +159,10 @@ def test_a_loss_that_was_nan_is_null_and_its_step_is_told(tmp_path: Path) -> Non
         {"loss": "NaN", "step": 2, "finite_step": 1, "finite_again_step": 3},
         {"loss": "infinite", "step": 9, "finite_step": 5, "finite_again_step": None},
     ]
-    assert text_of(run)[1] == "loss is infinite since one of the steps 6 to 9 (2 times NaN or infinite)"
+    assert (
+        text_of(run)[1]
+        == "loss is infinite since one of the steps 6 to 9 (2 times NaN or infinite)"
+    )
 
 
 @pytest.mark.parametrize("name", [layout.SAMPLES, layout.STAGES, layout.PROGRESSES])
@@ -153,7 +176,9 @@ def test_a_damaged_file_is_told_without_a_warning(tmp_path: Path, name: str, see
     figures = [column for column in rows.dtype.names or () if rows.dtype[column].kind == "f"]
     for column in figures:  # their times stand, so that what reads them goes on
         rng = np.random.default_rng(seed)
-        rows[column].view(f"u{rows.dtype[column].itemsize}")[:] = rng.integers(0x7F80_0000, 2**32, len(rows))
+        rows[column].view(f"u{rows.dtype[column].itemsize}")[:] = rng.integers(
+            0x7F80_0000, 2**32, len(rows)
+        )
     rows.tofile(tmp_path / name)
 
     with warnings.catch_warnings():
@@ -183,28 +208,44 @@ def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
 
     hiccup, periodic = document.as_json(run)["stalls"]
 
-    assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == ("hiccup", 351, 1, 3000)
+    assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == (
+        "hiccup",
+        351,
+        1,
+        3000,
+    )
     assert hiccup["start_s"] == pytest.approx(350 * 0.02 + 17 * 0.06)
     assert (periodic["kind"], periodic["period"], periodic["step"]) == ("periodic", 20, 21)
     assert [(one["part"], one["cause"], one["detail"]) for one in (hiccup, periodic)] == [
         ("wait", "unexplained", "")
     ] * 2
     assert any(
-        line.startswith("every 20th step waits 60.0 ms longer for data from step 21 over") for line in text_of(run)
+        line.startswith("every 20th step waits 60.0 ms longer for data from step 21 over")
+        for line in text_of(run)
     )
 
 
-def test_what_takes_longer_again_and_again_is_told_with_its_part_and_its_cause(tmp_path: Path) -> None:
+def test_what_takes_longer_again_and_again_is_told_with_its_part_and_its_cause(
+    tmp_path: Path,
+) -> None:
     rows = make_steps(np.full(400, 2.0), compute=17.0, host=1.0)
     rows["host_ms"][20::20] += 60
     restart(rows)
     ends = rows["start_ns"][21::20].astype(np.int64).tolist()
     pauses = [Paused(end, "callback", 59.0, "Slow") for end in ends]
 
-    (periodic,) = document.as_json(open_written(tmp_path / "run", rows, *pauses, FINISHED))["stalls"]
+    (periodic,) = document.as_json(open_written(tmp_path / "run", rows, *pauses, FINISHED))[
+        "stalls"
+    ]
 
     told = {name: periodic[name] for name in ("kind", "period", "part", "cause", "detail")}
-    assert told == {"kind": "periodic", "period": 20, "part": "host", "cause": "callback", "detail": "Slow"}
+    assert told == {
+        "kind": "periodic",
+        "period": 20,
+        "part": "host",
+        "cause": "callback",
+        "detail": "Slow",
+    }
 
 
 def test_what_a_file_holds_in_place_of_a_number_is_null(tmp_path: Path) -> None:

@@ -62,8 +62,9 @@ def test_a_large_group_has_the_figures_of_the_latest_ranks_and_of_those_that_no_
     summaries = ["".join(one.itertext()) for one in parsed(page).iter(f"{HTML}summary")]
     named = [int(text.split(":")[0].split()[1]) for text in summaries if text.startswith("rank ")]
     assert named == [0, 1, 2, 3, 4, 5, 9, 11]
-    assert "The 8 ranks of 12 that no longer train or come latest. Another one: tfwatch report one/rank-N" in text_of(
-        page
+    assert (
+        "The 8 ranks of 12 that no longer train or come latest. Another one: tfwatch report one/rank-N"
+        in text_of(page)
     )
 
 
@@ -77,8 +78,14 @@ def test_the_chart_stacks_the_parts_of_the_last_rank(tmp_path: Path) -> None:
         ("compute", "8.0 ms"),
     ]
     # All steps take 15 ms, of which the shared call is 8; the chart reaches 15 ms.
-    assert [set(re.findall(r"V(\d+)H", layer.path)) for layer in chart.layers] == [{"0"}, {"400"}, {"467"}]
-    assert chart.hovers[0].text.startswith("step 6: 15.0 ms/step: data wait 6.0 ms, host 1.0 ms, the call")
+    assert [set(re.findall(r"V(\d+)H", layer.path)) for layer in chart.layers] == [
+        {"0"},
+        {"400"},
+        {"467"},
+    ]
+    assert chart.hovers[0].text.startswith(
+        "step 6: 15.0 ms/step: data wait 6.0 ms, host 1.0 ms, the call"
+    )
     assert chart.per_column == "Each column is one step"
 
 
@@ -104,7 +111,9 @@ def test_single_long_steps_are_listed_and_left_out_of_the_groups_step(
 def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_group(tmp_path / "one", [1, 1], size=3, not_split="by Keras")
     failed = (TrainingFailed(1, 30, "ValueError: no", ""), RunEnded(10**9, "failed", 30, "no"))
-    write_run(folder_of_rank(folder, 1), meeting_rows([1], [1])[0][:30], *failed, group="one", rank=1)
+    write_run(
+        folder_of_rank(folder, 1), meeting_rows([1], [1])[0][:30], *failed, group="one", rank=1
+    )
 
     text = text_of(page_of(folder, capsys))
 
@@ -118,7 +127,9 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def hostile_group(folder: Path) -> Path:
     """A group whose every text is hostile, with the run of the page's tests as rank 0."""
-    write_group(folder, [1, 1, 9], workload=HOSTILE, device=HOSTILE, machine={"host": HOSTILE}, not_split="")
+    write_group(
+        folder, [1, 1, 9], workload=HOSTILE, device=HOSTILE, machine={"host": HOSTILE}, not_split=""
+    )
     write_group_file(folder, GroupFile(HOSTILE[:500], HOSTILE[:500], 1.0, 10**9, 4))
     hostile_run(folder_of_rank(folder, 0))
     add_memory(folder_of_rank(folder, 1), 2**30)
@@ -126,20 +137,35 @@ def hostile_group(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [[], ["--redact"]], ids=["plain", "redacted"])
-def test_hostile_text_stays_text(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_text_stays_text(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = page_of(hostile_group(tmp_path / "one"), capsys, *words)
 
     elements = list(parsed(page).iter())
     assert {str(one.tag).rpartition("}")[2] for one in elements} <= KNOWN
-    assert not [name for one in elements for name in one.attrib if name.startswith("on") or name in ("src", "href")]
+    assert not [
+        name
+        for one in elements
+        for name in one.attrib
+        if name.startswith("on") or name in ("src", "href")
+    ]
     assert not re.search(r"url\(|@import|\x1b|\x00|\u202e", page)
     assert page.encode().decode() == page
     assert len(page) < 400_000
 
 
-@pytest.mark.parametrize("words", [["--redact"], ["--redact", "--markdown"]], ids=["page", "markdown"])
-def test_a_redacted_report_has_no_names(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {"workload": "secret.py", "machine": {"host": "node7"}, "settings": {"data": "/data/ada"}}
+@pytest.mark.parametrize(
+    "words", [["--redact"], ["--redact", "--markdown"]], ids=["page", "markdown"]
+)
+def test_a_redacted_report_has_no_names(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {
+        "workload": "secret.py",
+        "machine": {"host": "node7"},
+        "settings": {"data": "/data/ada"},
+    }
     folder = write_group(tmp_path / "night_ada", [1, 1, 6], **names)
     write_group_file(folder, GroupFile("night_ada", "TFWATCH_GROUP", 1.0, 10**9, 3))
     plain = page_of(folder, capsys)
@@ -147,11 +173,15 @@ def test_a_redacted_report_has_no_names(words: list[str], tmp_path: Path, capsys
     report = page_of(folder, capsys, *words)
 
     assert all(secret in plain for secret in ("night_ada", "secret.py", "node7", "/data/ada"))
-    assert not [one for one in ("night_ada", "secret", "node7", "/data", str(tmp_path)) if one in report]
+    assert not [
+        one for one in ("night_ada", "secret", "node7", "/data", str(tmp_path)) if one in report
+    ]
     assert "STRAGGLER rank 2" in report
 
 
-def test_the_markdown_has_the_finding_and_a_row_a_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_markdown_has_the_finding_and_a_row_a_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_group(tmp_path / "late", [1, 1, 6], device=MARKDOWN, workload="cnn")
 
     assert main(["report", str(folder), "--markdown"]) == 0

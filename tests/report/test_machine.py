@@ -41,9 +41,15 @@ def test_the_summary_tells_what_held_it_back() -> None:
 
 
 def test_without_figures_the_summary_says_why_and_how_to_get_them() -> None:
-    (line,) = [line for line in lines_of(hardware.unseen(None)) if line.startswith(("GPU", "energy", "the GPU was"))]
+    (line,) = [
+        line
+        for line in lines_of(hardware.unseen(None))
+        if line.startswith(("GPU", "energy", "the GPU was"))
+    ]
 
-    assert line.startswith("GPU n/a: no permission: sudo -n refused powermetrics; tfwatch doctor --sudoers prints")
+    assert line.startswith(
+        "GPU n/a: no permission: sudo -n refused powermetrics; tfwatch doctor --sudoers prints"
+    )
 
 
 def test_a_leak_that_a_median_hides_is_shown_by_begin_end_and_peak() -> None:
@@ -61,11 +67,17 @@ def test_a_leak_that_a_median_hides_is_shown_by_begin_end_and_peak() -> None:
 
 
 def test_memory_that_stays_has_no_line_of_its_own() -> None:
-    assert not [line for line in lines_of(hardware.starving(None)) if line.startswith("memory of the process")]
+    assert not [
+        line
+        for line in lines_of(hardware.starving(None))
+        if line.startswith("memory of the process")
+    ]
 
 
 def test_where_no_gpu_trains_none_is_missed() -> None:
-    told = [line for line in lines_of(usual(None)) if not line.startswith("next: ")]  # which may advise to get one
+    told = [
+        line for line in lines_of(usual(None)) if not line.startswith("next: ")
+    ]  # which may advise to get one
 
     assert not [line for line in told if "GPU" in line or "energy" in line]
 
@@ -80,7 +92,11 @@ def test_the_json_holds_energy_and_medians() -> None:
     assert found["energy_data_wait_j"] == pytest.approx(8.6 * 6.51, rel=0.05)
     assert found["energy_data_wait_j"] < found["energy_j"]
     assert found["energy_missing"] is None
-    assert (machine["gpu"], machine["gpu_source"], machine["unified_memory"]) == ("Apple M2 Pro", "powermetrics", True)
+    assert (machine["gpu"], machine["gpu_source"], machine["unified_memory"]) == (
+        "Apple M2 Pro",
+        "powermetrics",
+        True,
+    )
     assert machine["gpu_busy"] == pytest.approx(0.556, abs=0.001)
     assert machine["gpu_others_busy"] is None
     assert machine["gpu_memory_bytes"] == pytest.approx(4.1 * 2**30)
@@ -91,7 +107,9 @@ def test_the_json_holds_energy_and_medians() -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        pytest.param(hardware.unseen, "no permission: sudo -n refused powermetrics", id="no permission"),
+        pytest.param(
+            hardware.unseen, "no permission: sudo -n refused powermetrics", id="no permission"
+        ),
         pytest.param(usual, "the steps ran on the CPU, and no sensor read its power", id="a CPU"),
         pytest.param(
             lambda folder: Canned(folder, accelerated=True).started().steps(30, COMPUTE_BOUND),
@@ -100,10 +118,16 @@ def test_the_json_holds_energy_and_medians() -> None:
         ),
     ],
 )
-def test_energy_that_is_not_known_is_null_and_says_why(make: Callable[[Path | None], Canned], reason: str) -> None:
+def test_energy_that_is_not_known_is_null_and_says_why(
+    make: Callable[[Path | None], Canned], reason: str
+) -> None:
     found = document.as_json(run_of(make(None)))
 
-    assert [found[f"energy_{name}"] for name in ("j", "per_step_j", "data_wait_j")] == [None, None, None]
+    assert [found[f"energy_{name}"] for name in ("j", "per_step_j", "data_wait_j")] == [
+        None,
+        None,
+        None,
+    ]
     assert found["energy_missing"] == reason
     assert found["machine"]["gpu_busy"] is None
 
@@ -122,5 +146,7 @@ def test_a_gpu_that_was_found_after_all_is_not_missing() -> None:
     assert set(document.as_json(run_of(canned))["machine"]["missing"]) == {"GPU"}
 
     again = hardware.unseen(None)
-    again.event(facts.GpuFound, source="ioreg", name="Apple M2 Pro", memory_bytes=None, unified=True)
+    again.event(
+        facts.GpuFound, source="ioreg", name="Apple M2 Pro", memory_bytes=None, unified=True
+    )
     assert document.as_json(run_of(again))["machine"]["missing"] == {}

@@ -16,7 +16,9 @@ from tfwatch.runs.library.labels import Labels
 
 
 def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED, device="GPU", accelerated=True)
+    run = open_written(
+        tmp_path / "run", switched_run(), *SWITCH, FINISHED, device="GPU", accelerated=True
+    )
     judged = JudgedRun(run)
     assert judged.finding
 
@@ -24,7 +26,9 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
 
     assert lines[0] == "### second try on GPU"
     assert lines[2].startswith(f"**{judged.finding.word}**: {judged.finding.sentence}")
-    assert any(line.startswith("| prefetch off → 4 | step 101 |") and "x faster" in line for line in lines)
+    assert any(
+        line.startswith("| prefetch off → 4 | step 101 |") and "x faster" in line for line in lines
+    )
 
 
 def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:
@@ -37,7 +41,15 @@ def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [MARKDOWN, "<img src=x>", "a`b", "[x](http://evil.example)", "@team and #12", "www.evil.example"]
+    "text",
+    [
+        MARKDOWN,
+        "<img src=x>",
+        "a`b",
+        "[x](http://evil.example)",
+        "@team and #12",
+        "www.evil.example",
+    ],
 )
 def test_a_name_is_no_markup(tmp_path: Path, text: str) -> None:
     run = open_written(tmp_path / "run", switched_run(), FINISHED, device=text)
@@ -64,7 +76,13 @@ def test_hostile_text_reaches_no_line_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_redacted_summary_names_nobody(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "ada-run", switched_run(), FINISHED, workload="/home/ada/fraud.py", device="ada-box")
+    run = open_written(
+        tmp_path / "ada-run",
+        switched_run(),
+        FINISHED,
+        workload="/home/ada/fraud.py",
+        device="ada-box",
+    )
     labels = Labels("fraud of ada")
     redaction = redaction_of(run, labels, Path("/home/ada"), {"cnn"})
 

@@ -46,18 +46,32 @@ def test_after_a_switch_verdict_bound_and_finding_are_of_the_last_setting(
 ) -> None:
     found = as_json(switched_to(tmp_path / "run", split))
 
-    assert (found["verdict"], found["bound"], verdict_in(found["finding"])) == (verdict, bound, verdict)
+    assert (found["verdict"], found["bound"], verdict_in(found["finding"])) == (
+        verdict,
+        bound,
+        verdict,
+    )
 
 
 @pytest.mark.parametrize("kept", ["4", "off"])
-def test_after_an_ab_test_verdict_bound_and_finding_are_of_the_kept_setting(tmp_path: Path, kept: str) -> None:
+def test_after_an_ab_test_verdict_bound_and_finding_are_of_the_kept_setting(
+    tmp_path: Path, kept: str
+) -> None:
     rows, events = alternating(["off", "4", "4", "off"] * 3, kept)
     ended = RunEnded(int(rows["start_ns"][-1]), "finished", len(rows))
 
     found = as_json(open_written(tmp_path / "run", rows, *events, ended, **KNOBS))
 
-    verdict, bound = ("NOT input-bound", "compute-bound") if kept == "4" else ("HIGHLY input-bound", "input-bound")
-    assert (found["verdict"], found["bound"], verdict_in(found["finding"])) == (verdict, bound, verdict)
+    verdict, bound = (
+        ("NOT input-bound", "compute-bound")
+        if kept == "4"
+        else ("HIGHLY input-bound", "input-bound")
+    )
+    assert (found["verdict"], found["bound"], verdict_in(found["finding"])) == (
+        verdict,
+        bound,
+        verdict,
+    )
 
 
 def test_too_few_steps_of_the_last_setting_have_neither_verdict_nor_finding(tmp_path: Path) -> None:
@@ -72,10 +86,16 @@ def test_the_document_says_of_which_steps_its_figures_are(tmp_path: Path) -> Non
     found = as_json(switched_to(tmp_path / "run", COMPUTE_BOUND))
 
     last, whole = found["last_setting"], found["whole_run"]
-    assert (last["knobs"], last["step_ranges"], last["steps"]) == ({"prefetch": "4"}, [[101, 200]], 99)
+    assert (last["knobs"], last["step_ranges"], last["steps"]) == (
+        {"prefetch": "4"},
+        [[101, 200]],
+        99,
+    )
     assert last["data_wait_ms"]["mean"] == pytest.approx(COMPUTE_BOUND[0])
     assert (whole["steps"], whole["excluded_steps"]) == (199, 1)
-    assert whole["data_wait_ms"]["mean"] == pytest.approx((100 * STARVING[0] + 99 * COMPUTE_BOUND[0]) / 199)
+    assert whole["data_wait_ms"]["mean"] == pytest.approx(
+        (100 * STARVING[0] + 99 * COMPUTE_BOUND[0]) / 199
+    )
 
 
 def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -> None:
@@ -89,11 +109,19 @@ def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -
     assert last["steps"] == 6 * 11 + 4
 
 
-def test_the_summary_gives_the_verdict_with_its_steps_and_the_whole_run_by_itself(tmp_path: Path) -> None:
+def test_the_summary_gives_the_verdict_with_its_steps_and_the_whole_run_by_itself(
+    tmp_path: Path,
+) -> None:
     lines = text_of(switched_to(tmp_path / "run", COMPUTE_BOUND))
 
-    assert "over the whole run mean steady step: 4.6 of 17.1 ms is data wait (27 %); 1 step excluded" in lines
-    assert "since step 101 mean steady step: 0.1 of 12.6 ms is data wait (1 %): NOT input-bound, compute-bound" in lines
+    assert (
+        "over the whole run mean steady step: 4.6 of 17.1 ms is data wait (27 %); 1 step excluded"
+        in lines
+    )
+    assert (
+        "since step 101 mean steady step: 0.1 of 12.6 ms is data wait (1 %): NOT input-bound, compute-bound"
+        in lines
+    )
 
 
 def test_the_summary_of_an_ab_test_judges_the_kept_setting(tmp_path: Path) -> None:
@@ -112,4 +140,7 @@ def test_a_run_of_one_setting_has_one_line(tmp_path: Path) -> None:
 
     lines = text_of(open_written(tmp_path / "run", restart(rows), FINISHED))
 
-    assert "mean steady step: 9.0 of 21.5 ms is data wait (42 %): HIGHLY input-bound; 1 step excluded" in lines
+    assert (
+        "mean steady step: 9.0 of 21.5 ms is data wait (42 %): HIGHLY input-bound; 1 step excluded"
+        in lines
+    )

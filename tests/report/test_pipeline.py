@@ -24,11 +24,18 @@ if TYPE_CHECKING:
 S = 10**9
 NAN = math.nan
 FOUND = StagesFound(S, 0, ["map(decode)", "prefetch"], ["Map", "Prefetch"])
-NO_TABLE: dict[str, Any] = {"stages": [], "total_ms": None, "fetch_threads_ms": None, "bottleneck": None}
+NO_TABLE: dict[str, Any] = {
+    "stages": [],
+    "total_ms": None,
+    "fetch_threads_ms": None,
+    "bottleneck": None,
+}
 
 
 def opened(folder: Path, *events: Event, stages: bool = True) -> Run:
-    writer = write_run(folder, plain(30), *events, RunEnded(60 * S, "finished", 30), machine={"cores": 8})
+    writer = write_run(
+        folder, plain(30), *events, RunEnded(60 * S, "finished", 30), machine={"cores": 8}
+    )
     if stages:
         writer.stage(20 * S, 0, 0, 32, 21.0, 1.0, NAN, NAN, NAN, 1.0)
         writer.stage(20 * S, 0, 1, 32, NAN, NAN, 0.0, 4.0, 0.0, 1.0)
@@ -36,7 +43,9 @@ def opened(folder: Path, *events: Event, stages: bool = True) -> Run:
     return open_run(folder, FakeClock(60).clock)
 
 
-def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure(tmp_path: Path) -> None:
+def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure(
+    tmp_path: Path,
+) -> None:
     found = document.as_json(opened(tmp_path, FOUND))["pipeline"]
 
     assert json.loads(json.dumps(found, allow_nan=False)) == {
@@ -73,7 +82,9 @@ def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure
 
 def test_the_rest_of_the_wait_beside_the_stages_is_in_it_as_on_the_screen(tmp_path: Path) -> None:
     decode = StagesFound(S, 0, ["map(decode)"], ["Map"])
-    writer = write_run(tmp_path, make_steps(np.full(30, 5.1)), decode, RunEnded(60 * S, "finished", 30))
+    writer = write_run(
+        tmp_path, make_steps(np.full(30, 5.1)), decode, RunEnded(60 * S, "finished", 30)
+    )
     writer.stage(20 * S, 0, 0, 32, 1.75, 1.0, NAN, NAN, NAN, 1.0)
     writer.flush()
 
@@ -87,10 +98,16 @@ def test_the_rest_of_the_wait_beside_the_stages_is_in_it_as_on_the_screen(tmp_pa
     [
         pytest.param((), None, id="nobody knows why"),
         pytest.param((SensorMissing(S, "gpu", "no driver", ""),), None, id="another sensor"),
-        pytest.param((SensorMissing(S, "pipeline", "not autotuned", "turn it on"),), "not autotuned", id="why"),
+        pytest.param(
+            (SensorMissing(S, "pipeline", "not autotuned", "turn it on"),),
+            "not autotuned",
+            id="why",
+        ),
     ],
 )
-def test_without_rows_it_says_why(events: tuple[Event, ...], missing: str | None, tmp_path: Path) -> None:
+def test_without_rows_it_says_why(
+    events: tuple[Event, ...], missing: str | None, tmp_path: Path
+) -> None:
     found = document.as_json(opened(tmp_path, *events, stages=False))["pipeline"]
 
     assert found == {**NO_TABLE, "missing": missing}
@@ -116,7 +133,9 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
         pytest.param(None, "", id="nobody looked"),
         pytest.param(StallLocated(S, 411, "map(read)", S), "", id="another stall"),
         pytest.param(
-            StallLocated(S, 413, "map(read)", S, "train.py:9 in fit", "training"), ", in map(read)", id="stage"
+            StallLocated(S, 413, "map(read)", S, "train.py:9 in fit", "training"),
+            ", in map(read)",
+            id="stage",
         ),
         pytest.param(
             StallLocated(S, 412, "map(read)", S, "feed.py:41 in rows", "generator"),
@@ -138,7 +157,12 @@ def test_the_summary_says_where_the_longest_stall_stood(tmp_path: Path) -> None:
     waits = np.full(60, 1.0)
     waits[40] = 9000.0
     located = StallLocated(S, 41, "map(read)", S, "feed.py:41 in rows", "generator")
-    write_run(tmp_path, make_steps(waits, compute=12.0, host=1.0), located, RunEnded(60 * S, "finished", 60))
+    write_run(
+        tmp_path,
+        make_steps(waits, compute=12.0, host=1.0),
+        located,
+        RunEnded(60 * S, "finished", 60),
+    )
 
     text = as_text(open_run(tmp_path, FakeClock(60).clock), tmp_path)
 

@@ -25,7 +25,9 @@ def line_of(writer: RunWriter, clock: FakeClock, width: int | None = None) -> st
 
 def training() -> tuple[RunWriter, FakeClock]:
     clock = FakeClock(2.0)
-    writer = write_run(None, plain(100, 0.41), EpochStarted(0, 1, 20, 780), clock=clock, metric="accuracy")
+    writer = write_run(
+        None, plain(100, 0.41), EpochStarted(0, 1, 20, 780), clock=clock, metric="accuracy"
+    )
     for at_s, images in ((2.0, 1000), (4.0, 3480)):
         clock.at_s = at_s
         writer.progress.append((images, 412, 1, 12, 1.3125, 0.5))
@@ -42,8 +44,14 @@ def test_a_run_that_trains() -> None:
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (100, "cnn  epoch 2/20  step 412  1 240 examples/s  loss 1.312  accuracy 0.500  20.0 ms/step, starving 41 %"),
-        (99, "cnn  epoch 2/20  step 412  1 240 examples/s  accuracy 0.500  20.0 ms/step, starving 41 %"),
+        (
+            100,
+            "cnn  epoch 2/20  step 412  1 240 examples/s  loss 1.312  accuracy 0.500  20.0 ms/step, starving 41 %",
+        ),
+        (
+            99,
+            "cnn  epoch 2/20  step 412  1 240 examples/s  accuracy 0.500  20.0 ms/step, starving 41 %",
+        ),
         (79, "cnn  epoch 2/20  step 412  1 240 examples/s  20.0 ms/step, starving 41 %"),
         (40, "cnn  20.0 ms/step, starving 41 %"),
         (30, "20.0 ms/step, starving 41 %"),
@@ -56,8 +64,14 @@ def test_what_does_not_fit_goes_and_starving_goes_last(width: int, line: str) ->
 def test_what_the_pilot_does_stands_in_place_of_the_verdict() -> None:
     writer, clock = training()
     writer.event(ExperimentBegan(0, "prefetch", ["off", "4"], 50, 600, 1))
-    assert line_of(writer, clock, 79).endswith("  1 240 examples/s  A/B test prefetch off vs 4: block 1")
-    writer.event(ExperimentEnded(0, "prefetch", ["off", "4"], 50, 90, "key", "unclear", "4", "off", 0, 0, 40, ""))
+    assert line_of(writer, clock, 79).endswith(
+        "  1 240 examples/s  A/B test prefetch off vs 4: block 1"
+    )
+    writer.event(
+        ExperimentEnded(
+            0, "prefetch", ["off", "4"], 50, 90, "key", "unclear", "4", "off", 0, 0, 40, ""
+        )
+    )
     assert line_of(writer, clock).endswith("  20.0 ms/step, starving 41 %")
     writer.event(AutopilotBegan(0, 90, 1e9))
     assert line_of(writer, clock).endswith("  autopilot, measuring the current setting")
@@ -67,7 +81,11 @@ def test_what_the_pilot_does_stands_in_place_of_the_verdict() -> None:
     ("phase", "detail", "line"),
     [
         (Phase.IMPORT, "", "cnn  importing TensorFlow, 6.2 s"),
-        (Phase.DATA_SET, "making the image set, 3 120 of 8 000", "cnn  making the image set, 3 120 of 8 000, 6.2 s"),
+        (
+            Phase.DATA_SET,
+            "making the image set, 3 120 of 8 000",
+            "cnn  making the image set, 3 120 of 8 000, 6.2 s",
+        ),
         (Phase.DATA_SET, "a\x1b[2Jb\nc", "cnn  a [2Jb"),
         (Phase.COMPILE, "", "cnn  compiling, 6.2 s"),
         (Phase.WAIT, "", "cnn  no batch for 6.2 s"),

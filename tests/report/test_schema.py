@@ -39,11 +39,29 @@ if TYPE_CHECKING:
 FLIGHT: tuple[Event, ...] = (
     AutopilotBegan(0, 1, 2e9),
     MoveMade(1, 20, "latency_ms", "20 ms", "off", "storage is slow", forecast_ms=9.1),
-    MoveJudged(2, 90, "latency_ms", "20 ms", "off", 23.4, 9.24, 60, True, beside=(KnobChange("prefetch", "off", "4"),)),
+    MoveJudged(
+        2,
+        90,
+        "latency_ms",
+        "20 ms",
+        "off",
+        23.4,
+        9.24,
+        60,
+        True,
+        beside=(KnobChange("prefetch", "off", "4"),),
+    ),
     MoveMade(3, 90, "prefetch", "off", "4", "it overlaps"),
     MoveJudged(4, 160, "prefetch", "off", "4", 9.24, None, 0, False, "the run ended"),
     AutopilotEnded(
-        6, 170, "compute_floor", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, knobs={"latency_ms": "off"}
+        6,
+        170,
+        "compute_floor",
+        "each step waits 0.1 of 9.2 ms for data",
+        169,
+        23.4,
+        9.24,
+        knobs={"latency_ms": "off"},
     ),
     AutopilotBegan(7, 180, 2e9),
 )
@@ -53,7 +71,8 @@ EXPERIMENTS: tuple[Event, ...] = (
         *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}),
     ),
     ExperimentEnded(
-        *(9, "workers", ["off", "auto"], 30, 40, "failed", "unclear", "auto", "off", 0, 0, 9, ""), reason="no such knob"
+        *(9, "workers", ["off", "auto"], 30, 40, "failed", "unclear", "auto", "off", 0, 0, 9, ""),
+        reason="no such knob",
     ),
 )
 
@@ -98,18 +117,36 @@ CANNED = [
 WRITTEN = [
     pytest.param(plain(0), (), "time_breakdown", id="no step"),
     pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
-    pytest.param(plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"),
-    pytest.param(plain(30), (SwitchFailed(3, "prefetch", "no", "2", "4", 9, "2"), FINISHED), "switches", id="failed"),
-    pytest.param(plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100), FINISHED), "switches", id="too short"),
     pytest.param(
-        plain(52), (PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key"),), "switches", id="few steps"
+        plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"
+    ),
+    pytest.param(
+        plain(30),
+        (SwitchFailed(3, "prefetch", "no", "2", "4", 9, "2"), FINISHED),
+        "switches",
+        id="failed",
+    ),
+    pytest.param(
+        plain(30),
+        (SwitchMissed(3, "prefetch", "off", "4", 100), FINISHED),
+        "switches",
+        id="too short",
+    ),
+    pytest.param(
+        plain(52),
+        (PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key"),),
+        "switches",
+        id="few steps",
     ),
     pytest.param(_rows_with_stalls(), (FINISHED,), "stalls", id="stalls"),
     pytest.param(switched_run(), (FINISHED,), "spikes", id="spikes"),
     pytest.param(plain(200), FLIGHT, "autopilot", id="the autopilot"),
     pytest.param(plain(200), EXPERIMENTS, "experiments", id="A/B tests"),
     pytest.param(
-        plain(9), (LossDiverged(1, 2, "NaN", 1), LossRecovered(2, 3)), "loss_diverged", id="a loss that is NaN"
+        plain(9),
+        (LossDiverged(1, 2, "NaN", 1), LossRecovered(2, 3)),
+        "loss_diverged",
+        id="a loss that is NaN",
     ),
 ]
 
@@ -128,7 +165,9 @@ def test_a_run_of_the_screens_tests_fits_the_schema(
 
 
 @pytest.mark.parametrize(("rows", "events", "shown"), WRITTEN)
-def test_a_written_run_fits_the_schema(rows: Rows, events: tuple[Event, ...], shown: str, tmp_path: Path) -> None:
+def test_a_written_run_fits_the_schema(
+    rows: Rows, events: tuple[Event, ...], shown: str, tmp_path: Path
+) -> None:
     found = as_json(open_written(tmp_path / "run", rows, *events))
 
     assert errors("run", found) == []
@@ -153,7 +192,14 @@ def _at(document: dict[str, Any], path: str) -> Any:
         pytest.param({"verdict": "STARVING"}, "$.verdict", id="an unknown word"),
         pytest.param({"steps": "200"}, "$.steps", id="text for a number"),
         pytest.param(
-            {"data_wait_cost": {"data_wait_s": 1.0, "share_of_run": 0.1, "examples": None, "energy_j": None}},
+            {
+                "data_wait_cost": {
+                    "data_wait_s": 1.0,
+                    "share_of_run": 0.1,
+                    "examples": None,
+                    "energy_j": None,
+                }
+            },
             "$.data_wait_cost",
             id="a missing figure",
         ),
@@ -177,7 +223,9 @@ def _objects(node: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(value)
 
 
-@pytest.mark.parametrize("name", sorted(path.name.partition(".")[0] for path in DOCS.glob("*.schema.json")))
+@pytest.mark.parametrize(
+    "name", sorted(path.name.partition(".")[0] for path in DOCS.glob("*.schema.json"))
+)
 def test_every_object_of_a_schema_is_closed_and_every_key_is_described(name: str) -> None:
     found = schema(name)
 
@@ -187,7 +235,11 @@ def test_every_object_of_a_schema_is_closed_and_every_key_is_described(name: str
     for one in closed:
         assert one["additionalProperties"] is False
         assert one["required"] == list(one["properties"])
-        bare = [key for key, value in one["properties"].items() if "description" not in value and "$ref" not in value]
+        bare = [
+            key
+            for key, value in one["properties"].items()
+            if "description" not in value and "$ref" not in value
+        ]
         assert bare == []
 
 

@@ -8,7 +8,14 @@ import pytest
 
 from tests.analysis.step_rows import plain
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import ExperimentEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.core.events import (
+    ExperimentEnded,
+    Noted,
+    PipelineSwitched,
+    SwitchAsked,
+    SwitchFailed,
+    SwitchMissed,
+)
 from tfwatch.report import document
 from tfwatch.training.request import parse_switch
 
@@ -21,7 +28,9 @@ def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
 
     (switch,) = document.as_json(run)["switches"]
 
-    assert {name: switch[name] for name in ("step_asked", "step_in_effect", "knob", "from", "to")} == {
+    assert {
+        name: switch[name] for name in ("step_asked", "step_in_effect", "knob", "from", "to")
+    } == {
         "step_asked": 98,
         "step_in_effect": 101,
         "knob": "prefetch",
@@ -51,12 +60,18 @@ def test_a_switch_that_failed_is_listed_with_the_setting_since(tmp_path: Path) -
         "setting_since": "default",
     }
     told = text_of(run)
-    assert "prefetch 2 → 4 at step 100 failed: RuntimeError: no room; prefetch default continues" in told
+    assert (
+        "prefetch 2 → 4 at step 100 failed: RuntimeError: no room; prefetch default continues"
+        in told
+    )
     assert "workers switch failed: no map" in told
 
 
 def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> None:
-    missed = (SwitchMissed(3, "prefetch", "off", "4", 100), SwitchMissed(3, "latency_ms", "off", "20 ms", 200))
+    missed = (
+        SwitchMissed(3, "prefetch", "off", "4", 100),
+        SwitchMissed(3, "latency_ms", "off", "20 ms", 200),
+    )
     run = open_written(tmp_path / "run", plain(30), *missed, FINISHED)
 
     first, second = document.as_json(run)["switches"]
@@ -106,7 +121,9 @@ def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
 
 
 def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:
-    switches = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(40, 1000, 40)]
+    switches = [
+        PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(40, 1000, 40)
+    ]
     rows = plain(1000)
     rows["wait_ms"][500] = 5000
 
@@ -119,7 +136,9 @@ def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> N
 def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_path: Path) -> None:
     rows = plain(1000)
     rows["wait_ms"][400:700] = 20.0
-    few = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(910, 1000, 10)]
+    few = [
+        PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(910, 1000, 10)
+    ]
     slower = PipelineSwitched(0, "workers", "off", "2", 400, 401, 1.0, "key")
     faster = PipelineSwitched(0, "workers", "2", "off", 700, 701, 1.0, "key")
 
@@ -170,22 +189,30 @@ def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> Non
 
 def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
     note = Noted(0, "experiment ended before it began: the run is over", is_refusal=True)
-    lines = text_of(open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED))
+    lines = text_of(
+        open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED)
+    )
 
     assert [line for line in lines if line.startswith("experiment")] == [note.text]
 
 
 def test_the_fast_pipeline_is_called_by_its_name(tmp_path: Path) -> None:
     switch = PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key")
-    run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_pipeline": "tf.data"})
+    run = open_written(
+        tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_pipeline": "tf.data"}
+    )
 
-    assert "fast pipeline (tf.data) off → on at step 50: not enough steps to compare" in text_of(run)
+    assert "fast pipeline (tf.data) off → on at step 50: not enough steps to compare" in text_of(
+        run
+    )
 
 
 def test_in_json_a_knob_has_the_name_that_the_command_line_takes(tmp_path: Path) -> None:
     switch = PipelineSwitched(0, "latency_ms", "off", "20 ms", 49, 50, 1.0, "key")
     knobs = {"prefetch": "off", "latency_ms": "off", "fast_pipeline": "off"}
-    told = document.as_json(open_written(tmp_path / "run", plain(52), switch, FINISHED, knobs=knobs))
+    told = document.as_json(
+        open_written(tmp_path / "run", plain(52), switch, FINISHED, knobs=knobs)
+    )
 
     assert told["knobs"] == {"prefetch": "off", "storage-latency": "off", "fast-pipeline": "off"}
     assert [one["knob"] for one in told["switches"]] == ["storage-latency"]

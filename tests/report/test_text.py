@@ -64,7 +64,9 @@ def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write_run(folder, plain(30), FINISHED)
     onednn = "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may"
-    retraced = "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing."
+    retraced = (
+        "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing."
+    )
     (folder / "log.txt").write_text(f"{onednn}\n{onednn}\nhello\n{retraced}\n")
     run = open_run(folder, FakeClock(900).clock)
 
@@ -72,7 +74,10 @@ def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
         "TensorFlow: a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
         "TensorFlow logged 1 more message, harmless",
     ]
-    assert [(one["name"], one["harmless"], one["lines"]) for one in document.as_json(run)["tensorflow_log"]] == [
+    assert [
+        (one["name"], one["harmless"], one["lines"])
+        for one in document.as_json(run)["tensorflow_log"]
+    ] == [
         ("onednn", True, 2),
         ("retracing", False, 1),
     ]
@@ -89,7 +94,14 @@ def test_a_cause_that_took_next_to_nothing_is_not_told(tmp_path: Path) -> None:
 def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
     rows = switched_run()
     rows["wait_ms"][30] = 41_000
-    run = open_written(tmp_path / "runs" / "r1", rows, *SWITCH, FINISHED, device="GPU:0 Apple M2 Pro", accelerated=True)
+    run = open_written(
+        tmp_path / "runs" / "r1",
+        rows,
+        *SWITCH,
+        FINISHED,
+        device="GPU:0 Apple M2 Pro",
+        accelerated=True,
+    )
 
     left_out = "; 3 steps excluded: unexplained 41.0 s, compile 2.4 s"
     assert text_of(run, str(tmp_path)) == [
@@ -120,19 +132,30 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         (plain(0), RunEnded(2_400_000_000, "stopped", 0), "cnn: stopped, no step was trained"),
     ],
 )
-def test_the_first_line_tells_how_it_ended(tmp_path: Path, rows: Rows, event: Event, first: str) -> None:
+def test_the_first_line_tells_how_it_ended(
+    tmp_path: Path, rows: Rows, event: Event, first: str
+) -> None:
     assert text_of(open_written(tmp_path / "run", rows, event))[0] == first
 
 
 def test_a_failed_run_tells_its_error_in_one_line(tmp_path: Path) -> None:
     failed = TrainingFailed(0, 12, "ValueError: shapes\x1b[31m differ\nand more", "Traceback ...")
-    lines = text_of(open_written(tmp_path / "run", plain(11), failed, RunEnded(10**9, "failed", 11, "ValueError")))
+    lines = text_of(
+        open_written(
+            tmp_path / "run", plain(11), failed, RunEnded(10**9, "failed", 11, "ValueError")
+        )
+    )
 
-    assert lines[:2] == ["cnn: failed, 11 steps in 1.0 s", "failed at step 12: ValueError: shapes [31m differ"]
+    assert lines[:2] == [
+        "cnn: failed, 11 steps in 1.0 s",
+        "failed at step 12: ValueError: shapes [31m differ",
+    ]
 
 
 def test_files_that_were_skipped_are_counted_and_named(tmp_path: Path) -> None:
-    ready = DatasetReady(0, 108, 4, 300.0, ["a/empty.jpg", "a/cut.jpg", "b/text.jpg", "b/noise.jpg"])
+    ready = DatasetReady(
+        0, 108, 4, 300.0, ["a/empty.jpg", "a/cut.jpg", "b/text.jpg", "b/noise.jpg"]
+    )
     lines = text_of(open_written(tmp_path / "run", plain(11), ready))
 
     assert lines[1] == "skipped 4 files that cannot be read: a/empty.jpg, a/cut.jpg, b/text.jpg"
@@ -155,11 +178,16 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
     clock = FakeClock()
     write_run(tmp_path / "run", plain(50), clock=clock)
 
-    assert text_of(open_run(tmp_path / "run", clock.clock))[0].startswith("cnn: still running, 50 steps")
+    assert text_of(open_run(tmp_path / "run", clock.clock))[0].startswith(
+        "cnn: still running, 50 steps"
+    )
 
 
 def test_the_time_between_short_fits_is_named_so(tmp_path: Path) -> None:
-    starts = [EpochStarted(second * 10**9, epoch, 1, 100, epoch + 1) for epoch, second in enumerate((0, 5))]
+    starts = [
+        EpochStarted(second * 10**9, epoch, 1, 100, epoch + 1)
+        for epoch, second in enumerate((0, 5))
+    ]
     ended = EpochEnded(2 * 10**9, 0, 100, {"loss": 1.0})
     over = RunEnded(7 * 10**9, "finished", 200)
     rows = plain(200, 0.1)
@@ -181,7 +209,9 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
         EpochEnded(11 * 10**9, 0, 200, {"loss": 1.0}),
         RunEnded(11 * 10**9, "finished", 200),
     )
-    run = open_written(tmp_path / "run", rows, ValidationEnded(end_ns + 4 * 10**9, 0, 4000.0), *events)
+    run = open_written(
+        tmp_path / "run", rows, ValidationEnded(end_ns + 4 * 10**9, 0, 4000.0), *events
+    )
 
     between = "between epochs 5.0 s (45 %: validation 4.0 s, epoch ends 1.0 s)"
     assert text_of(run)[1:3] == [
@@ -220,7 +250,11 @@ def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: P
         RunEnded(16 * 10**9, "finished", 400),
     )
 
-    told = [line for line in text_of(open_written(tmp_path / "run", rows, *events)) if line.startswith("Keras")]
+    told = [
+        line
+        for line in text_of(open_written(tmp_path / "run", rows, *events))
+        if line.startswith("Keras")
+    ]
 
     quicker = "its steps were faster than those of the whole run"
     assert told == [f"Keras' progress bar shows 20.0 ms/step for the last epoch: {quicker}"]
@@ -229,13 +263,21 @@ def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: P
 def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "my runs" / "r1", plain(30), FINISHED), str(tmp_path))
 
-    assert lines[-2:] == ["recorded in ~/my runs/r1", "open it again:  tfwatch replay ~/'my runs/r1'"]
+    assert lines[-2:] == [
+        "recorded in ~/my runs/r1",
+        "open it again:  tfwatch replay ~/'my runs/r1'",
+    ]
 
 
-def test_a_run_in_the_usual_place_is_opened_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_the_usual_place_is_opened_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(text, "default_runs_dir", lambda: tmp_path)
 
-    assert text_of(open_written(tmp_path / "r1", plain(30), FINISHED))[-1] == "open it again:  tfwatch replay r1"
+    assert (
+        text_of(open_written(tmp_path / "r1", plain(30), FINISHED))[-1]
+        == "open it again:  tfwatch replay r1"
+    )
 
 
 def test_a_run_without_a_folder_is_told_from_memory() -> None:
@@ -247,13 +289,19 @@ def test_a_run_without_a_folder_is_told_from_memory() -> None:
 
 
 def test_what_was_not_recorded_is_told(tmp_path: Path) -> None:
-    lines = text_of(open_written(tmp_path / "run", plain(30), RecordingLost(0, "disk full", 21), FINISHED))
+    lines = text_of(
+        open_written(tmp_path / "run", plain(30), RecordingLost(0, "disk full", 21), FINISHED)
+    )
 
     assert "not recorded since step 21: disk full" in lines
 
 
-def test_a_folder_that_a_full_disk_left_without_its_manifest_is_not_to_be_opened_again(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", plain(30), RecordingLost(0, "No space left on device", 0), FINISHED)
+def test_a_folder_that_a_full_disk_left_without_its_manifest_is_not_to_be_opened_again(
+    tmp_path: Path,
+) -> None:
+    run = open_written(
+        tmp_path / "run", plain(30), RecordingLost(0, "No space left on device", 0), FINISHED
+    )
     (tmp_path / "run" / MANIFEST).unlink()
 
     lines = text_of(run)
@@ -265,11 +313,16 @@ def test_a_folder_that_a_full_disk_left_without_its_manifest_is_not_to_be_opened
 @pytest.mark.parametrize(
     ("events", "last"),
     [
-        pytest.param((RecordingLost(0, "its folder is gone", 21),), "not recorded since step 21: its folder is gone"),
+        pytest.param(
+            (RecordingLost(0, "its folder is gone", 21),),
+            "not recorded since step 21: its folder is gone",
+        ),
         pytest.param((), "no record is left: ~/run no longer exists"),
     ],
 )
-def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events: tuple[Event, ...], last: str) -> None:
+def test_a_folder_that_is_gone_is_not_to_be_opened_again(
+    tmp_path: Path, events: tuple[Event, ...], last: str
+) -> None:
     run = open_written(tmp_path / "run", plain(30), *events, FINISHED)
     shutil.rmtree(tmp_path / "run")
 
@@ -282,7 +335,11 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events:
 @pytest.mark.parametrize(
     ("copy", "changes", "says"),
     [
-        (4.0, {"copied_bytes": {"uint8": 20 * 2**20}}, "takes 4.0 of 13.0 ms of a steady step: 20 MB at 5.2 GB/s"),
+        (
+            4.0,
+            {"copied_bytes": {"uint8": 20 * 2**20}},
+            "takes 4.0 of 13.0 ms of a steady step: 20 MB at 5.2 GB/s",
+        ),
         (np.nan, {"copy_not_timed": "unified memory"}, "is n/a: unified memory"),
         *(
             (np.nan, {"copy_not_timed": why.value}, f"is n/a: {why.value}")
@@ -290,7 +347,9 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events:
         ),
     ],
 )
-def test_the_copy_to_a_gpu_has_its_line(tmp_path: Path, copy: float, changes: dict[str, Any], says: str) -> None:
+def test_the_copy_to_a_gpu_has_its_line(
+    tmp_path: Path, copy: float, changes: dict[str, Any], says: str
+) -> None:
     rows = make_steps(np.zeros(100), compute=12.0, host=1.0, copy=copy)
 
     run = open_written(tmp_path / "run", rows, FINISHED, accelerated=True, **changes)

@@ -64,11 +64,31 @@ def write(path: Path, text: str) -> None:
     [
         pytest.param("/", "/", {}, None, None, None, id="none: the machine itself"),
         pytest.param(
-            "/", "/", {"memory.max": f"{8 * GB}\n", "cpu.max": "200000 100000\n"}, 8 * GB, "", 2.0, id="a container"
+            "/",
+            "/",
+            {"memory.max": f"{8 * GB}\n", "cpu.max": "200000 100000\n"},
+            8 * GB,
+            "",
+            2.0,
+            id="a container",
         ),
-        pytest.param("/", "/", {"memory.max": "max\n", "cpu.max": "max 100000\n"}, None, None, None, id="no limit set"),
         pytest.param(
-            "/", "/", {"memory.max": f"{99 * GB}", "cpu.max": "800000 100000"}, None, None, None, id="too high"
+            "/",
+            "/",
+            {"memory.max": "max\n", "cpu.max": "max 100000\n"},
+            None,
+            None,
+            None,
+            id="no limit set",
+        ),
+        pytest.param(
+            "/",
+            "/",
+            {"memory.max": f"{99 * GB}", "cpu.max": "800000 100000"},
+            None,
+            None,
+            None,
+            id="too high",
         ),
         pytest.param("/", "/", {"cpu.max": "50000 100000"}, None, None, 0.5, id="half a core"),
         pytest.param(
@@ -94,8 +114,12 @@ def write(path: Path, text: str) -> None:
             3.0,
             id="the smallest of nested groups",
         ),
-        pytest.param("/../other", "/", {"memory.max": "5"}, None, None, None, id="moved out of its container"),
-        pytest.param("/", "/", {"memory.max": "much", "cpu.max": "1 0"}, None, None, None, id="damaged"),
+        pytest.param(
+            "/../other", "/", {"memory.max": "5"}, None, None, None, id="moved out of its container"
+        ),
+        pytest.param(
+            "/", "/", {"memory.max": "much", "cpu.max": "1 0"}, None, None, None, id="damaged"
+        ),
     ],
 )
 def test_the_limits_of_this_process(
@@ -115,14 +139,20 @@ def test_the_limits_of_this_process(
 V1 = "30 25 0:26 / {point} ro,nosuid - cgroup cgroup rw,{controllers}"
 
 
-def make_v1_root(folder: Path, files: dict[str, str], own: str = "/docker/ab12", root: str = "/docker/ab12") -> Path:
+def make_v1_root(
+    folder: Path, files: dict[str, str], own: str = "/docker/ab12", root: str = "/docker/ab12"
+) -> Path:
     """A file system with cgroup v1: a mount for memory and one for cpu and cpuacct."""
-    write(folder / "proc/self/cgroup", f"12:pids:{own}\n5:memory:{own}\n4:cpu,cpuacct:{own}\n0::/\n")
+    write(
+        folder / "proc/self/cgroup", f"12:pids:{own}\n5:memory:{own}\n4:cpu,cpuacct:{own}\n0::/\n"
+    )
     lines = [
         V1.format(point=f"/sys/fs/cgroup/{name}", controllers=name).replace(" / ", f" {root} ")
         for name in ("memory", "cpu,cpuacct")
     ]
-    write(folder / "proc/self/mountinfo", "\n".join(["1 2 0:1 / / rw - ext4 /dev/vda rw", *lines, ""]))
+    write(
+        folder / "proc/self/mountinfo", "\n".join(["1 2 0:1 / / rw - ext4 /dev/vda rw", *lines, ""])
+    )
     for name, text in files.items():
         write(folder / "sys/fs/cgroup" / name, text)
     return folder
@@ -132,9 +162,17 @@ def make_v1_root(folder: Path, files: dict[str, str], own: str = "/docker/ab12",
     ("files", "memory", "cores"),
     [
         pytest.param({"memory/memory.limit_in_bytes": f"{8 * GB}\n"}, 8 * GB, None, id="memory"),
-        pytest.param({"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None, None, id="no limit is a number"),
         pytest.param(
-            {"cpu,cpuacct/cpu.cfs_quota_us": "150000\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n"},
+            {"memory/memory.limit_in_bytes": "9223372036854771712\n"},
+            None,
+            None,
+            id="no limit is a number",
+        ),
+        pytest.param(
+            {
+                "cpu,cpuacct/cpu.cfs_quota_us": "150000\n",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
             *(None, 1.5),
             id="cores",
         ),
@@ -178,7 +216,9 @@ def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_limits_as_text() -> None:
     assert Limits().words(4, 64 * GB) == ""
-    assert Limits(8 * GB, None, 2.0).words(4, 64 * GB) == "2 of 4 cores and 8.0 of 64.0 GB of memory"
+    assert (
+        Limits(8 * GB, None, 2.0).words(4, 64 * GB) == "2 of 4 cores and 8.0 of 64.0 GB of memory"
+    )
     assert Limits(cores=1.5).words(4, 64 * GB) == "1.5 of 4 cores"
 
 
@@ -190,7 +230,10 @@ def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     run = read_run(writer, FakeClock(1).clock)
 
-    assert (run.manifest.machine["cores_allowed"], run.manifest.machine["memory_limit_bytes"]) == (2.0, 8 * GB)
+    assert (run.manifest.machine["cores_allowed"], run.manifest.machine["memory_limit_bytes"]) == (
+        2.0,
+        8 * GB,
+    )
     assert memory_total(run.manifest.machine) == 8 * GB
     (note,) = (event for event in run.events if isinstance(event, Noted))
     assert note.text == "this process may use 2 of 4 cores and 8.0 of 64.0 GB of memory"
@@ -212,19 +255,30 @@ def test_the_memory_that_a_run_can_use(machine: dict[str, object], total: float)
     ("files", "used"),
     [
         pytest.param(
-            {"memory.current": "1000\n", "memory.stat": "anon 600\ninactive_file 300\n"}, 700, id="with cache"
+            {"memory.current": "1000\n", "memory.stat": "anon 600\ninactive_file 300\n"},
+            700,
+            id="with cache",
         ),
         pytest.param({"memory.current": "1000\n"}, 1000, id="cache unknown"),
-        pytest.param({"memory.current": "1000\n", "memory.stat": "inactive_file 3000\n"}, 0, id="read at two times"),
         pytest.param(
-            {"memory.usage_in_bytes": "1000\n", "memory.stat": "inactive_file 9\ntotal_inactive_file 300\n"},
+            {"memory.current": "1000\n", "memory.stat": "inactive_file 3000\n"},
+            0,
+            id="read at two times",
+        ),
+        pytest.param(
+            {
+                "memory.usage_in_bytes": "1000\n",
+                "memory.stat": "inactive_file 9\ntotal_inactive_file 300\n",
+            },
             700,
             id="cgroup v1",
         ),
         pytest.param({}, None, id="not reported"),
     ],
 )
-def test_the_memory_used_by_a_group(tmp_path: Path, files: dict[str, str], used: int | None) -> None:
+def test_the_memory_used_by_a_group(
+    tmp_path: Path, files: dict[str, str], used: int | None
+) -> None:
     for name, text in files.items():
         write(tmp_path / name, text)
 

@@ -63,7 +63,9 @@ def test_a_disk_full_at_the_start_is_written_once_there_is_room(
     assert snapshot.unrecorded == ""
 
 
-def test_a_full_disk_is_reported_and_rows_are_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_rows_are_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = make_writer(tmp_path)
     writer.flush()
     Disk(monkeypatch, room=7 * 32 + 5)
@@ -80,7 +82,9 @@ def test_a_full_disk_is_reported_and_rows_are_kept_in_memory(tmp_path: Path, mon
     assert (tmp_path / layout.STEPS).stat().st_size == 0
 
 
-def test_rows_in_memory_are_written_once_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_memory_are_written_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = make_writer(tmp_path)
     disk = Disk(monkeypatch, room=100)
     rows = plain(3000)
@@ -143,7 +147,9 @@ def test_who_opens_the_run_of_its_own_process_waits_for_a_slow_disk(
     writer.close()
 
 
-def test_rows_beyond_the_memory_limit_are_dropped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_memory_limit_are_dropped_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "MEMORY_BYTES", 100 * STEP.itemsize)
     writer = make_writer(tmp_path)
     disk = Disk(monkeypatch, room=0)
@@ -169,7 +175,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if (
         not shutil.which("mount")
         or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)],
+            capture_output=True,
+            check=False,
         ).returncode
     ):
         pytest.skip("mounting a small disk takes Linux and root")
@@ -226,7 +234,9 @@ def test_without_a_writable_folder_rows_are_kept_in_memory(tmp_path: Path) -> No
     assert "file" in reason
     assert run.path is None
     assert len(run.steps) == 10
-    assert f"nothing is recorded: {reason}" in [event.text for event in run.events if isinstance(event, Noted)]
+    assert f"nothing is recorded: {reason}" in [
+        event.text for event in run.events if isinstance(event, Noted)
+    ]
 
 
 def test_a_run_on_disk_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +255,9 @@ def test_a_run_on_disk_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert partly["step"].tolist() == [*range(1, 11), *range(1, 11)]
 
 
-def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -266,7 +278,9 @@ def reused(tmp_path: Path) -> Iterator[tuple[streams.Stream, int]]:
     stream.path = tmp_path / "rows.bin"
     stream.append(b"first")
     theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
-    os.dup2(theirs, stream._file)  # as close and open, but no other thread can take the number in between
+    os.dup2(
+        theirs, stream._file
+    )  # as close and open, but no other thread can take the number in between
     os.close(theirs)
     theirs = stream._file
     yield stream, theirs

@@ -35,23 +35,49 @@ def pulse_at(seconds: float) -> Pulse:
         pytest.param({}, 11.0, Life.RUNNING, id="its process is alive"),
         pytest.param({}, 11.6, Life.NOT_RESPONDING, id="its process does not respond"),
         pytest.param({"pid": NOBODY}, 10.1, Life.KILLED, id="its process is gone"),
-        pytest.param({"process_started_s": MINE - 60}, 10.1, Life.KILLED, id="another process has its pid"),
-        pytest.param({"process_started_s": MINE + 1}, 10.1, Life.RUNNING, id="the clock was corrected by a second"),
+        pytest.param(
+            {"process_started_s": MINE - 60}, 10.1, Life.KILLED, id="another process has its pid"
+        ),
+        pytest.param(
+            {"process_started_s": MINE + 1},
+            10.1,
+            Life.RUNNING,
+            id="the clock was corrected by a second",
+        ),
         pytest.param({"boot_id": "before"}, 10.1, Life.KILLED, id="the machine was started again"),
-        pytest.param({"boot_id": "b", "machine": {"host": "far"}}, 60.0, Life.RUNNING, id="another machine's"),
-        pytest.param({"boot_id": "b", "machine": {"host": "far"}}, 71.0, Life.UNKNOWN, id="another machine's, stale"),
-        pytest.param({"pid": NOBODY, "machine": {"host": "box"}}, 12.0, Life.RUNNING, id="a container's"),
-        pytest.param({"pid": NOBODY, "machine": {"host": "box"}}, 71.0, Life.UNKNOWN, id="a container's, stale"),
+        pytest.param(
+            {"boot_id": "b", "machine": {"host": "far"}}, 60.0, Life.RUNNING, id="another machine's"
+        ),
+        pytest.param(
+            {"boot_id": "b", "machine": {"host": "far"}},
+            71.0,
+            Life.UNKNOWN,
+            id="another machine's, stale",
+        ),
+        pytest.param(
+            {"pid": NOBODY, "machine": {"host": "box"}}, 12.0, Life.RUNNING, id="a container's"
+        ),
+        pytest.param(
+            {"pid": NOBODY, "machine": {"host": "box"}},
+            71.0,
+            Life.UNKNOWN,
+            id="a container's, stale",
+        ),
         pytest.param({"pid": -5}, 10.1, Life.KILLED, id="no process number"),
         pytest.param({"pid": 2**40}, 10.1, Life.KILLED, id="no possible process number"),
     ],
 )
-def test_the_process_of_a_run_without_an_end_is_looked_up(changes: dict[str, Any], at_s: float, life: Life) -> None:
+def test_the_process_of_a_run_without_an_end_is_looked_up(
+    changes: dict[str, Any], at_s: float, life: Life
+) -> None:
     assert life_of(make_manifest(**changes), pulse_at(10.0), FakeClock(at_s).clock)[0] is life
 
 
 def test_silence_counts_from_the_last_pulse() -> None:
-    assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (Life.NOT_RESPONDING, 3.0)
+    assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (
+        Life.NOT_RESPONDING,
+        3.0,
+    )
 
 
 def test_silence_without_a_pulse_counts_from_the_start() -> None:
@@ -138,7 +164,9 @@ def test_an_unreadable_folder_is_gone_only_with_certain_errors(
 
 
 def test_another_machines_time_comes_from_the_wall_clock(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17)
+    write_run(
+        tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17
+    )
 
     assert RunReader(FolderSource(tmp_path), FakeClock(31).clock).tail().now_s == pytest.approx(31)
 

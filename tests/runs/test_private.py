@@ -27,7 +27,10 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def modes(folder: Path) -> dict[str, int]:
     """Return the permissions of a folder and all its files."""
-    return {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
+    return {
+        str(path.relative_to(folder)): path.stat().st_mode & 0o777
+        for path in (folder, *folder.rglob("*"))
+    }
 
 
 @pytest.mark.usefixtures("umask")
@@ -47,9 +50,15 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     folders = {".", "tfwatch", "tfwatch/runs", f"tfwatch/runs/{writer.folder.name}"}
     assert {name for name, mode in found.items() if mode == 0o700} == folders
     assert {mode for name, mode in found.items() if name not in folders} == {0o600}
-    assert {"run.json", "steps.bin", "samples.bin", "pulse.bin", "events.jsonl", "log.txt", "copied.py"} <= {
-        os.path.basename(name) for name in found
-    }
+    assert {
+        "run.json",
+        "steps.bin",
+        "samples.bin",
+        "pulse.bin",
+        "events.jsonl",
+        "log.txt",
+        "copied.py",
+    } <= {os.path.basename(name) for name in found}
 
 
 def test_an_existing_folder_does_not_change(tmp_path: Path) -> None:

@@ -63,7 +63,11 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     assert snapshot.samples["cpu_cores"].tolist() == [1.5]
     assert np.isnan(snapshot.samples["process_cores"]).all()
     assert snapshot.latest is not None
-    assert (snapshot.latest.examples, snapshot.latest.epoch_step, snapshot.latest.metric) == (32, 3, 0.25)
+    assert (snapshot.latest.examples, snapshot.latest.epoch_step, snapshot.latest.metric) == (
+        32,
+        3,
+        0.25,
+    )
     assert tuple(snapshot.events) == (Noted(1_000_000_000, "hello"),)
     assert snapshot.manifest.device == "GPU:0"
     assert (snapshot.torn, snapshot.unrecorded) == (0, "")
@@ -119,10 +123,14 @@ def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: floa
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
     notes = [event.text for event in snapshot.events if isinstance(event, Noted)]
-    assert [text[:47] for text in notes] == ["the loss that the model reports is not a number"] * math.isnan(read)
+    assert [text[:47] for text in notes] == [
+        "the loss that the model reports is not a number"
+    ] * math.isnan(read)
 
 
-def test_an_unwritable_manifest_is_reported_until_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_manifest_is_reported_until_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = make_writer(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Manifest, "encode", lambda _: 1 / 0)
@@ -154,13 +162,17 @@ def test_an_event_that_cannot_be_encoded_becomes_a_note(tmp_path: Path) -> None:
     assert len(run.events) == 3
 
 
-def test_a_failed_flush_is_reported_and_the_next_one_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_is_reported_and_the_next_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = make_writer(tmp_path)
     reader = RunReader(writer, FakeClock(1).clock)
     writer.start()
     with monkeypatch.context() as patch:
         patch.setattr(ProgressLog, "flush", lambda *_, **__: 1 / 0)
-        wait_until(lambda: "ZeroDivisionError" in reader.tail().unrecorded)  # reported while the run continues
+        wait_until(
+            lambda: "ZeroDivisionError" in reader.tail().unrecorded
+        )  # reported while the run continues
         add_steps(writer, plain(10))
         writer.event(EpochEnded(3, 0, 10, {}))
         wait_until(lambda: reader.tail().steps_total == 10)

@@ -33,7 +33,9 @@ GONE = 2**22 + 1
         (signal.SIGKILL, None),
     ],
 )
-def test_a_signal_is_the_end_of_a_run(signum: int, ended: tuple[str, str, int] | None, tmp_path: Path) -> None:
+def test_a_signal_is_the_end_of_a_run(
+    signum: int, ended: tuple[str, str, int] | None, tmp_path: Path
+) -> None:
     write_run(tmp_path, plain(7), pid=GONE)
     with (tmp_path / layout.EVENTS).open("a") as events:
         events.write('{"event": "torn')

@@ -34,7 +34,9 @@ def asked(at_s: float, step: int) -> SwitchAsked:
     return SwitchAsked(round(at_s * S), "prefetch", "off", "4", step, "key")
 
 
-def make(folder: Path, seconds: int, *events: Event, now_s: float | None = None) -> tuple[RunWriter, RunReader]:
+def make(
+    folder: Path, seconds: int, *events: Event, now_s: float | None = None
+) -> tuple[RunWriter, RunReader]:
     """Return a run with one reading a second, and its reader at the time of the last one."""
     clock = FakeClock(seconds if now_s is None else now_s)
     writer = write_run(folder, plain(3), clock=clock)
@@ -102,7 +104,9 @@ def test_the_names_of_each_pipeline_are_known(tmp_path: Path) -> None:
     assert reader.tail().stages_found == {0: found[0], 1: found[1]}
 
 
-@pytest.mark.parametrize("live", [pytest.param(True, id="live"), pytest.param(False, id="opened after its end")])
+@pytest.mark.parametrize(
+    "live", [pytest.param(True, id="live"), pytest.param(False, id="opened after its end")]
+)
 def test_rows_before_a_switch_are_kept(tmp_path: Path, live: bool) -> None:
     writer, reader = make(tmp_path, 100, asked(100.2, step=50))
     if live:

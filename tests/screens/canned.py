@@ -46,7 +46,9 @@ class Canned:
     def __init__(self, folder: Path | None, **changes: Any) -> None:
         self.at_s = 0.0
         self.clock = Clock(
-            now_ns=lambda: round(self.at_s * 1e9), wall_ns=lambda: WALL_NS + round(self.at_s * 1e9), thread_ns=lambda: 0
+            now_ns=lambda: round(self.at_s * 1e9),
+            wall_ns=lambda: WALL_NS + round(self.at_s * 1e9),
+            thread_ns=lambda: 0,
         )
         values: dict[str, Any] = {
             "run": "2026-11-20T10-17-03_cnn",
@@ -108,7 +110,9 @@ class Canned:
         if self.step % 25 == 0:
             share = min(1.0, self.step / 2000)
             figures = (2.3 - 2 * share, 0.1 + 0.8 * share)
-            self.writer.progress.append((self.step * 32, self.step, self.epoch, self._epoch_step, *figures))
+            self.writer.progress.append(
+                (self.step * 32, self.step, self.epoch, self._epoch_step, *figures)
+            )
             self.writer.flush()
 
     def begin_epoch(self) -> Canned:
@@ -121,14 +125,23 @@ class Canned:
         """Switch a knob; the next step is the first of the new pipeline."""
         self.event(facts.SwitchAsked, knob=knob, old=old, new=new, step=self.step, by=by)
         step = self.step + 1
-        values = {"knob": knob, "old": old, "new": new, "asked_step": self.step, "step": step, "took_ms": 21.0}
+        values = {
+            "knob": knob,
+            "old": old,
+            "new": new,
+            "asked_step": self.step,
+            "step": step,
+            "took_ms": 21.0,
+        }
         return self.event(facts.PipelineSwitched, by=by, **values)
 
     def experimented(self, old: str, new: str) -> Canned:
         """Switch prefetch by an experiment; the next step is the first of the new pipeline."""
         change = {"knob": "prefetch", "old": old, "new": new, "by": "experiment"}
         self.event(facts.SwitchAsked, **change, step=self.step)
-        return self.event(facts.PipelineSwitched, **change, asked_step=self.step, step=self.step + 1, took_ms=21.0)
+        return self.event(
+            facts.PipelineSwitched, **change, asked_step=self.step, step=self.step + 1, took_ms=21.0
+        )
 
     def doing(self, phase: Phase, since_s: float, detail: str = "") -> Canned:
         """Set the phase of the training thread, which began `since_s` seconds ago."""
@@ -159,7 +172,9 @@ class Canned:
         names, kinds = [stage[0] for stage in stages], [stage[1] for stage in stages]
         if (names, kinds) not in self._pipelines:
             self._pipelines.append((names, kinds))
-            self.event(facts.StagesFound, pipeline=len(self._pipelines) - 1, names=names, kinds=kinds)
+            self.event(
+                facts.StagesFound, pipeline=len(self._pipelines) - 1, names=names, kinds=kinds
+            )
         number = self._pipelines.index((names, kinds))
         for n, (_, _, busy_ms, workers, buffered, size) in enumerate(stages):
             elements = 0 if math.isnan(busy_ms) else 40
@@ -173,7 +188,12 @@ class Canned:
         self.event(facts.ImportEnded, took_ms=6200.0, tensorflow="2.21.0")
         self.event(facts.DatasetReady, images=8000, skipped=0, took_ms=310.0)
         if self.sensors is None:
-            self.event(facts.SensorMissing, sensor="GPU", reason="no GPU in this machine", fix="none is needed")
+            self.event(
+                facts.SensorMissing,
+                sensor="GPU",
+                reason="no GPU in this machine",
+                fix="none is needed",
+            )
         self.begin_epoch()
         return self.sample().steps(1, (40.0, 2400.0, 1.0), int(Flag.COMPILE))
 
@@ -199,5 +219,7 @@ def usual(folder: Path | None, **changes: Any) -> Canned:
     run.event(facts.EpochEnded, epoch=0, step=250, metrics={"loss": 1.31, "accuracy": 0.42})
     run.at_s += 0.3
     run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(49, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(150, COMPUTE_BOUND)
+    run.switched("prefetch", "off", "4").steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(
+        150, COMPUTE_BOUND
+    )
     return run.sample().doing(Phase.COMPUTE, 0.004)

@@ -76,7 +76,12 @@ def on_apple(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) 
     machine = {"host": "mac", "cores": 10, "memory_bytes": 16 * GIB}
     run = Canned(folder, device="GPU:0 arm", accelerated=True, machine=machine)
     run.sensors = sensors
-    found = {"source": "powermetrics", "name": "Apple M2 Pro", "memory_bytes": 16 * GIB, "unified": True}
+    found = {
+        "source": "powermetrics",
+        "name": "Apple M2 Pro",
+        "memory_bytes": 16 * GIB,
+        "unified": True,
+    }
     return run.event(facts.GpuFound, **found).started()
 
 
@@ -85,7 +90,12 @@ def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]])
     machine = {"host": "server", "cores": 16, "memory_bytes": 128 * GIB}
     run = Canned(folder, device="GPU:0 NVIDIA H100 80GB HBM3", accelerated=True, machine=machine)
     run.sensors = sensors
-    found = {"source": "nvml", "name": "NVIDIA H100 80GB HBM3", "memory_bytes": 80 * GIB, "unified": False}
+    found = {
+        "source": "nvml",
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_bytes": 80 * GIB,
+        "unified": False,
+    }
     return run.event(facts.GpuFound, **found).started()
 
 
@@ -96,7 +106,10 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
     run.writer.describe(replicas=devices, switchable=[], fixed=SPREAD)
     names = dict.fromkeys(devices, "NVIDIA H200")
     run.event(
-        facts.StagesFound, pipeline=0, names=["list", "map(decode)", "batch(32)"], kinds=["TensorSlice", "Map", "Batch"]
+        facts.StagesFound,
+        pipeline=0,
+        names=["list", "map(decode)", "batch(32)"],
+        kinds=["TensorSlice", "Map", "Batch"],
     )
     why = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
     run.event(facts.SensorMissing, sensor="pipeline", reason=why, fix="")
@@ -105,8 +118,17 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
     def read(split: Split) -> dict[str, float]:
         for n in range(gpus):
             busy = share(split) * (0.5 if n == idlest else 1 - 0.01 * n)
-            figures = {"busy": busy, "process_busy": busy, "power_w": 90 + 500 * busy, "temperature_c": 40.0 + n}
-            run.writer.gpu(round(run.at_s * 1e9), n, {**figures, "memory_bytes": (38.2 + n) * GIB, "freq_mhz": 1980.0})
+            figures = {
+                "busy": busy,
+                "process_busy": busy,
+                "power_w": 90 + 500 * busy,
+                "temperature_c": 40.0 + n,
+            }
+            run.writer.gpu(
+                round(run.at_s * 1e9),
+                n,
+                {**figures, "memory_bytes": (38.2 + n) * GIB, "freq_mhz": 1980.0},
+            )
         return nvidia()(split)
 
     run.sensors = read
@@ -131,7 +153,11 @@ def eight_gpus(folder: Path | None) -> Canned:
 def switched(run: Canned) -> Canned:
     """Let a run starve until prefetch is switched on."""
     run.steps(400, STARVING).switched("prefetch", "off", "4")
-    return run.steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(700, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
+    return (
+        run.steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH))
+        .steps(700, COMPUTE_BOUND)
+        .doing(Phase.COMPUTE, 0.004)
+    )
 
 
 def compute_bound(folder: Path | None) -> Canned:
@@ -154,7 +180,9 @@ def stalled(folder: Path | None) -> Canned:
 def unseen(folder: Path | None) -> Canned:
     """Make a run on a Mac without permission for powermetrics."""
     figures = apple()
-    gone = dict.fromkeys(name for name in figures(COMPUTE_BOUND) if name.startswith("gpu_") or name == "cpu_power_w")
+    gone = dict.fromkeys(
+        name for name in figures(COMPUTE_BOUND) if name.startswith("gpu_") or name == "cpu_power_w"
+    )
     run = on_apple(folder, lambda split: {k: v for k, v in figures(split).items() if k not in gone})
     run.event(
         facts.SensorMissing,
@@ -185,7 +213,11 @@ def throttled(folder: Path | None) -> Canned:
 
 def swapping(folder: Path | None) -> Canned:
     run = on_apple(folder, apple()).steps(300, COMPUTE_BOUND)
-    full = {"memory_used_bytes": 15.7 * GIB, "memory_available_bytes": 0.3 * GIB, "swap_used_bytes": 5.2 * GIB}
+    full = {
+        "memory_used_bytes": 15.7 * GIB,
+        "memory_available_bytes": 0.3 * GIB,
+        "swap_used_bytes": 5.2 * GIB,
+    }
     traffic = {"swap_in_bytes_s": 30.0 * 2**20, "swap_out_bytes_s": 51.0 * 2**20}
     run.sensors = apple(memory_level=2.0, **full, **traffic)
     for _ in range(3):
@@ -195,7 +227,9 @@ def swapping(folder: Path | None) -> Canned:
 
 
 def on_battery(folder: Path | None) -> Canned:
-    return on_apple(folder, apple(on_mains=0.0)).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
+    return (
+        on_apple(folder, apple(on_mains=0.0)).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
+    )
 
 
 def leaking(folder: Path | None) -> Canned:
@@ -215,7 +249,10 @@ def disagreeing(folder: Path | None) -> Canned:
 
 def unused(folder: Path | None) -> Canned:
     """Make a run on the CPU of a machine with a GPU."""
-    run = on_nvidia(folder, nvidia(gpu_busy=0.0, gpu_process_busy=0.0, gpu_power_w=68.0, gpu_memory_bytes=0.5 * GIB))
+    run = on_nvidia(
+        folder,
+        nvidia(gpu_busy=0.0, gpu_process_busy=0.0, gpu_power_w=68.0, gpu_memory_bytes=0.5 * GIB),
+    )
     run.writer.describe(device="CPU Xeon", accelerated=False)
     return run.steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 

@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from tfwatch.screens.dialogs.leave import Leave
 
 PREFETCH = StartKnob(
-    "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"
+    "prefetch",
+    (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))),
+    0,
+    "made ahead",
 )
-FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-pipeline",))), 0, "of the pipeline")
-BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
+FORM = StartKnob(
+    "form", (Value("slow"), Value("tf.data", ("--fast-pipeline",))), 0, "of the pipeline"
+)
+BATCH = StartKnob(
+    "batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step"
+)
 WORKLOADS = (
     Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH)),
     Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH)),

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class Shown:
     """A running app; `frame` draws the run's current state."""
 
-    def __init__(self, app: TfwatchApp, pilot: Pilot[Leave], run: Canned, control: Control | None) -> None:
+    def __init__(
+        self, app: TfwatchApp, pilot: Pilot[Leave], run: Canned, control: Control | None
+    ) -> None:
         self.app = app
         self.pilot = pilot
         self.run = run
@@ -47,7 +49,14 @@ class Shown:
     async def look_at(self, view: RunView) -> None:
         """Draw another run in place of this one: a new app would take several times as long."""
         live = self.live
-        for pane in (live.header, live.events_pane, live.machine, live.epochs_pane, live.curves_beside, live.sensors):
+        for pane in (
+            live.header,
+            live.events_pane,
+            live.machine,
+            live.epochs_pane,
+            live.curves_beside,
+            live.sensors,
+        ):
             pane._shown = ()  # else it waits for the next second
         live.events_pane._collector = EventCollector()
         live.timeline._limits, live.timeline._figures_of = RunningLimits(), None
@@ -98,7 +107,9 @@ class Shown:
 
 def rows_of(screen: Screen[Any]) -> list[str]:
     """Return the rows of a screen as text."""
-    return ["".join(segment.text for segment in strip) for strip in screen._compositor.render_strips()]
+    return [
+        "".join(segment.text for segment in strip) for strip in screen._compositor.render_strips()
+    ]
 
 
 @asynccontextmanager

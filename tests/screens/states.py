@@ -49,7 +49,10 @@ def slow_callback(folder: Path | None) -> Canned:
 def failed(folder: Path | None) -> Canned:
     run = usual(folder)
     run.event(
-        facts.TrainingFailed, step=run.step, error=f"ValueError: {MARKUP}", traceback=f'File "a/b.py", line 3\n{MARKUP}'
+        facts.TrainingFailed,
+        step=run.step,
+        error=f"ValueError: {MARKUP}",
+        traceback=f'File "a/b.py", line 3\n{MARKUP}',
     )
     return run.ended("failed")
 

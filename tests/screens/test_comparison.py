@@ -28,7 +28,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[ComparedRuns]:
     runs_dir: Path = tmp_path_factory.mktemp("runs")
     for n, (name, step_ms) in enumerate({"[b]fast": 20.0, "slow": 30.0, "again": 20.0}.items()):
         record(runs_dir / name, noisy_rows(n, step_ms), knobs={"prefetch": "off" if n else "4"})
-    sides = [[RunToCompare(open_run(runs_dir / name), name)] for name in ("[b]fast", "slow", "again")]
+    sides = [
+        [RunToCompare(open_run(runs_dir / name), name)] for name in ("[b]fast", "slow", "again")
+    ]
     return compare_runs(sides)
 
 
@@ -75,9 +77,15 @@ def test_both_courses_share_the_axis() -> None:
 
 @pytest.mark.parametrize(
     ("low", "difference", "high", "drawn"),
-    [(-10.0, -5.0, 0.0, "├─●──┤     "), (2.0, 4.0, 8.0, "     │├●─┤ "), (4.0, 4.0, 4.0, "     │ ●   ")],
+    [
+        (-10.0, -5.0, 0.0, "├─●──┤     "),
+        (2.0, 4.0, 8.0, "     │├●─┤ "),
+        (4.0, 4.0, 4.0, "     │ ●   "),
+    ],
 )
-def test_an_interval_stands_around_its_zero(low: float, difference: float, high: float, drawn: str) -> None:
+def test_an_interval_stands_around_its_zero(
+    low: float, difference: float, high: float, drawn: str
+) -> None:
     figure = ComparedFigure(STEP, "ms", 20.0, 24.0, difference, low, high)
 
     assert whiskers(figure, 11, 10.0, unicode=True) == drawn

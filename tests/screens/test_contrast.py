@@ -40,13 +40,24 @@ if TYPE_CHECKING:
     from tests.screens.canned import Canned
 
 LEAST = 4.5
-STATES: tuple[Callable[[Path], Canned], ...] = (starving, usual, stalled, settling, validating, failed, finished)
+STATES: tuple[Callable[[Path], Canned], ...] = (
+    starving,
+    usual,
+    stalled,
+    settling,
+    validating,
+    failed,
+    finished,
+)
 #: Keys that show other panes.
 VIEWS = ((), ("z",), ("4",), ("5",), ("6",))
 
 
 def _luminance(colour: Color) -> float:
-    parts = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
+    parts = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in colour.normalized
+    )
     return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
@@ -60,7 +71,9 @@ def _faint_words(screen: Screen[Any]) -> Iterator[str]:
     for strip in screen._compositor.render_strips():
         for text, style, _ in strip:
             if style and style.color and style.bgcolor and any(char.isalnum() for char in text):
-                contrast = _contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+                contrast = _contrast(
+                    Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)
+                )
                 if contrast < LEAST:
                     yield f"{text.strip()!r}: {contrast:.2f}, {style}"
 
@@ -87,14 +100,19 @@ async def test_every_word_of_the_launcher_and_of_the_doctor_can_be_read(theme: s
 
 
 @pytest.mark.parametrize("theme", THEMES)
-async def test_every_word_of_a_group_and_of_a_comparison_can_be_read(theme: str, tmp_path: Path) -> None:
+async def test_every_word_of_a_group_and_of_a_comparison_can_be_read(
+    theme: str, tmp_path: Path
+) -> None:
     folder = write_group(tmp_path / "group", [1, 21, 1])
     (folder_of_rank(folder, 2) / EVENTS).write_text("")  # it does not respond
     judged = JudgedGroup(open_group(folder, FakeClock(43).clock))
     for n, step_ms in enumerate((20.0, 30.0)):
         record(tmp_path / f"run{n}", noisy_rows(n, step_ms))
     sides = [[RunToCompare(open_run(tmp_path / name), name)] for name in ("run0", "run1")]
-    for app in (GroupApp(GroupReader(lambda: judged), theme=theme), ComparisonApp(compare_runs(sides), theme=theme)):
+    for app in (
+        GroupApp(GroupReader(lambda: judged), theme=theme),
+        ComparisonApp(compare_runs(sides), theme=theme),
+    ):
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.pause(0.3)
             assert not list(_faint_words(app.screen))

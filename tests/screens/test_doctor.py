@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from tfwatch.screens.doctor import RunCheckup
 
 _BROKEN = mac(
-    "2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n")
+    "2.20.0",
+    "1.2.0",
+    trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"),
 )
 
 
@@ -69,7 +71,9 @@ async def checked(
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=str)
 @pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_the_worst_check_is_first_and_shown_in_full(size: tuple[int, int], theme: str) -> None:
+async def test_the_worst_check_is_first_and_shown_in_full(
+    size: tuple[int, int], theme: str
+) -> None:
     async with checked(finding(check_up(_BROKEN)), size, theme=theme) as (app, _):
         rows = rows_of(app.screen)
         assert "tfwatch doctor" in rows[0]
@@ -108,7 +112,9 @@ async def test_the_running_check_is_named_and_the_older_result_stays() -> None:
     async with checked(run_checkup) as (app, pilot):
         await pilot.press("t", "t")
         await until(pilot, lambda: "checking round 2" in text(app))
-        assert [note.message for note in app._notifications] == ["the check-up is still running: press t after it"]
+        assert [note.message for note in app._notifications] == [
+            "the check-up is still running: press t after it"
+        ]
         assert "FAIL  versions" in text(app)
         goes_on.set()
         await until(pilot, lambda: "0 failed" in text(app) and "FAIL" not in text(app))
@@ -165,7 +171,10 @@ async def test_before_the_first_result_there_is_nothing_to_copy() -> None:
 
     app = DoctorApp(run_checkup)
     async with app.run_test(size=(80, 24)) as pilot:
-        for key, message in (("y", "nothing to copy yet"), ("ctrl+z", "ctrl+z is disabled: q quits")):
+        for key, message in (
+            ("y", "nothing to copy yet"),
+            ("ctrl+z", "ctrl+z is disabled: q quits"),
+        ):
             await pilot.press(key)
             assert [note.message for note in app._notifications] == [message]
         goes_on.set()
@@ -195,7 +204,9 @@ async def test_without_unicode_and_colour_it_is_ascii() -> None:
 
 
 async def test_text_from_outside_is_never_markup() -> None:
-    checks = (Check("import", Status.FAIL, "Tensor[float32] [/red] [@click=app.quit]x[/]", "[b]pip[/b]"),)
+    checks = (
+        Check("import", Status.FAIL, "Tensor[float32] [/red] [@click=app.quit]x[/]", "[b]pip[/b]"),
+    )
     async with checked(finding(CheckUp("[/red]chip", checks))) as (app, _):
         assert "Tensor[float32] [/red] [@click=app.quit]x[/]" in text(app)
         assert "[/red]chip" in text(app)
@@ -224,7 +235,9 @@ async def test_d_runs_the_gentle_checks_beside_a_run_and_t_runs_all(tmp_path: Pa
 
 async def test_after_a_run_it_runs_all_checks(tmp_path: Path) -> None:
     asked: list[bool] = []
-    async with shown(usual(tmp_path).ended(), run_checkup=finding(check_up(linux()), asked)) as show:
+    async with shown(
+        usual(tmp_path).ended(), run_checkup=finding(check_up(linux()), asked)
+    ) as show:
         await show.press("d")
         await show.until(lambda: asked)
         assert asked == [False]

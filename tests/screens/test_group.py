@@ -42,7 +42,9 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     """A group of 64 ranks, of which rank 40 waits for data."""
-    folder = write_group(tmp_path_factory.mktemp("runs") / "many", [8.0 if rank == 40 else 1.0 for rank in range(64)])
+    folder = write_group(
+        tmp_path_factory.mktemp("runs") / "many", [8.0 if rank == 40 else 1.0 for rank in range(64)]
+    )
     return JudgedGroup(open_group(folder, FakeClock(2).clock))
 
 
@@ -58,7 +60,9 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
 def held_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A group in whose step 20 rank 1 waits 5 s for data."""
     folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 1, 1])
-    for rank, (name, more_ms) in enumerate([("compute_ms", 5000), ("wait_ms", 5000), ("compute_ms", 5000)]):
+    for rank, (name, more_ms) in enumerate(
+        [("compute_ms", 5000), ("wait_ms", 5000), ("compute_ms", 5000)]
+    ):
         path = folder_of_rank(folder, rank) / STEPS_FILE
         rows = np.fromfile(path, dtype=STEP)
         rows[name][19] += more_ms
@@ -101,7 +105,9 @@ async def test_the_screen_shows_the_late_rank_at_every_size(
 
 
 @pytest.mark.usefixtures("_at_once")
-async def test_enter_opens_the_rank_under_the_cursor_and_s_puts_the_latest_first(group: JudgedGroup) -> None:
+async def test_enter_opens_the_rank_under_the_cursor_and_s_puts_the_latest_first(
+    group: JudgedGroup,
+) -> None:
     app = GroupApp(GroupReader(lambda: group))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("down", "up", "up")
@@ -150,7 +156,9 @@ async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGrou
         clock.at_s = SLOW_S + 2
         screen_of(pilot).frame()
         await pilot.pause()
-        assert "the disk has not responded for 5.0 s: /mnt/runs/one" in "\n".join(rows_of(app.screen))
+        assert "the disk has not responded for 5.0 s: /mnt/runs/one" in "\n".join(
+            rows_of(app.screen)
+        )
         await pilot.press("s", "q")
         responds.set()
 
@@ -205,7 +213,9 @@ def test_a_rank_that_stops_has_the_group_read_at_once(group: JudgedGroup) -> Non
         clock.at_s += 0.5
         return group
 
-    reader = GroupReader(read, None, Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives))
+    reader = GroupReader(
+        read, None, Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives)
+    )
     for clock.at_s in (0.0, 2.0):
         reader.begin()
     lives[:] = [Life.KILLED]
@@ -224,7 +234,9 @@ async def test_the_list_begins_at_the_rank_that_the_finding_names(many: JudgedGr
         assert [row for row in listed if row.split()[1] == "40"]
         assert not [row for row in listed if "…" in row]
         ranks, first = screen_of(pilot).ranks, many.ranks[0]
-        bars = {cells: "".join(part for part, _ in ranks._bar(first, cells)) for cells in range(10, 120)}
+        bars = {
+            cells: "".join(part for part, _ in ranks._bar(first, cells)) for cells in range(10, 120)
+        }
         assert [cells for cells, bar in bars.items() if len(bar) != cells] == []
         await pilot.press("enter")
 

@@ -45,10 +45,16 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         assert show.app.focused is first is not None
 
 
-async def test_in_a_large_window_a_number_focuses_its_pane_and_the_log_stays_open(tmp_path: Path) -> None:
+async def test_in_a_large_window_a_number_focuses_its_pane_and_the_log_stays_open(
+    tmp_path: Path,
+) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("5")
-        for key, pane in (("6", show.live.card), ("4", show.live.machine), ("2", show.live.pipeline)):
+        for key, pane in (
+            ("6", show.live.card),
+            ("4", show.live.machine),
+            ("2", show.live.pipeline),
+        ):
             await show.press(key)
             assert show.app.focused is pane
             assert (show.live.log_pane.display, show.live.events_pane.display) == (True, False)
@@ -74,7 +80,9 @@ async def test_a_key_without_effect_explains_why() -> None:
         ):
             show.app.clear_notifications()
             await show.press(*keys)
-            assert [note.message for note in show.app._notifications][-1].startswith(message), message
+            assert [note.message for note in show.app._notifications][-1].startswith(message), (
+                message
+            )
 
 
 async def test_a_message_covers_no_pane() -> None:
@@ -101,15 +109,25 @@ async def test_every_key_that_works_is_named(tmp_path: Path) -> None:
         for pane in "123456":
             await show.press(pane)
             works |= set(show.app.active_bindings)
-    assert named | listed_elsewhere | {"super+c"} == works  # Textual's own, which copies what a mouse has marked
+    assert (
+        named | listed_elsewhere | {"super+c"} == works
+    )  # Textual's own, which copies what a mouse has marked
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["small", "large"])
 async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -> None:
     async with shown(usual(tmp_path), size) as show:
-        keys = [key for key, active in show.app.active_bindings.items() if active.binding.action != "quit"]
+        keys = [
+            key
+            for key, active in show.app.active_bindings.items()
+            if active.binding.action != "quit"
+        ]
         assert {key for binding in LIVE_BINDINGS for key in binding.key.split(",")} <= set(keys)
-        assert not {key for key in keys if key in ("ctrl+a", "ctrl+b") or "alt" in key or key.startswith("f1")}
+        assert not {
+            key
+            for key in keys
+            if key in ("ctrl+a", "ctrl+b") or "alt" in key or key.startswith("f1")
+        }
         for key in keys:
             show.run.at_s += 2.0
             await show.pilot.press(key)
@@ -125,7 +143,12 @@ async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -
 async def test_help_lists_every_key_once(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), (120, 60)) as show:
         await show.press("question_mark")
-        for words in ("move back by a column", "move back by 20 columns", "freeze the charts", "missing sensors"):
+        for words in (
+            "move back by a column",
+            "move back by 20 columns",
+            "freeze the charts",
+            "missing sensors",
+        ):
             assert show.text.count(words) == 1, words
 
 
@@ -191,11 +214,15 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
         assert line.startswith("dataset = dataset.prefetch(4)")
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
         (note,) = (note.message for note in show.app._notifications)
-        assert note.startswith("copied: dataset = dataset.prefetch(4); also in "), "the user sees what was copied"
+        assert note.startswith("copied: dataset = dataset.prefetch(4); also in "), (
+            "the user sees what was copied"
+        )
 
 
 async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:
-    started = Canned(tmp_path, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"]).started()
+    started = Canned(
+        tmp_path, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"]
+    ).started()
     async with shown(started.steps(5, STARVING)) as show:
         assert show.live.view
         assert not show.live.view.finding.edit
@@ -211,16 +238,29 @@ async def test_without_code_and_with_all_settings_off_nothing_is_copied(tmp_path
         assert not (tmp_path / "copied.py").exists()
 
 
-@pytest.mark.parametrize(("size", "rows"), [((120, 40), "p +- w c l b f"), ((80, 24), "p +- w c l f")], ids=str)
+@pytest.mark.parametrize(
+    ("size", "rows"), [((120, 40), "p +- w c l b f"), ((80, 24), "p +- w c l f")], ids=str
+)
 async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], rows: str) -> None:
-    knobs = {"prefetch": "off", "workers": "off", "cache": "off", "latency_ms": "20 ms", "shuffle": "auto"}
+    knobs = {
+        "prefetch": "off",
+        "workers": "off",
+        "cache": "off",
+        "latency_ms": "20 ms",
+        "shuffle": "auto",
+    }
     run = starving(None, knobs=knobs, switchable=[*knobs], settings={"storage_latency_ms": 20.0})
     async with shown(run, size) as show:
         pane = show.live.knobs
-        labels = [row.plain.split()[0] for row in pane.rows(pane.content_size.width, pane.content_size.height)]
+        labels = [
+            row.plain.split()[0]
+            for row in pane.rows(pane.content_size.width, pane.content_size.height)
+        ]
         assert labels == rows.split()
         for _ in range(2):  # the first click selects
-            await show.pilot.click("#knobs", offset=(6, len(labels) if size[0] == 120 else len(labels) - 1))
+            await show.pilot.click(
+                "#knobs", offset=(6, len(labels) if size[0] == 120 else len(labels) - 1)
+            )
         await show.until(lambda: show.control and show.control.next_tuner_request(0, 0.0)[1])
 
 
@@ -230,18 +270,32 @@ _USUAL = ("prefetch", "workers", "cache", "latency_ms")
 async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
     async with shown(starving(None), (80, 40)) as show:
         for width, knobs, keys in (
-            (80, _USUAL, "p prefetch w workers c cache f autopilot a A/B test u undo ? keys q quit"),
+            (
+                80,
+                _USUAL,
+                "p prefetch w workers c cache f autopilot a A/B test u undo ? keys q quit",
+            ),
             (
                 80,
                 (*_USUAL, "fast_pipeline"),
                 "p prefetch w workers c cache t fast f autopilot a A/B u undo ? keys q quit",
             ),
-            (120, _USUAL, "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit"),
-            (60, (*_USUAL, "fast_pipeline"), "p pre w work c cache t fast f auto a A/B ? keys q quit"),
+            (
+                120,
+                _USUAL,
+                "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit",
+            ),
+            (
+                60,
+                (*_USUAL, "fast_pipeline"),
+                "p pre w work c cache t fast f auto a A/B ? keys q quit",
+            ),
             (60, _USUAL[:2], "p prefetch w work f autopilot a A/B u undo ? keys q quit"),
         ):
             stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
-            run = starving(None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0})
+            run = starving(
+                None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0}
+            )
             await show.pilot.resize_terminal(width, 40)
             show.live.show(look(run), OwnCost(0.031, skipped=51))
             await show.pilot.pause()

@@ -56,8 +56,16 @@ async def test_it_starts_on_cnn_wherever_that_stands_in_the_list() -> None:
         pytest.param(["enter"], ("train", "cnn"), id="the first"),
         pytest.param(["down", "enter"], ("train", "generator"), id="the second"),
         pytest.param(["end", "up", "up", "enter"], ("train", "generator"), id="from the end"),
-        pytest.param(["right", "right", "enter"], ("train", "cnn", "--prefetch", "4"), id="with a knob changed"),
-        pytest.param(["right", *["right"] * 9, "enter"], ("train", "cnn", "--prefetch", "auto"), id="no further"),
+        pytest.param(
+            ["right", "right", "enter"],
+            ("train", "cnn", "--prefetch", "4"),
+            id="with a knob changed",
+        ),
+        pytest.param(
+            ["right", *["right"] * 9, "enter"],
+            ("train", "cnn", "--prefetch", "auto"),
+            id="no further",
+        ),
         pytest.param(["right", "right", "left", "enter"], ("train", "cnn"), id="changed back"),
         pytest.param(
             ["down", "tab", "right", "down", "right", "down", "left", "escape", "enter"],
@@ -70,7 +78,11 @@ async def test_it_starts_on_cnn_wherever_that_stands_in_the_list() -> None:
             id="a changed knob stays",
         ),
         pytest.param(["r", "enter"], ("replay", "2026-11-20T10-17-03_cnn"), id="a run"),
-        pytest.param(["tab", "tab", "down", "enter"], ("replay", "/x/2026-11-19T10-17-03_[b]"), id="an older run"),
+        pytest.param(
+            ["tab", "tab", "down", "enter"],
+            ("replay", "/x/2026-11-19T10-17-03_[b]"),
+            id="an older run",
+        ),
         pytest.param(["q"], (), id="q leaves"),
         pytest.param(["ctrl+c"], (), id="ctrl+c leaves"),
     ],
@@ -94,22 +106,36 @@ async def test_the_command_is_shown_as_it_is_chosen() -> None:
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24)], ids=str)
 async def test_many_workloads_leave_room_for_the_rest(size: tuple[int, int]) -> None:
-    many = tuple(Trainable(f"workload {n}", "it trains", (PREFETCH, FORM, BATCH)) for n in range(30))
+    many = tuple(
+        Trainable(f"workload {n}", "it trains", (PREFETCH, FORM, BATCH)) for n in range(30)
+    )
     async with launcher(offer(many, str, list), size) as (app, pilot):
         await pilot.press("end", "up", "tab", "right")
         await pilot.pause()
         assert "workload 29" in text(app)
         assert "< 4 >" in text(app)
-        assert rows_of(app.screen)[-2].split() == ["tfwatch", "train", "'workload", "29'", "--prefetch", "4"]
+        assert rows_of(app.screen)[-2].split() == [
+            "tfwatch",
+            "train",
+            "'workload",
+            "29'",
+            "--prefetch",
+            "4",
+        ]
 
 
 async def test_a_line_that_is_cut_is_shown_in_the_frame() -> None:
-    long = "an LSTM on windows of a series: many small kernels one after another, which nothing hides"
+    long = (
+        "an LSTM on windows of a series: many small kernels one after another, which nothing hides"
+    )
     fits = "an LSTM on windows of a series: many small kernels one after another"
     three = Trainable("a", long, ()), Trainable("b", fits, ()), Trainable("c", "short", ())
     shown = offer(three, str, list)
     async with launcher(shown) as (app, pilot):
-        assert "─ many small kernels one after another, which nothing hides ─" in rows_of(app.screen)[6]
+        assert (
+            "─ many small kernels one after another, which nothing hides ─"
+            in rows_of(app.screen)[6]
+        )
         await pilot.press("down")
         await pilot.pause()
         assert f"─ {fits} ─" in rows_of(app.screen)[6]
@@ -187,7 +213,9 @@ async def test_runs_that_cannot_all_be_read_are_shown_and_the_reason_too() -> No
 
 
 async def test_a_row_that_is_cut_ends_in_an_ellipsis_beside_a_scrollbar_too() -> None:
-    many = tuple(Trainable(f"w{n}", f"{n} " + "one square matrix product " * 4, (BATCH,)) for n in range(12))
+    many = tuple(
+        Trainable(f"w{n}", f"{n} " + "one square matrix product " * 4, (BATCH,)) for n in range(12)
+    )
     async with launcher(offer(many), (60, 40)) as (app, pilot):
         await pilot.resize_terminal(60, 18)
         await pilot.pause()

@@ -10,14 +10,22 @@ from tfwatch.widgets.launcher_lists import Trainable
 
 MODE = StartKnob(
     "mode",
-    (Value("graph"), Value("jit", ("--jit",), (Constraint("no XLA on Metal", where=("device", ("auto",))),))),
+    (
+        Value("graph"),
+        Value("jit", ("--jit",), (Constraint("no XLA on Metal", where=("device", ("auto",))),)),
+    ),
     0,
     "of a step",
 )
 DEVICE = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
-CALLS = StartKnob("steps per call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="op by op only")
+CALLS = StartKnob(
+    "steps per call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="op by op only"
+)
 HALF = StartKnob(
-    "precision", (Value("float32"), Value("mixed", ("--mixed",), (Constraint("slow", is_blocking=False),))), 0, "of it"
+    "precision",
+    (Value("float32"), Value("mixed", ("--mixed",), (Constraint("slow", is_blocking=False),))),
+    0,
+    "of it",
 )
 GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF)),)
 
@@ -64,7 +72,11 @@ async def test_the_keys_are_listed_with_those_that_the_last_line_has_no_room_for
 
 
 async def test_an_invalid_value_is_skipped_both_ways() -> None:
-    values = (Value("graph"), Value("jit", ("--jit",), (Constraint("no XLA here"),)), Value("eager", ("--eager",)))
+    values = (
+        Value("graph"),
+        Value("jit", ("--jit",), (Constraint("no XLA here"),)),
+        Value("eager", ("--eager",)),
+    )
     knob = StartKnob("mode", values, 0, "of a step")
     async with launcher(offer((Trainable("cnn", "starves", (knob,)),))) as (app, pilot):
         await pilot.press("right", "right")

@@ -11,8 +11,12 @@ y = x.sum(axis=1, keepdims=True)
 model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
 model.compile("adam", "mse")
 seen = []
-note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(logs["loss"]))
-own = keras.callbacks.CallbackList([note], add_history=True, model=model, epochs=2, steps=8, verbose=2)
+note = keras.callbacks.LambdaCallback(
+    on_train_batch_end=lambda batch, logs: seen.append(logs["loss"])
+)
+own = keras.callbacks.CallbackList(
+    [note], add_history=True, model=model, epochs=2, steps=8, verbose=2
+)
 for _ in range(2):
     history = model.fit(x, y, epochs=2, callbacks=own, verbose=0, validation_data=(x, y))
 print([type(one).__name__ for one in own.callbacks], own.params)

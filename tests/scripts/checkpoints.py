@@ -22,7 +22,9 @@ with tempfile.TemporaryDirectory() as folder:
         epochs=30,
         verbose=2,
         callbacks=[
-            keras.callbacks.ModelCheckpoint(f"{folder}/best-{{epoch:02d}}.keras", save_best_only=True),
+            keras.callbacks.ModelCheckpoint(
+                f"{folder}/best-{{epoch:02d}}.keras", save_best_only=True
+            ),
             keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True),
             keras.callbacks.ReduceLROnPlateau(patience=1),
             keras.callbacks.CSVLogger(f"{folder}/log.csv"),

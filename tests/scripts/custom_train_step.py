@@ -25,14 +25,18 @@ class CustomModel(keras.Model):
             loss = keras.ops.mean(keras.losses.mean_squared_error(y, y_pred)) + 1e-3 * sum(
                 keras.ops.sum(keras.ops.square(w)) for w in self.trainable_weights
             )
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_weights), self.trainable_weights))
+        self.optimizer.apply_gradients(
+            zip(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        )
         self.loss_tracker.update_state(loss)
         self.mae.update_state(y, y_pred)
         return {m.name: m.result() for m in self.metrics}
 
 
 inputs = keras.Input((32,))
-outputs = keras.layers.Dense(1)(keras.layers.Dropout(0.3)(keras.layers.Dense(16, activation="relu")(inputs)))
+outputs = keras.layers.Dense(1)(
+    keras.layers.Dropout(0.3)(keras.layers.Dense(16, activation="relu")(inputs))
+)
 model = CustomModel(inputs, outputs)
 model.compile(optimizer="adam")
 x, y = np.random.random((1000, 32)), np.random.random((1000, 1))

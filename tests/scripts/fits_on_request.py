@@ -23,8 +23,12 @@ def main() -> None:
     random = np.random.default_rng(1)
     x = random.standard_normal((BATCH * MOST_STEPS, WIDTH), np.float32)
     y = random.integers(0, 10, len(x))
-    model = keras.Sequential([keras.layers.Dense(WIDTH, "relu") for _ in range(3)] + [keras.layers.Dense(10)])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    model = keras.Sequential(
+        [keras.layers.Dense(WIDTH, "relu") for _ in range(3)] + [keras.layers.Dense(10)]
+    )
+    model.compile(
+        "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+    )
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH).repeat().prefetch(2)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -11,8 +11,12 @@ real = real.shuffle(512, seed=2).batch(32, drop_remainder=True)
 noise = tf.data.Dataset.random(seed=7).batch(2)
 noise = noise.map(lambda n: tf.random.stateless_normal((32, 4), tf.cast(n, tf.int32)))
 
-generator = keras.Sequential([keras.Input((4,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(8)])
-discriminator = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
+generator = keras.Sequential(
+    [keras.Input((4,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(8)]
+)
+discriminator = keras.Sequential(
+    [keras.Input((8,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)]
+)
 g_optimizer, d_optimizer = keras.optimizers.Adam(1e-3), keras.optimizers.Adam(1e-3)
 loss_fn = keras.losses.BinaryCrossentropy(from_logits=True)
 
@@ -21,13 +25,17 @@ loss_fn = keras.losses.BinaryCrossentropy(from_logits=True)
 def train_step(images, seeds):
     with tf.GradientTape() as tape:
         fake = generator(seeds, training=True)
-        d_loss = loss_fn(tf.ones((32, 1)), discriminator(images)) + loss_fn(tf.zeros((32, 1)), discriminator(fake))
+        d_loss = loss_fn(tf.ones((32, 1)), discriminator(images)) + loss_fn(
+            tf.zeros((32, 1)), discriminator(fake)
+        )
     d_optimizer.apply_gradients(
         zip(tape.gradient(d_loss, discriminator.trainable_weights), discriminator.trainable_weights)
     )
     with tf.GradientTape() as tape:
         g_loss = loss_fn(tf.ones((32, 1)), discriminator(generator(seeds, training=True)))
-    g_optimizer.apply_gradients(zip(tape.gradient(g_loss, generator.trainable_weights), generator.trainable_weights))
+    g_optimizer.apply_gradients(
+        zip(tape.gradient(g_loss, generator.trainable_weights), generator.trainable_weights)
+    )
     return d_loss, g_loss
 
 

@@ -26,7 +26,9 @@ def slowly(inputs, targets):
 
 train = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(320, seed=9).batch(32).map(slowly)
 val = tf.data.Dataset.from_tensor_slices((x, y)).batch(64)
-model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+model = keras.Sequential(
+    [keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
+)
 optimizer, loss_fn = keras.optimizers.SGD(1e-2), keras.losses.MeanSquaredError()
 metric = keras.metrics.MeanAbsoluteError()
 
@@ -61,7 +63,12 @@ with tempfile.TemporaryDirectory() as folder:
     path = tf.train.Checkpoint(iterator=iterator, weight=tf.Variable(1.0)).save(f"{folder}/at")
     left = sum(1 for _ in iterator)
     tf.train.Checkpoint(iterator=iterator).restore(path).expect_partial()
-    print(left, sum(1 for _ in iterator), type(iterator).__name__, isinstance(iterator, tf.data.Iterator))
+    print(
+        left,
+        sum(1 for _ in iterator),
+        type(iterator).__name__,
+        isinstance(iterator, tf.data.Iterator),
+    )
 
 
 @tf.function
@@ -69,5 +76,9 @@ def two(batches):
     return tf.reduce_sum(next(batches)[0]) + tf.reduce_sum(next(batches)[0])
 
 
-print(float(two(iter(val))).hex(), sum(int(tf.size(inputs)) for inputs, _ in val), iter(val).element_spec)
+print(
+    float(two(iter(val))).hex(),
+    sum(int(tf.size(inputs)) for inputs, _ in val),
+    iter(val).element_spec,
+)
 digest(model, {"losses": losses})

@@ -16,7 +16,9 @@ from tfwatch import Watch
 keras.utils.set_random_seed(3)
 x = np.random.default_rng(0).normal(size=(256, 8)).astype("float32")
 y = (x.sum(axis=1) > 0).astype("float32")
-model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dropout(0.2), keras.layers.Dense(1)])
+model = keras.Sequential(
+    [keras.layers.Dense(8, activation="relu"), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+)
 model.compile("adam", "mse")
 data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(256, seed=1).batch(32)
 first = model.fit(data, epochs=2, verbose=0)

@@ -36,9 +36,13 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
 rates = Rates()
 with tempfile.TemporaryDirectory() as folder:
-    schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5 if epoch else rate, verbose=1)
+    schedule = keras.callbacks.LearningRateScheduler(
+        lambda epoch, rate: rate * 0.5 if epoch else rate, verbose=1
+    )
     board = keras.callbacks.TensorBoard(folder, histogram_freq=1, update_freq=4, write_graph=False)
-    history = model.fit(data, epochs=3, validation_data=data.take(4), verbose=2, callbacks=[schedule, rates, board])
+    history = model.fit(
+        data, epochs=3, validation_data=data.take(4), verbose=2, callbacks=[schedule, rates, board]
+    )
     steps = {}
     for file in sorted(pathlib.Path(folder).rglob("events.out.*")):
         for event in tf.compat.v1.train.summary_iterator(str(file)):

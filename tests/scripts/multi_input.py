@@ -15,11 +15,17 @@ department = keras.layers.Dense(4, name="department")(joined)
 model = keras.Model([title, tags], {"priority": priority, "department": department})
 model.compile(
     "rmsprop",
-    {"priority": "binary_crossentropy", "department": keras.losses.CategoricalCrossentropy(from_logits=True)},
+    {
+        "priority": "binary_crossentropy",
+        "department": keras.losses.CategoricalCrossentropy(from_logits=True),
+    },
     loss_weights={"priority": 1.0, "department": 0.2},
 )
 rng = np.random.default_rng(0)
-x = {"title": rng.integers(100, size=(640, 10)), "tags": rng.integers(2, size=(640, 12)).astype("float32")}
+x = {
+    "title": rng.integers(100, size=(640, 10)),
+    "tags": rng.integers(2, size=(640, 12)).astype("float32"),
+}
 y = {"priority": rng.random((640, 1)), "department": np.eye(4)[rng.integers(4, size=640)]}
 data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(640, seed=3).batch(32).prefetch(2)
 history = model.fit(data, epochs=2, verbose=2, validation_data=data.take(4))

@@ -20,6 +20,9 @@ if __name__ == "__main__":
     model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     history = model.fit(
-        Batches(workers=2, use_multiprocessing=True, max_queue_size=4), epochs=2, shuffle=False, verbose=2
+        Batches(workers=2, use_multiprocessing=True, max_queue_size=4),
+        epochs=2,
+        shuffle=False,
+        verbose=2,
     )
     digest(model, history.history)

@@ -36,6 +36,11 @@ with tempfile.TemporaryDirectory() as folder:
     print(vectorize.get_vocabulary()[:4], len(vectorize.get_vocabulary()))
     whole = keras.Sequential([keras.Input((), dtype="string"), vectorize, model])
     print(
-        [float(one).hex() for one in whole.predict(tf.constant(["a great film", "it was slow"]), verbose=0).flatten()]
+        [
+            float(one).hex()
+            for one in whole.predict(
+                tf.constant(["a great film", "it was slow"]), verbose=0
+            ).flatten()
+        ]
     )
 digest(model, history.history)

@@ -7,8 +7,12 @@ from digest import digest
 
 keras.utils.set_random_seed(8)
 rng = np.random.default_rng(8)
-generator = keras.Sequential([keras.Input((4,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(8)])
-critic = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
+generator = keras.Sequential(
+    [keras.Input((4,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(8)]
+)
+critic = keras.Sequential(
+    [keras.Input((8,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)]
+)
 critic.compile("adam", "mse")
 frozen = keras.models.clone_model(critic)
 frozen.trainable = False
@@ -25,7 +29,11 @@ print(len(losses))
 digest(both, {"losses": losses})
 
 x = rng.normal(size=(256, 8)).astype("float32")
-data = tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(256, seed=8).batch(16)
+data = (
+    tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True)))
+    .shuffle(256, seed=8)
+    .batch(16)
+)
 model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse", metrics=["mae"])
 logs = []

@@ -7,7 +7,11 @@ from digest import digest
 
 keras.utils.set_random_seed(6)
 base = keras.Sequential(
-    [keras.Input((16, 16, 3)), keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.BatchNormalization()]
+    [
+        keras.Input((16, 16, 3)),
+        keras.layers.Conv2D(8, 3, activation="relu"),
+        keras.layers.BatchNormalization(),
+    ]
 )
 base.trainable = False
 inputs = keras.Input((16, 16, 3))
@@ -17,7 +21,9 @@ rng = np.random.default_rng(6)
 images, labels = rng.random((320, 16, 16, 3)).astype("float32"), rng.integers(3, size=320)
 augment = keras.Sequential([keras.layers.RandomFlip("horizontal", seed=6)])
 data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(32)
-data = data.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=1).prefetch(tf.data.AUTOTUNE)
+data = data.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=1).prefetch(
+    tf.data.AUTOTUNE
+)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(), loss, metrics=["accuracy"])
 first = model.fit(data, epochs=2, verbose=2)

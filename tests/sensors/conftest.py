@@ -55,7 +55,9 @@ class Tools:
         path.chmod(0o755)
         return str(path)
 
-    def settled(self, sensor: Sensor, now_ns: int, holds: Callable[[Mapping[str, float]], bool]) -> Mapping[str, float]:
+    def settled(
+        self, sensor: Sensor, now_ns: int, holds: Callable[[Mapping[str, float]], bool]
+    ) -> Mapping[str, float]:
         """Read a sensor until its tool has finished; return the figures."""
         wait_until(lambda: holds(sensor.read(now_ns)))
         return sensor.read(now_ns)

@@ -71,7 +71,10 @@ class FakeNvml:
             "nvmlDeviceGetTemperature": 61,
             "nvmlDeviceGetClockInfo": 1980,
             "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
-            "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=OWN), SimpleNamespace(pid=OTHER)],
+            "nvmlDeviceGetComputeRunningProcesses": [
+                SimpleNamespace(pid=OWN),
+                SimpleNamespace(pid=OTHER),
+            ],
             "nvmlDeviceGetProcessUtilization": lambda handle, since: self.samples,
             **answers,
         }
@@ -92,7 +95,10 @@ class FakeNvml:
 
 
 def opened(
-    nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, clock: FakeClock | None = None, visible: str | None = None
+    nvml: FakeNvml,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: FakeClock | None = None,
+    visible: str | None = None,
 ) -> Any:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}

@@ -51,7 +51,9 @@ def document(
 ) -> bytes:
     """Return a document in the form of powermetrics: 1.5 s, 2 W of GPU, 3 W of CPU, 0.5 W of ANE."""
     part = (
-        f"<key>processor</key><dict><key>clusters</key><array>{clusters}</array>{processor}</dict>" if processor else ""
+        f"<key>processor</key><dict><key>clusters</key><array>{clusters}</array>{processor}</dict>"
+        if processor
+        else ""
     )
     body = (
         f"<dict>\n<key>is_delta</key><true/>\n{elapsed}\n<key>timestamp</key><date>2025-07-06T04:15:28Z</date>\n"

@@ -48,7 +48,9 @@ def settled(polled: PolledTool[int], now_ns: int) -> tuple[int, int] | None:
     return polled.newest(now_ns)
 
 
-def test_an_output_is_current_until_the_next_one(tool: Callable[[str], str], tmp_path: Path) -> None:
+def test_an_output_is_current_until_the_next_one(
+    tool: Callable[[str], str], tmp_path: Path
+) -> None:
     polled = PolledTool([tool("echo 7")], number, period_s=2)
     assert polled.newest(0) is None
     assert settled(polled, 0) == (0, 7)
@@ -65,11 +67,17 @@ def test_an_output_is_current_until_the_next_one(tool: Callable[[str], str], tmp
     ("lines", "reason"),
     [
         pytest.param("echo no rights >&2; exit 1", "tool: it ended with 1: no rights", id="fails"),
-        pytest.param("echo what", "tool prints 'what', which tfwatch cannot parse", id="prints something else"),
+        pytest.param(
+            "echo what",
+            "tool prints 'what', which tfwatch cannot parse",
+            id="prints something else",
+        ),
         pytest.param("exit 0", "tool prints nothing", id="prints nothing"),
     ],
 )
-def test_a_tool_without_output_is_an_error_and_runs_again(tool: Callable[[str], str], lines: str, reason: str) -> None:
+def test_a_tool_without_output_is_an_error_and_runs_again(
+    tool: Callable[[str], str], lines: str, reason: str
+) -> None:
     polled = PolledTool([tool("echo 7")], number, period_s=2)
     assert polled.available() == Available()
     assert settled(polled, 0) == (0, 7)
@@ -83,7 +91,9 @@ def test_a_tool_without_output_is_an_error_and_runs_again(tool: Callable[[str], 
     assert settled(polled, 4 * SECOND_NS) == (4 * SECOND_NS, 8)
 
 
-def test_a_hung_tool_is_killed_after_a_second(tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hung_tool_is_killed_after_a_second(
+    tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     polled = PolledTool([tool("exec sleep 600")], number, period_s=2)
     assert polled.newest(0) is polled.newest(SECOND_NS - 1) is None
@@ -93,4 +103,6 @@ def test_a_hung_tool_is_killed_after_a_second(tool: Callable[[str], str], monkey
 
 
 def test_a_missing_tool_is_unavailable() -> None:
-    assert PolledTool(["/nowhere/tool"], number, 2).available() == Unavailable("tool: No such file or directory", "")
+    assert PolledTool(["/nowhere/tool"], number, 2).available() == Unavailable(
+        "tool: No such file or directory", ""
+    )

@@ -51,7 +51,9 @@ def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:
         ),
     ],
 )
-def test_cores_in_use_and_the_busiest(before: list[Any], after: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_in_use_and_the_busiest(
+    before: list[Any], after: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(psutil, "cpu_times", one_after_another([before, after]))
     sensor = CpuSensor()
     assert all(math.isnan(figure) for figure in sensor.read(0).values())
@@ -102,11 +104,15 @@ def chip(letters: str, **options: Any) -> str:
     [{}, {"as_bytes": False}, {"name": "logical-cpu-id", "as_bytes": False}],
     ids=["bytes", "number", "logical"],
 )
-def test_performance_cores(letters: str, performance: set[int] | None, options: dict[str, Any]) -> None:
+def test_performance_cores(
+    letters: str, performance: set[int] | None, options: dict[str, Any]
+) -> None:
     kinds = group_clusters(parse_ioreg(chip(letters, **options)), len(letters))
 
     assert kinds == (
-        None if performance is None else CoreKinds(frozenset(performance), frozenset(range(len(letters))) - performance)
+        None
+        if performance is None
+        else CoreKinds(frozenset(performance), frozenset(range(len(letters))) - performance)
     )
 
 
@@ -119,7 +125,14 @@ def test_a_core_too_few_or_too_many_is_not_guessed() -> None:
 
 @pytest.mark.parametrize(
     ("text", "numbers"),
-    [("0-3,8\n", {0, 1, 2, 3, 8}), ("5", {5}), ("", set()), ("0-", set()), ("a", set()), ("3-1", set())],
+    [
+        ("0-3,8\n", {0, 1, 2, 3, 8}),
+        ("5", {5}),
+        ("", set()),
+        ("0-", set()),
+        ("a", set()),
+        ("3-1", set()),
+    ],
 )
 def test_a_list_of_cores(text: str, numbers: set[int]) -> None:
     assert parse_list(text) == numbers
@@ -127,7 +140,9 @@ def test_a_list_of_cores(text: str, numbers: set[int]) -> None:
 
 @given(
     some.text()
-    | some.from_regex(r'(\+-o cpu\d{0,5}@\n|"(logical-)?cpu-id" = <?\w{0,9}>?\n|"cluster-type" = <"\w?">\n){0,9}')
+    | some.from_regex(
+        r'(\+-o cpu\d{0,5}@\n|"(logical-)?cpu-id" = <?\w{0,9}>?\n|"cluster-type" = <"\w?">\n){0,9}'
+    )
 )
 def test_any_text_is_cores_or_none(text: str) -> None:
     assert all(core >= 0 and len(letter) == 1 for core, letter in parse_ioreg(text).items())
@@ -137,7 +152,9 @@ def test_any_text_is_cores_or_none(text: str) -> None:
 def test_performance_and_efficiency_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = CpuSensor()
     sensor = CoreKindsSensor(cpu, "linux")
-    monkeypatch.setattr(cores, "detect_core_kinds", lambda _: CoreKinds(frozenset({1, 2}), frozenset({0})))
+    monkeypatch.setattr(
+        cores, "detect_core_kinds", lambda _: CoreKinds(frozenset({1, 2}), frozenset({0}))
+    )
     assert sensor.available() == Available()
     assert sensor.read(0) == {}
 
@@ -151,7 +168,9 @@ def test_performance_and_efficiency_cores_in_use(monkeypatch: pytest.MonkeyPatch
 def test_unknown_kinds_of_cores_are_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "IOREG", ("/nowhere/ioreg",))
     sensor = CoreKindsSensor(CpuSensor(), "darwin")
-    assert sensor.available() == Unavailable("this system does not report which cores are performance cores", "")
+    assert sensor.available() == Unavailable(
+        "this system does not report which cores are performance cores", ""
+    )
     assert sensor.read(0) == {}
 
 
@@ -159,13 +178,17 @@ def test_unknown_kinds_of_cores_are_unavailable(monkeypatch: pytest.MonkeyPatch)
     ("lists", "kinds"),
     [
         pytest.param(
-            {"cpu_core": "0-3\n", "cpu_atom": "4-5\n"}, CoreKinds(frozenset(range(4)), frozenset({4, 5})), id="both"
+            {"cpu_core": "0-3\n", "cpu_atom": "4-5\n"},
+            CoreKinds(frozenset(range(4)), frozenset({4, 5})),
+            id="both",
         ),
         pytest.param({}, None, id="one kind"),
         pytest.param({"cpu_core": "0-4\n", "cpu_atom": "4-5\n"}, None, id="a core in both"),
     ],
 )
-def test_kinds_of_cores_on_linux(tmp_path: Path, lists: dict[str, str], kinds: CoreKinds | None) -> None:
+def test_kinds_of_cores_on_linux(
+    tmp_path: Path, lists: dict[str, str], kinds: CoreKinds | None
+) -> None:
     for name, text in lists.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "cpus").write_text(text)

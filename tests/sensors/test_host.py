@@ -42,11 +42,16 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     sensors = host_sensors()
     assert all(isinstance(sensor.available(), Available | Unavailable) for sensor in sensors)
     columns = {column for sensor in sensors for column in sensor.read(1)}
-    always = set((SAMPLE.names or ())[: (SAMPLE.names or ()).index("late_ms")]) - {"at_ns", "own_cores"}
+    always = set((SAMPLE.names or ())[: (SAMPLE.names or ()).index("late_ms")]) - {
+        "at_ns",
+        "own_cores",
+    }
     assert always <= columns <= set(SAMPLE.names or ())
 
 
-def test_a_machine_without_a_battery_or_core_kinds_has_no_sensor_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_battery_or_core_kinds_has_no_sensor_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def names() -> set[str]:
         return {sensor.name for sensor in host_sensors("linux")}
 
@@ -69,18 +74,26 @@ def test_a_machine_without_a_battery_or_core_kinds_has_no_sensor_for_them(monkey
         pytest.param([None], math.nan, id="the system does not know"),
     ],
 )
-def test_the_power_source(answers: list[bool | None], on_mains: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(answer) for answer in answers]))
+def test_the_power_source(
+    answers: list[bool | None], on_mains: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        psutil, "sensors_battery", one_after_another([Battery(answer) for answer in answers])
+    )
     sensor = PowerSupplySensor()
     for now_ns in (5, 5 + host.PERIOD_NS - 1):  # the battery is asked once
         assert sensor.read(now_ns)["on_mains"] == pytest.approx(on_mains, nan_ok=True)
 
 
 def test_a_removed_battery_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None]))
+    monkeypatch.setattr(
+        psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None])
+    )
     sensor = PowerSupplySensor()
     assert sensor.available() == Available()
-    assert [sensor.read(at)["on_mains"] for at in (0, host.PERIOD_NS)] == pytest.approx([0.0, math.nan], nan_ok=True)
+    assert [sensor.read(at)["on_mains"] for at in (0, host.PERIOD_NS)] == pytest.approx(
+        [0.0, math.nan], nan_ok=True
+    )
 
 
 def test_a_system_without_batteries_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +110,9 @@ def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:
 
 
 def test_disk_reads_are_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "disk_io_counters", one_after_another([Counters(0), Counters(3000), None]))
+    monkeypatch.setattr(
+        psutil, "disk_io_counters", one_after_another([Counters(0), Counters(3000), None])
+    )
     sensor = DiskSensor()
     assert math.isnan(sensor.read(0)["disk_read_bytes_s"])
     assert sensor.read(3 * SECOND_NS) == {"disk_read_bytes_s": 1000}
@@ -128,10 +143,17 @@ def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
     ("lines", "ends", "reason"),
     [
         pytest.param("exec sleep 600", False, "did not respond within 1 s", id="hangs"),
-        pytest.param("exec sleep 600 >&- 2>&-", False, "did not respond within 1 s", id="closes its output"),
-        pytest.param("while :; do echo aaaa; done", False, "did not respond within 1 s", id="floods"),
         pytest.param(
-            "echo a password is required >&2; exit 1", True, "it ended with 1: a password is required", id="asks"
+            "exec sleep 600 >&- 2>&-", False, "did not respond within 1 s", id="closes its output"
+        ),
+        pytest.param(
+            "while :; do echo aaaa; done", False, "did not respond within 1 s", id="floods"
+        ),
+        pytest.param(
+            "echo a password is required >&2; exit 1",
+            True,
+            "it ended with 1: a password is required",
+            id="asks",
         ),
         pytest.param("kill -9 $$", True, "it ended with -9", id="dies"),
     ],
@@ -147,12 +169,16 @@ def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
     mac.does("VM_STAT", lines)
     for _ in range(5):
         sampler.sample(0)
-        wait_until(lambda: len(tools_of_this_process()) <= (0 if ends else 1))  # the tools that work have answered
+        wait_until(
+            lambda: len(tools_of_this_process()) <= (0 if ends else 1)
+        )  # the tools that work have answered
         time.pass_ms(500)
     writer.flush()
     samples = np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)
     events = [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
-    (missing,) = (event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory")
+    (missing,) = (
+        event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory"
+    )
 
     assert missing.reason == f"VM_STAT: {reason}"
     assert missing.at_ns <= 2 * SECOND_NS
@@ -162,4 +188,6 @@ def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
 
 def tools_of_this_process() -> list[psutil.Process]:
     """Return the tools that have not ended."""
-    return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [
+        child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE
+    ]

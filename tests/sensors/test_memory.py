@@ -52,14 +52,24 @@ kern.memorystatus_vm_pressure_level: 2
     ],
 )
 def test_recorded_vm_stat(
-    recording: Callable[[str], str], file: str, page: int, pages: int, swapped_in: int, swapped_out: int
+    recording: Callable[[str], str],
+    file: str,
+    page: int,
+    pages: int,
+    swapped_in: int,
+    swapped_out: int,
 ) -> None:
-    assert parse_vm_stat(recording(file)) == VmStat(pages * page, swapped_in * page, swapped_out * page)
+    assert parse_vm_stat(recording(file)) == VmStat(
+        pages * page, swapped_in * page, swapped_out * page
+    )
 
 
 @pytest.mark.parametrize(
     ("file", "status"),
-    [("sysctl-all-keys.txt", MemoryStatus(0.0, 0)), ("sysctl-pressure-4.txt", MemoryStatus(9811.5 * 2**20, 2))],
+    [
+        ("sysctl-all-keys.txt", MemoryStatus(0.0, 0)),
+        ("sysctl-pressure-4.txt", MemoryStatus(9811.5 * 2**20, 2)),
+    ],
 )
 def test_recorded_sysctl(recording: Callable[[str], str], file: str, status: MemoryStatus) -> None:
     assert parse_sysctl(recording(file)) == status
@@ -69,13 +79,35 @@ def test_recorded_sysctl(recording: Callable[[str], str], file: str, status: Mem
     ("text", "stat"),
     [
         pytest.param(VM_STAT, VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="whole"),
-        pytest.param(VM_STAT.replace("\n", "\r\n"), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="other line ends"),
+        pytest.param(
+            VM_STAT.replace("\n", "\r\n"),
+            VmStat(590 * 4096, 5 * 4096, 7 * 4096),
+            id="other line ends",
+        ),
         pytest.param(VM_STAT[: VM_STAT.index("Swapins")], VmStat(590 * 4096), id="cut off"),
-        pytest.param(VM_STAT.replace("Anonymous", "Other"), VmStat(None, 5 * 4096, 7 * 4096), id="a count is missing"),
-        pytest.param(VM_STAT + VM_STAT.replace("5.", "9."), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="printed twice"),
-        pytest.param(VM_STAT.replace("5.", "5"), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="without its full stop"),
-        pytest.param(VM_STAT.replace("5.", f"{'9' * 40}."), VmStat(590 * 4096, None, 7 * 4096), id="an absurd count"),
-        pytest.param(VM_STAT.replace("5.", "nan."), VmStat(590 * 4096, None, 7 * 4096), id="no number"),
+        pytest.param(
+            VM_STAT.replace("Anonymous", "Other"),
+            VmStat(None, 5 * 4096, 7 * 4096),
+            id="a count is missing",
+        ),
+        pytest.param(
+            VM_STAT + VM_STAT.replace("5.", "9."),
+            VmStat(590 * 4096, 5 * 4096, 7 * 4096),
+            id="printed twice",
+        ),
+        pytest.param(
+            VM_STAT.replace("5.", "5"),
+            VmStat(590 * 4096, 5 * 4096, 7 * 4096),
+            id="without its full stop",
+        ),
+        pytest.param(
+            VM_STAT.replace("5.", f"{'9' * 40}."),
+            VmStat(590 * 4096, None, 7 * 4096),
+            id="an absurd count",
+        ),
+        pytest.param(
+            VM_STAT.replace("5.", "nan."), VmStat(590 * 4096, None, 7 * 4096), id="no number"
+        ),
         pytest.param(VM_STAT.replace("4096", "0"), None, id="pages of nothing"),
         pytest.param(VM_STAT[VM_STAT.index("\n") :], None, id="no page size"),
         pytest.param(VM_STAT[: VM_STAT.index("\n")], None, id="no counts"),
@@ -110,11 +142,19 @@ def test_a_sysctl_that_is_cut_off_gives_no_smaller_figure() -> None:
     ("text", "status"),
     [
         pytest.param(SYSCTL, MemoryStatus(512.5 * 2**20, 1), id="whole"),
-        pytest.param(SYSCTL.replace(": ", " = "), MemoryStatus(512.5 * 2**20, 1), id="the older form"),
-        pytest.param(SYSCTL.replace("512.50M", "1.50G"), MemoryStatus(1.5 * 2**30, 1), id="another unit"),
+        pytest.param(
+            SYSCTL.replace(": ", " = "), MemoryStatus(512.5 * 2**20, 1), id="the older form"
+        ),
+        pytest.param(
+            SYSCTL.replace("512.50M", "1.50G"), MemoryStatus(1.5 * 2**30, 1), id="another unit"
+        ),
         pytest.param(SYSCTL.split("\n")[0], MemoryStatus(512.5 * 2**20, None), id="no level"),
         pytest.param(SYSCTL.split("\n")[1], MemoryStatus(None, 1), id="no swap"),
-        pytest.param(SYSCTL.replace("level: 2", "level: 3"), MemoryStatus(512.5 * 2**20, None), id="an unknown level"),
+        pytest.param(
+            SYSCTL.replace("level: 2", "level: 3"),
+            MemoryStatus(512.5 * 2**20, None),
+            id="an unknown level",
+        ),
         pytest.param(SYSCTL.replace("512.50M", "nan"), MemoryStatus(None, 1), id="no number"),
         pytest.param("vm.swapusage:\nkern.memorystatus_vm_pressure_level:", None, id="keys alone"),
         pytest.param("", None, id="nothing"),
@@ -127,13 +167,20 @@ def test_sysctl(text: str, status: MemoryStatus | None) -> None:
 def torn(text: str) -> some.SearchStrategy[str]:
     """Generate the text with a part cut out and another put in."""
     at = some.integers(0, len(text))
-    return some.builds(lambda a, b, other: text[: min(a, b)] + other + text[max(a, b) :], at, at, some.text(max_size=9))
+    return some.builds(
+        lambda a, b, other: text[: min(a, b)] + other + text[max(a, b) :],
+        at,
+        at,
+        some.text(max_size=9),
+    )
 
 
 @given(some.text() | torn(VM_STAT))
 def test_any_text_is_vm_stats_or_none(text: str) -> None:
     read = parse_vm_stat(text)
-    assert read is None or all(value is None or 0 <= value < 2**100 for value in (read.used, read.swapped_in))
+    assert read is None or all(
+        value is None or 0 <= value < 2**100 for value in (read.used, read.swapped_in)
+    )
 
 
 @given(some.text() | torn(SYSCTL))
@@ -142,7 +189,10 @@ def test_any_text_is_sysctls_or_none(text: str) -> None:
     assert read is None or (read.swap_used is None or 0 <= read.swap_used < 2**100)
 
 
-@given(some.text() | torn("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00 total=4\n"))
+@given(
+    some.text()
+    | torn("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00 total=4\n")
+)
 def test_any_text_is_a_pressure_or_none(text: str) -> None:
     read = linux.parse_pressure(text)
     assert read is None or read >= 0
@@ -183,15 +233,25 @@ def test_missing_tools_are_reasons() -> None:
 @pytest.mark.parametrize(
     ("current", "figures"),
     [
-        pytest.param("3000\n", {"memory_used_bytes": 2500, "memory_available_bytes": 5500}, id="limited"),
-        pytest.param("9000\n", {"memory_used_bytes": 8500, "memory_available_bytes": 0}, id="over the limit"),
-        pytest.param("", {"memory_used_bytes": 7_000_000, "memory_available_bytes": 6000}, id="unknown use"),
+        pytest.param(
+            "3000\n", {"memory_used_bytes": 2500, "memory_available_bytes": 5500}, id="limited"
+        ),
+        pytest.param(
+            "9000\n", {"memory_used_bytes": 8500, "memory_available_bytes": 0}, id="over the limit"
+        ),
+        pytest.param(
+            "", {"memory_used_bytes": 7_000_000, "memory_available_bytes": 6000}, id="unknown use"
+        ),
     ],
 )
 def test_memory_in_a_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, figures: Mapping[str, float]
 ) -> None:
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**7, used=7_000_000, available=6000))
+    monkeypatch.setattr(
+        psutil,
+        "virtual_memory",
+        lambda: SimpleNamespace(total=10**7, used=7_000_000, available=6000),
+    )
     (tmp_path / "memory.current").write_text(current)
     (tmp_path / "memory.stat").write_text("inactive_file 500\n")
     sensor = linux.MemorySensor(Limits(8000, tmp_path))
@@ -199,17 +259,26 @@ def test_memory_in_a_container(
     assert sensor.read(0) == figures
 
 
-def test_a_container_cannot_have_more_than_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**7, used=10**7, available=60))
+def test_a_container_cannot_have_more_than_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        psutil, "virtual_memory", lambda: SimpleNamespace(total=10**7, used=10**7, available=60)
+    )
     (tmp_path / "memory.current").write_text("3000")
 
     assert linux.MemorySensor(Limits(8000, tmp_path)).read(0)["memory_available_bytes"] == 60
 
 
 def test_memory_without_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10, used=4, available=5))
+    monkeypatch.setattr(
+        psutil, "virtual_memory", lambda: SimpleNamespace(total=10, used=4, available=5)
+    )
 
-    assert linux.MemorySensor(Limits()).read(0) == {"memory_used_bytes": 4, "memory_available_bytes": 5}
+    assert linux.MemorySensor(Limits()).read(0) == {
+        "memory_used_bytes": 4,
+        "memory_available_bytes": 5,
+    }
 
 
 def test_swap_traffic_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,9 +318,13 @@ def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled
     assert sensor.read(SECOND_NS)["memory_stalled"] == pytest.approx(stalled, nan_ok=True)
 
 
-def test_a_kernel_that_counts_no_waits_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_counts_no_waits_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(linux, "_PRESSURE", tmp_path / "none")
     sensor = linux.PressureSensor(Limits(8000, tmp_path))
     fix = "start Linux 4.20 or newer with psi=1"
 
-    assert sensor.available() == Unavailable("this kernel does not count waits for memory (PSI)", fix)
+    assert sensor.available() == Unavailable(
+        "this kernel does not count waits for memory (PSI)", fix
+    )

@@ -77,9 +77,12 @@ def make_writer(clock: FakeClock) -> RunWriter:
 
 
 @pytest.mark.parametrize(
-    ("callback", "name"), [(ModelCheckpoint(), "ModelCheckpoint"), (Evaluator(), "Evaluator"), (Watch(), "")]
+    ("callback", "name"),
+    [(ModelCheckpoint(), "ModelCheckpoint"), (Evaluator(), "Evaluator"), (Watch(), "")],
 )
-def test_the_outermost_callback_is_named_and_never_watch(callback: ModelCheckpoint, name: str) -> None:
+def test_the_outermost_callback_is_named_and_never_watch(
+    callback: ModelCheckpoint, name: str
+) -> None:
     found: list[str] = []
     poll = partial(callback_name, threading.get_ident())
     as_keras(callback, lambda: found.append(in_another_thread(poll)))
@@ -110,12 +113,18 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
     assert pulse is not None
     assert pulse.detail == "ModelCheckpoint"
     (pause,) = pauses_in(writer)
-    assert (pause.cause, pause.detail, pause.at_ns) == ("checkpoint", "ModelCheckpoint", 1_062_000_000)
+    assert (pause.cause, pause.detail, pause.at_ns) == (
+        "checkpoint",
+        "ModelCheckpoint",
+        1_062_000_000,
+    )
     assert pause.took_ms == pytest.approx(62.0)
 
 
 @pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.VALIDATION])
-def test_only_the_time_after_a_step_is_checked(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_time_after_a_step_is_checked(
+    phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pauses, "callback_name", lambda thread: pytest.fail("looked"))
     clock = FakeClock(1.0)
     writer = make_writer(clock)
@@ -128,7 +137,9 @@ def test_only_the_time_after_a_step_is_checked(phase: Phase, monkeypatch: pytest
     assert pauses_in(writer) == []
 
 
-def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pauses, "callback_name", lambda thread: "CSVLogger")
     clock = FakeClock(1.0)
     writer = make_writer(clock)
@@ -160,7 +171,9 @@ def test_a_collection_is_timed() -> None:
     assert pause.took_ms == pytest.approx(40.0)
 
 
-def test_an_interrupt_that_a_collection_drops_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_that_a_collection_drops_is_sent_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -200,14 +213,25 @@ class Machine:
         self.writer = make_writer(self.clock)
         self.pressure = Pressure(self.writer)
 
-    def sample(self, cpu: float = 1.2, own: float = 1.1, switches: int = 5, swap: float = 0.0, **others: float) -> None:
+    def sample(
+        self,
+        cpu: float = 1.2,
+        own: float = 1.1,
+        switches: int = 5,
+        swap: float = 0.0,
+        **others: float,
+    ) -> None:
         self.clock.at_s += 0.5
         self.preemptions += switches
         figures = dict.fromkeys(SAMPLE.names or (), math.nan)
-        self.pressure.update({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
+        self.pressure.update(
+            {**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others}
+        )
 
 
-def test_contention_needs_a_full_cpu_other_processes_and_preemptions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contention_needs_a_full_cpu_other_processes_and_preemptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = Machine(monkeypatch)
     machine.sample(cpu=2.0, own=1.9, switches=500)  # full of its own work
     machine.sample(cpu=1.4, own=0.4, switches=500)  # others work, and there is room
@@ -249,8 +273,12 @@ def test_swap_traffic_wins_over_the_swapped_size(monkeypatch: pytest.MonkeyPatch
     machine = Machine(monkeypatch)
     rate = 2.0**20
     machine.sample(swap=0, swap_in_bytes_s=0, swap_out_bytes_s=0)
-    machine.sample(swap=100 * 2**20, swap_in_bytes_s=0, swap_out_bytes_s=0)  # a process ended, its swap came back
-    machine.sample(swap=100 * 2**20, swap_in_bytes_s=30 * rate, swap_out_bytes_s=30 * rate)  # in and out the same
+    machine.sample(
+        swap=100 * 2**20, swap_in_bytes_s=0, swap_out_bytes_s=0
+    )  # a process ended, its swap came back
+    machine.sample(
+        swap=100 * 2**20, swap_in_bytes_s=30 * rate, swap_out_bytes_s=30 * rate
+    )  # in and out the same
     machine.sample(swap=100 * 2**20, swap_in_bytes_s=10 * rate, swap_out_bytes_s=10 * rate)
 
     (pause,) = pauses_in(machine.writer)

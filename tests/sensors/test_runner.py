@@ -35,7 +35,9 @@ class FakeTime:
     asleep_ns: int | None = None
 
     def clock(self) -> Clock:
-        return Clock(lambda: self.now_ns, lambda: self.wall_ns, lambda: self.cpu_ns, lambda: self.asleep_ns)
+        return Clock(
+            lambda: self.now_ns, lambda: self.wall_ns, lambda: self.cpu_ns, lambda: self.asleep_ns
+        )
 
     def pass_ms(self, ms: float) -> None:
         self.now_ns += int(ms * MS)
@@ -69,7 +71,9 @@ def time() -> FakeTime:
 
 @pytest.fixture
 def writer(time: FakeTime) -> RunWriter:
-    manifest = Manifest("r", "cnn", origin_ns=ORIGIN_NS, origin_wall_ns=0, pid=1, process_started_s=0, boot_id="")
+    manifest = Manifest(
+        "r", "cnn", origin_ns=ORIGIN_NS, origin_wall_ns=0, pid=1, process_started_s=0, boot_id=""
+    )
     return RunWriter(None, manifest, time.clock())
 
 
@@ -83,7 +87,9 @@ def events(writer: RunWriter) -> list[Event | None]:
     return [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
 
 
-def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(time: FakeTime, writer: RunWriter) -> None:
+def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
+    time: FakeTime, writer: RunWriter
+) -> None:
     sensors = [FakeSensor(), FakeSensor("swap", {"swap_used_bytes": 9.0})]
     sampler = Sampler(writer, time.clock(), sensors)
     sampler.begin()
@@ -92,8 +98,12 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(time: FakeTime,
     (row,) = rows(writer)
     assert (row["at_ns"], row["late_ms"]) == (250 * MS, 1.5)
     assert (row["disk_read_bytes_s"], row["swap_used_bytes"]) == (7.0, 9.0)
-    assert np.isnan([row["cpu_cores"], row["core_max"], row["process_cores"], row["own_cores"]]).all()
-    assert np.isnan([row["process_bytes"], row["memory_used_bytes"], row["memory_available_bytes"]]).all()
+    assert np.isnan(
+        [row["cpu_cores"], row["core_max"], row["process_cores"], row["own_cores"]]
+    ).all()
+    assert np.isnan(
+        [row["process_bytes"], row["memory_used_bytes"], row["memory_available_bytes"]]
+    ).all()
     assert not events(writer)
 
 
@@ -122,7 +132,11 @@ def test_own_cores_count_every_thread_and_tool(
 
 
 def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
-    hot = [FakeSensor("heat", {"thermal_level": 2.0}), FakeSensor("GPU", {"thermal_level": 0.0}), FakeSensor()]
+    hot = [
+        FakeSensor("heat", {"thermal_level": 2.0}),
+        FakeSensor("GPU", {"thermal_level": 0.0}),
+        FakeSensor(),
+    ]
     Sampler(writer, time.clock(), hot).sample(0)
     Sampler(writer, time.clock(), hot[::-1]).sample(0)
     Sampler(writer, time.clock(), hot[2:]).sample(0)
@@ -136,10 +150,14 @@ def test_a_limited_gpu_is_a_pause(time: FakeTime, writer: RunWriter) -> None:
         time.pass_ms(500)
         gpu.limited_by = limit
         sampler.sample(0)
-    assert events(writer) == [Paused(1500 * MS, "thermal limit", 1000.0, "thermal slowdown by the driver")]
+    assert events(writer) == [
+        Paused(1500 * MS, "thermal limit", 1000.0, "thermal slowdown by the driver")
+    ]
 
 
-def test_an_unavailable_sensor_is_reported_once_and_never_read(time: FakeTime, writer: RunWriter) -> None:
+def test_an_unavailable_sensor_is_reported_once_and_never_read(
+    time: FakeTime, writer: RunWriter
+) -> None:
     gone = FakeSensor("GPU", answer=Unavailable("no permission", "sudo powermetrics"))
     sampler = Sampler(writer, time.clock(), [gone])
     sampler.begin()
@@ -148,7 +166,9 @@ def test_an_unavailable_sensor_is_reported_once_and_never_read(time: FakeTime, w
     assert gone.reads == 0
 
 
-def test_a_failed_sensor_stops_no_other_and_is_reported_once(time: FakeTime, writer: RunWriter) -> None:
+def test_a_failed_sensor_stops_no_other_and_is_reported_once(
+    time: FakeTime, writer: RunWriter
+) -> None:
     broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
     unavailable = FakeSensor("CPU", answer=RuntimeError())
     sampler = Sampler(writer, time.clock(), [broken, unavailable, FakeSensor()])
@@ -161,7 +181,9 @@ def test_a_failed_sensor_stops_no_other_and_is_reported_once(time: FakeTime, wri
     np.testing.assert_array_equal(rows(writer)["swap_used_bytes"], [np.nan, np.nan, 9.0])
     assert events(writer) == [
         SensorMissing(0, "CPU", "RuntimeError", "the next run tries again"),
-        SensorMissing(0, "swap", "PermissionError: not allowed", "tfwatch tries again twice a second"),
+        SensorMissing(
+            0, "swap", "PermissionError: not allowed", "tfwatch tries again twice a second"
+        ),
     ]
 
 
@@ -212,8 +234,15 @@ def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
     ("takes_ms", "began_ms", "late_ms"),
     [
         pytest.param([10, 10, 10, 10], [0, 500, 1000, 1500], [0, 0, 0, 0], id="steady"),
-        pytest.param([600, 10, 10, 10], [0, 1000, 1500, 2000], [0, 0, 0, 0], id="one takes too long: a time left out"),
-        pytest.param([10, 500, 10, 10], [0, 500, 1500, 2000], [0, 0, 0, 0], id="one takes the whole period"),
+        pytest.param(
+            [600, 10, 10, 10],
+            [0, 1000, 1500, 2000],
+            [0, 0, 0, 0],
+            id="one takes too long: a time left out",
+        ),
+        pytest.param(
+            [10, 500, 10, 10], [0, 500, 1500, 2000], [0, 0, 0, 0], id="one takes the whole period"
+        ),
     ],
 )
 def test_the_schedule_is_absolute(

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
         pytest.param(0.4, 0.0, Phase.WAIT, [], id="a busy machine"),
     ],
 )
-def test_a_stop_is_a_gap_without_cpu(gap_s: float, cpu_s: float, phase: Phase, pauses: list[tuple[float, str]]) -> None:
+def test_a_stop_is_a_gap_without_cpu(
+    gap_s: float, cpu_s: float, phase: Phase, pauses: list[tuple[float, str]]
+) -> None:
     clock, cpu_ns = FakeClock(1.0), [0]
     writer = RunWriter(None, make_manifest(), clock.clock)
     stops = StopDetector(writer, replace(clock.clock, process_ns=lambda: cpu_ns[0]))
@@ -71,7 +73,9 @@ writer.close()
 
 def test_a_stopped_process_reports_the_stop_when_it_continues(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WAITS, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin
         assert process.stdout
         folder = process.stdout.readline().strip()

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 SECOND_NS = 10**9
 
 
-@pytest.mark.parametrize(("file", "level"), [("notifyutil-level-0.txt", 0), ("notifyutil-failed.txt", None)])
+@pytest.mark.parametrize(
+    ("file", "level"), [("notifyutil-level-0.txt", 0), ("notifyutil-failed.txt", None)]
+)
 def test_recorded_notifyutil(recording: Callable[[str], str], file: str, level: int | None) -> None:
     assert parse_notifyutil(recording(file)) == level
 
@@ -52,27 +54,37 @@ def test_any_text_is_a_level_or_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(("level", "figure"), [(1, 2.0), (2, 3.0), (3, 4.0), (4, 4.0)])
-def test_heat_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int, figure: float) -> None:
-    monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY} {level}\n"), "-g", KEY))
+def test_heat_on_macos(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int, figure: float
+) -> None:
+    monkeypatch.setattr(
+        macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY} {level}\n"), "-g", KEY)
+    )
     sensor = macos.ThermalSensor()
 
     assert sensor.available() == Available()
     assert sensor.read(0) == {"thermal_level": figure}
 
 
-def test_a_level_of_0_is_unknown_until_macos_reports_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_level_of_0_is_unknown_until_macos_reports_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     levels = iter([0, 0, 2, 0])
     monkeypatch.setattr(PolledTool, "newest", lambda tool, now_ns: (now_ns, next(levels)))
     sensor = macos.ThermalSensor()
     for _ in range(2):
-        with pytest.raises(SensorError, match="notifyutil prints 0, as it does for a level that nothing reports"):
+        with pytest.raises(
+            SensorError, match="notifyutil prints 0, as it does for a level that nothing reports"
+        ):
             sensor.read(0)
 
     assert [sensor.read(0), sensor.read(0)] == [{"thermal_level": 3.0}, {"thermal_level": 0.0}]
 
 
 def test_heat_that_macos_does_not_report(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),))
+    monkeypatch.setattr(
+        macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),)
+    )
 
     reason = f"notifyutil prints '{KEY}: Failed with code 9', which tfwatch cannot parse"
     assert macos.ThermalSensor().available() == Unavailable(reason, "")
@@ -93,7 +105,9 @@ def throttled(cpus: Path, number: int, package: int, milliseconds: str) -> None:
         pytest.param(400, {"thermal_level": 3.0}, id="much of the time"),
     ],
 )
-def test_heat_on_linux_is_of_the_hotter_package(tmp_path: Path, milliseconds: int, figures: dict[str, float]) -> None:
+def test_heat_on_linux_is_of_the_hotter_package(
+    tmp_path: Path, milliseconds: int, figures: dict[str, float]
+) -> None:
     for number in range(4):
         throttled(tmp_path, number, number // 2, "1000\n")
     sensor = linux.ThermalSensor(tmp_path)

@@ -53,9 +53,14 @@ _KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 @pytest.mark.terminal
 @pytest.mark.parametrize(
     ("die", "signum"),
-    [pytest.param("os.abort()", signal.SIGABRT, id="abort"), pytest.param(_KILL, signal.SIGKILL, id="SIGKILL")],
+    [
+        pytest.param("os.abort()", signal.SIGABRT, id="abort"),
+        pytest.param(_KILL, signal.SIGKILL, id="SIGKILL"),
+    ],
 )
-def test_a_killed_screen_is_left_and_the_log_is_shown(tmp_path: Path, die: str, signum: int) -> None:
+def test_a_killed_screen_is_left_and_the_log_is_shown(
+    tmp_path: Path, die: str, signum: int
+) -> None:
     with Pseudo("-c", _RAW_SCREEN.format(die=die), str(tmp_path / "log.txt")) as terminal:
         output = terminal.wait_for("complains")
         assert terminal.wait() == -signum
@@ -70,7 +75,10 @@ def test_a_killed_screen_is_left_and_the_log_is_shown(tmp_path: Path, die: str, 
 @pytest.mark.terminal
 def test_a_mode_that_a_shell_has_already_set_is_kept(tmp_path: Path) -> None:
     """Readline turns echo off itself; with the old state restored every key would show twice."""
-    die = "mode = tty.tcgetattr(0); mode[3] |= tty.ISIG; tty.tcsetattr(0, tty.TCSANOW, mode); " + _KILL
+    die = (
+        "mode = tty.tcgetattr(0); mode[3] |= tty.ISIG; tty.tcsetattr(0, tty.TCSANOW, mode); "
+        + _KILL
+    )
     with Pseudo("-c", _RAW_SCREEN.format(die=die), str(tmp_path / "log.txt")) as terminal:
         terminal.wait_for("complains")
         terminal.wait()
@@ -88,7 +96,10 @@ def test_a_fatal_signal_without_a_screen_shows_its_stack(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("die", "code"),
-    [pytest.param("pass", 0, id="in order"), pytest.param("raise SystemExit(3)", 3, id="by an exception")],
+    [
+        pytest.param("pass", 0, id="in order"),
+        pytest.param("raise SystemExit(3)", 3, id="by an exception"),
+    ],
 )
 def test_a_regular_end_prints_nothing(tmp_path: Path, die: str, code: int) -> None:
     result = _run(_PLAIN.format(die=die), tmp_path)
@@ -106,5 +117,9 @@ def test_a_worker_that_outlives_the_process_does_not_delay_the_guard(tmp_path: P
 
 def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, str(folder / "log.txt")], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", script, str(folder / "log.txt")],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
     )

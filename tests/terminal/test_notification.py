@@ -36,19 +36,29 @@ if TYPE_CHECKING:
             id="kitty, a shell that inherits tmux's variable",
         ),
         pytest.param(
-            {"TERM": "screen", "TMUX": "/tmp/t,1,0", "STY": "1.pts", "KITTY_WINDOW_ID": "1"}, "", id="tmux and screen"
+            {"TERM": "screen", "TMUX": "/tmp/t,1,0", "STY": "1.pts", "KITTY_WINDOW_ID": "1"},
+            "",
+            id="tmux and screen",
         ),
-        pytest.param({"TERM": "linux", "KITTY_WINDOW_ID": "1"}, "", id="a console that inherits kitty's variable"),
+        pytest.param(
+            {"TERM": "linux", "KITTY_WINDOW_ID": "1"},
+            "",
+            id="a console that inherits kitty's variable",
+        ),
         *(
             pytest.param({"TERM": term}, "", id=term)
             for term in ("linux", "dumb", "eterm-color", "xterm-256color", "vt100", "tmux-256color")
         ),
-        pytest.param({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, "", id="Terminal.app"),
+        pytest.param(
+            {"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, "", id="Terminal.app"
+        ),
         pytest.param({"ConEmuANSI": "ON", "WT_SESSION": "1"}, "", id="ConEmu"),
         pytest.param({}, "", id="nothing known"),
     ],
 )
-def test_the_desktop_is_notified_where_the_terminal_can(environ: dict[str, str], sequence: str) -> None:
+def test_the_desktop_is_notified_where_the_terminal_can(
+    environ: dict[str, str], sequence: str
+) -> None:
     assert desktop_notification("it ended", environ) == sequence
     assert notification("it ended", environ) == "\a" + sequence
 
@@ -67,7 +77,9 @@ _WRITES = "import os, sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:],
 
 def test_the_notice_is_one_argument_whatever_it_contains(tmp_path: Path) -> None:
     failures: list[str] = []
-    command = NotifyCommand([sys.executable, "-c", _WRITES, str(tmp_path / "out"), "a b"], failures.append)
+    command = NotifyCommand(
+        [sys.executable, "-c", _WRITES, str(tmp_path / "out"), "a b"], failures.append
+    )
 
     command.run("$(touch x); `id` 'q' \"", {"TFWATCH_CAUSE": "end"})
     command.wait(60)

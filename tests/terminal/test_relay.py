@@ -25,7 +25,9 @@ S = 10**9
 def condensed(*parts: tuple[float, bytes]) -> bytes:
     """Return the log of output that came in parts, each at its second."""
     condenser = Condenser()
-    return b"".join(condenser.take(data, round(at_s * S)) for at_s, data in parts) + condenser.begin()
+    return (
+        b"".join(condenser.take(data, round(at_s * S)) for at_s, data in parts) + condenser.begin()
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,17 +35,35 @@ def condensed(*parts: tuple[float, bytes]) -> bytes:
     [
         pytest.param([(0, b"one\ntwo"), (0.1, b" more\n")], b"one\ntwo more\n", id="plain lines"),
         pytest.param([(0, b"."), (0.1, b"."), (0.2, b".\n")], b"...\n", id="dots come at once"),
-        pytest.param([(0, b"\r1"), (0.5, b"\r2"), (0.9, b"\r3")], b"1\r2\r3", id="the end is written"),
         pytest.param(
-            [(at / 10, b"\r%d %%" % at) for at in range(31)], b"0 %\r1 %\r11 %\r21 %\r30 %", id="one state a second"
+            [(0, b"\r1"), (0.5, b"\r2"), (0.9, b"\r3")], b"1\r2\r3", id="the end is written"
         ),
-        pytest.param([(0, b"\r1"), (0.1, b"\r22"), (0.2, b"\r333\nnext\n")], b"1\r22\r333\nnext\n", id="then a line"),
-        pytest.param([(0, b"\x08\x08\r5/9"), (0.1, b"\x08\x08\x08\r6/9\n")], b"5/9\r6/9\n", id="as Keras draws"),
-        pytest.param([(0, b"\r1"), (0.1, b"\r2"), (0.2, b"\r3"), (2, b"")], b"1\r2\r3", id="what waits is written"),
+        pytest.param(
+            [(at / 10, b"\r%d %%" % at) for at in range(31)],
+            b"0 %\r1 %\r11 %\r21 %\r30 %",
+            id="one state a second",
+        ),
+        pytest.param(
+            [(0, b"\r1"), (0.1, b"\r22"), (0.2, b"\r333\nnext\n")],
+            b"1\r22\r333\nnext\n",
+            id="then a line",
+        ),
+        pytest.param(
+            [(0, b"\x08\x08\r5/9"), (0.1, b"\x08\x08\x08\r6/9\n")],
+            b"5/9\r6/9\n",
+            id="as Keras draws",
+        ),
+        pytest.param(
+            [(0, b"\r1"), (0.1, b"\r2"), (0.2, b"\r3"), (2, b"")],
+            b"1\r2\r3",
+            id="what waits is written",
+        ),
         pytest.param([(0, b"done\r\n")], b"done\n", id="a carriage return"),
     ],
 )
-def test_a_line_that_overwrites_itself_is_logged_once_a_second(parts: list[tuple[float, bytes]], log: bytes) -> None:
+def test_a_line_that_overwrites_itself_is_logged_once_a_second(
+    parts: list[tuple[float, bytes]], log: bytes
+) -> None:
     assert condensed(*parts) == log
 
 

@@ -14,12 +14,22 @@ from pathlib import Path
 import pytest
 
 from tests.pseudo import Pseudo
-from tfwatch.terminal.capture import Capture, Signals, has_colour, has_unicode, held_signals, why_no_screen, wrapped
+from tfwatch.terminal.capture import (
+    Capture,
+    Signals,
+    has_colour,
+    has_unicode,
+    held_signals,
+    why_no_screen,
+    wrapped,
+)
 from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
 
 
-def test_output_of_native_code_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_native_code_goes_to_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "log.txt"
     libc = ctypes.CDLL(None)
     with Capture(screen=False) as terminal:
@@ -45,7 +55,9 @@ def test_prints_go_to_the_log_and_tfwatchs_own_output_to_the_user(
     assert capfd.readouterr() == ("the summary\n", "progress\n")
 
 
-def test_descriptors_and_streams_are_restored(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_descriptors_and_streams_are_restored(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     numbers = len(os.listdir("/dev/fd"))
     with Capture(screen=False) as terminal:
@@ -67,7 +79,11 @@ def test_the_log_is_appended_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "log", [pytest.param(None, id="no folder"), pytest.param(Path("/nonexistent/log.txt"), id="cannot be written")]
+    "log",
+    [
+        pytest.param(None, id="no folder"),
+        pytest.param(Path("/nonexistent/log.txt"), id="cannot be written"),
+    ],
 )
 def test_without_a_folder_the_log_is_a_temporary_file(log: Path | None) -> None:
     with Capture(screen=False) as terminal:
@@ -90,10 +106,15 @@ def test_a_start_removes_the_logs_of_killed_processes_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed = subprocess.Popen([sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(tmp_path)})
+    killed = subprocess.Popen(
+        [sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
     assert killed.wait(timeout=20) == -signal.SIGKILL
     (stale,) = tmp_path.glob("*.log")
-    others = {tmp_path / name for name in (f"tfwatch-{os.getpid()}-lives.log", "tfwatch-kept.log", "tfwatch-0-x.log")}
+    others = {
+        tmp_path / name
+        for name in (f"tfwatch-{os.getpid()}-lives.log", "tfwatch-kept.log", "tfwatch-0-x.log")
+    }
     for path in others:
         path.touch()
 
@@ -103,7 +124,9 @@ def test_a_start_removes_the_logs_of_killed_processes_and_no_others(
     assert not stale.exists()
 
 
-def test_a_log_that_is_kept_outlives_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_kept_outlives_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Capture(screen=False) as terminal:
         terminal.record_to(None)
@@ -133,7 +156,9 @@ with Capture(screen=False) as terminal:
     terminal.err.write(f"still here{terminal.write_error}\\n")
 """
     head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    result = subprocess.run([sys.executable, "-c", script], stdout=head.stdin, stderr=subprocess.PIPE, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", script], stdout=head.stdin, stderr=subprocess.PIPE, check=False
+    )
     head.communicate()
     assert (result.returncode, result.stderr) == (0, b"still here\n")
 
@@ -147,14 +172,18 @@ with Capture(screen=False) as terminal:
     terminal.out.write("nowhere")
     os.write(2, b"native")
 """
-    result = subprocess.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, script], check=False)
+    result = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, script], check=False
+    )
     assert result.returncode == 0
     assert (tmp_path / "log.txt").read_text() == "native"
 
 
 def test_a_summary_wraps_between_words_but_its_code_does_not() -> None:
     text = "one two three four\nshort\ncode: dataset.map(read, num_parallel_calls=2)\n"
-    assert wrapped(text, 12) == ("one two\n  three four\nshort\ncode: dataset.map(read, num_parallel_calls=2)\n")
+    assert wrapped(text, 12) == (
+        "one two\n  three four\nshort\ncode: dataset.map(read, num_parallel_calls=2)\n"
+    )
     assert wrapped(text, None) == text
 
 
@@ -170,12 +199,16 @@ def test_a_held_signal_is_delivered_once_a_handler_is_set() -> None:
 
 def test_signals_call_the_functions_and_the_old_handlers_are_restored() -> None:
     received: list[object] = []
-    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)]
+    before = [
+        signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)
+    ]
     with Signals(received.append, lambda: received.append("hangup")):
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.raise_signal(signum)
     assert received == [signal.SIGTERM, signal.SIGINT, "hangup"]
-    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)] == before
+    assert [
+        signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)
+    ] == before
 
 
 _HANGUP = """
@@ -203,11 +236,19 @@ notes.write("went on")
 @pytest.mark.parametrize(
     ("signals", "probe"),
     [
-        pytest.param("signal.signal(signal.SIGHUP, lambda *_: terminal.hang_up())", "pass", id="by SIGHUP"),
-        pytest.param("signal.signal(signal.SIGHUP, signal.SIG_IGN)", "terminal.err.write('x\\n')", id="by a write"),
+        pytest.param(
+            "signal.signal(signal.SIGHUP, lambda *_: terminal.hang_up())", "pass", id="by SIGHUP"
+        ),
+        pytest.param(
+            "signal.signal(signal.SIGHUP, signal.SIG_IGN)",
+            "terminal.err.write('x\\n')",
+            id="by a write",
+        ),
     ],
 )
-def test_a_hangup_is_reported_and_the_program_continues(tmp_path: Path, signals: str, probe: str) -> None:
+def test_a_hangup_is_reported_and_the_program_continues(
+    tmp_path: Path, signals: str, probe: str
+) -> None:
     notes = tmp_path / "notes"
     with Pseudo("-c", _HANGUP.format(signals=signals, probe=probe), str(notes)) as terminal:
         terminal.wait_for("up")
@@ -235,10 +276,16 @@ def test_colour(environ: dict[str, str], expected: bool) -> None:
         pytest.param({}, True, id="nothing set"),
         pytest.param({"LANG": "de_DE.UTF-8"}, True, id="utf-8"),
         pytest.param({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}, False, id="LC_ALL wins"),
-        pytest.param({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False, id="LC_CTYPE set by Python itself"),
+        pytest.param(
+            {"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False, id="LC_CTYPE set by Python itself"
+        ),
         pytest.param({"LANG": "en_US.ISO-8859-1"}, False, id="latin 1"),
         pytest.param({"LANG": "en_US.UTF-8", "TERM": "linux"}, False, id="console"),
-        pytest.param({"LANG": "en_US.UTF-8", "PYTHONIOENCODING": "ascii:replace"}, False, id="Python writes ASCII"),
+        pytest.param(
+            {"LANG": "en_US.UTF-8", "PYTHONIOENCODING": "ascii:replace"},
+            False,
+            id="Python writes ASCII",
+        ),
         pytest.param({"PYTHONIOENCODING": ":replace"}, True, id="Python's errors only"),
     ],
 )
@@ -310,7 +357,9 @@ def test_a_screen_without_a_training_freezes_its_objects_for_the_collector() -> 
 
 
 @pytest.mark.terminal
-def test_a_failed_screen_prints_one_sentence_and_its_traceback_is_in_the_log(tmp_path: Path) -> None:
+def test_a_failed_screen_prints_one_sentence_and_its_traceback_is_in_the_log(
+    tmp_path: Path,
+) -> None:
     with Pseudo("-c", _SHOWN + _DIES, TMPDIR=str(tmp_path)) as terminal:
         assert terminal.wait() == 1
         printed = terminal.words

@@ -19,7 +19,9 @@ COUNT, SHAPE = 10, (4, 3)
 MEGABYTE = 2**20
 
 
-def make(available: float = 2**30, shape: tuple[int, ...] = SHAPE, count: int = COUNT) -> ExampleStore:
+def make(
+    available: float = 2**30, shape: tuple[int, ...] = SHAPE, count: int = COUNT
+) -> ExampleStore:
     import tensorflow as tf
 
     from tfwatch.tfdata.cache import ExampleStore
@@ -137,7 +139,9 @@ def test_a_cache_that_needs_more_than_half_of_the_free_memory_is_refused() -> No
     from tfwatch.tfdata.cache import NoRoomError
 
     store = make(available=6.2 * 2**30, shape=(10, MEGABYTE), count=100)
-    with pytest.raises(NoRoomError, match=r"needs 3\.9 GB, more than half of the 6\.2 GB of memory that are free"):
+    with pytest.raises(
+        NoRoomError, match=r"needs 3\.9 GB, more than half of the 6\.2 GB of memory that are free"
+    ):
         store.open()
     assert not store.is_open
 
@@ -148,16 +152,23 @@ def raises() -> float:
 
 @pytest.mark.parametrize(
     ("at_last", "why"),
-    [(lambda: 2**40 // 9, "little memory is left"), (raises, "free memory cannot be read (OSError: no)")],
+    [
+        (lambda: 2**40 // 9, "little memory is left"),
+        (raises, "free memory cannot be read (OSError: no)"),
+    ],
 )
-def test_it_stops_filling_if_memory_is_low_or_unknown(at_last: Callable[[], float], why: str) -> None:
+def test_it_stops_filling_if_memory_is_low_or_unknown(
+    at_last: Callable[[], float], why: str
+) -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.cache import ExampleStore
 
     available, sentences = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
     spec = [tf.TensorSpec((MEGABYTE,), tf.float32)]
-    store = ExampleStore(40, spec, lambda: (available.pop(0) if len(available) > 1 else available[0])())
+    store = ExampleStore(
+        40, spec, lambda: (available.pop(0) if len(available) > 1 else available[0])()
+    )
     store.notify = sentences.append
     store.open()
     for number in range(40):

@@ -128,7 +128,9 @@ def test_closed_pipelines_leave_no_function() -> None:
         gc.collect()
         return len(disposal._waiting) <= others
 
-    others = len(disposal._waiting)  # of earlier tests: what was frozen after a module is collected no more
+    others = len(
+        disposal._waiting
+    )  # of earlier tests: what was frozen after a module is collected no more
     close_some(2)
     # A list of all objects refers to the iterators too: a disposal that looks meanwhile waits for the next pass.
     wait_until(is_settled)

@@ -67,7 +67,9 @@ def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
     assert read(pipeline, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
 
 
-@pytest.mark.parametrize("at", [0, 99, 100], ids=["before the first", "before the last", "after the last"])
+@pytest.mark.parametrize(
+    "at", [0, 99, 100], ids=["before the first", "before the last", "after the last"]
+)
 def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
     import tensorflow as tf
 
@@ -114,7 +116,9 @@ RESTARTS = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(seed: int, made: list[int]) -> None:
+def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(
+    seed: int, made: list[int]
+) -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
@@ -153,7 +157,9 @@ def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> N
     assert got + read(pipeline, {}) == list(range(0, 200, 2))
 
 
-@pytest.mark.parametrize("knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str)
+@pytest.mark.parametrize(
+    "knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str
+)
 def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[int]) -> None:
     import tensorflow as tf
 
@@ -161,11 +167,15 @@ def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[
 
     pipeline = SwitchablePipeline(build)
     pipeline.start(iter(tf.data.Dataset.range(100)), Knobs())
-    assert read(pipeline, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(range(0, 200, 2))
+    assert read(pipeline, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(
+        range(0, 200, 2)
+    )
     assert len(made) == 4  # one of them for the end
 
 
-def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As with a prefetch that TensorFlow adds at its end."""
     import tensorflow as tf
 
@@ -202,8 +212,16 @@ def test_over_a_users_pipeline_only_the_requested_prefetch_works_ahead(prefetch:
 
     from tfwatch.tfdata.work_ahead import prefetch_only
 
-    chosen = prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default")).options().experimental_optimization
-    assert (chosen.inject_prefetch, chosen.map_parallelization, chosen.map_and_batch_fusion) == (False, False, False)
+    chosen = (
+        prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default"))
+        .options()
+        .experimental_optimization
+    )
+    assert (chosen.inject_prefetch, chosen.map_parallelization, chosen.map_and_batch_fusion) == (
+        False,
+        False,
+        False,
+    )
 
 
 def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None:

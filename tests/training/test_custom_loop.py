@@ -44,7 +44,11 @@ def _few_generated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(
-    name: str, runs_dir: Path, *switches: Scheduled, control: Control | None = None, settings: Settings = SETTINGS
+    name: str,
+    runs_dir: Path,
+    *switches: Scheduled,
+    control: Control | None = None,
+    settings: Settings = SETTINGS,
 ) -> tuple[Run, Outcome]:
     return whole.train(name, settings, runs_dir, *switches, control=control)
 
@@ -94,11 +98,15 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(
 
 
 @pytest.mark.parametrize("name", CUSTOM_LOOPS)
-def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, unswitched: Callable[[str], Run]) -> None:
+def test_every_step_has_its_parts_and_every_epoch_its_end(
+    name: str, unswitched: Callable[[str], Run]
+) -> None:
     run = unswitched(name)
     steps = run.steps
     assert steps["step"].tolist() == list(range(1, 2 * STEPS + 1))
-    assert all((steps[part] > 0).all() for part in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"))
+    assert all(
+        (steps[part] > 0).all() for part in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms")
+    )
     assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
     assert steps["flags"][0] & (Flag.EPOCH_START | Flag.COMPILE) == Flag.EPOCH_START | Flag.COMPILE
     # The ragged batch is another shape.
@@ -162,7 +170,9 @@ def test_a_stop_before_its_first_batch_trains_nothing(
     assert (outcome.cause, outcome.message, len(run.steps)) == ("stopped", "", 0)
 
 
-def test_an_error_of_a_step_is_recorded_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_step_is_recorded_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = []
 
     def fail(body: array.LoopBody, batch: Any) -> Any:

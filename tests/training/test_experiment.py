@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.whole import events_of, only, result, train
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, RunEnded
+from tfwatch.core.events import (
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    PipelineSwitched,
+    RunEnded,
+)
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Control, Experiment
 from tfwatch.runs.create import begin_run
@@ -27,7 +33,9 @@ pytestmark = pytest.mark.tensorflow
 
 
 def experimented(plan: Plan, experiment: Experiment, runs_dir: Path) -> Run:
-    writer, _ = begin_run(runs_dir, plan.workload, knobs={"prefetch": "off"}, switchable=["prefetch"])
+    writer, _ = begin_run(
+        runs_dir, plan.workload, knobs={"prefetch": "off"}, switchable=["prefetch"]
+    )
     control = Control(plan.knobs)
     trainer, pilot = Trainer(plan, writer, control), TunerThread(writer, control)
     control.ask_tuner(experiment)

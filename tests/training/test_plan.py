@@ -37,5 +37,7 @@ def test_any_other_text_is_refused_with_a_sentence(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1:workers=2/4", "1:workers:decode=4"])
 def test_a_setting_of_one_map_of_a_workload_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"the maps of a workload have one setting together, e\.g\. 1:workers=4"):
+    with pytest.raises(
+        ValueError, match=r"the maps of a workload have one setting together, e\.g\. 1:workers=4"
+    ):
         parse_switch(text)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_weights_and_the_previous_run_reach_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_and_the_previous_run_reach_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders = _taken(monkeypatch)
     assert cli.main(["train", "cnn", "--begin-with", str(tmp_path / "x.h5"), "--after", "cnn"]) == 0
     assert (orders[0].plan.start_weights, orders[0].after) == (tmp_path / "x.h5", "cnn")
@@ -42,8 +44,18 @@ def test_the_run_to_continue_from_must_exist(tmp_path: Path) -> None:
     ("name", "content", "sentence"),
     [
         pytest.param("none.weights.h5", None, "there is no file {}", id="no file"),
-        pytest.param("empty.weights.h5", b"", "{} is not a file of weights: give a .weights.h5 of Keras", id="empty"),
-        pytest.param("a.weights.h5", b"PK\3\4", "{} is not a file of weights: give a .weights.h5 of Keras", id="a zip"),
+        pytest.param(
+            "empty.weights.h5",
+            b"",
+            "{} is not a file of weights: give a .weights.h5 of Keras",
+            id="empty",
+        ),
+        pytest.param(
+            "a.weights.h5",
+            b"PK\3\4",
+            "{} is not a file of weights: give a .weights.h5 of Keras",
+            id="a zip",
+        ),
         pytest.param(
             "model.h5",
             b"\x89HDF\r\n\x1a\n\0",
@@ -67,7 +79,9 @@ def test_missing_weights_are_reported_before_tensorflow_is_imported(
     assert list_runs(tmp_path) == []
 
 
-def test_a_restarted_run_is_compared_with_the_previous_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_restarted_run_is_compared_with_the_previous_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     train(order(tmp_path, headless=True), factories(steps=70))
     (first,) = list_runs(tmp_path)
     ordered = order(tmp_path, headless=True, after=str(first))
@@ -83,7 +97,10 @@ def test_a_restarted_run_is_compared_with_the_previous_one(tmp_path: Path, capfd
     assert gave.per_example
     assert gave.ratio == pytest.approx(2.0)
     out = capfd.readouterr().out
-    assert "restarted, batch_size 32 → 64: 2.00 x faster per example (2.00 to 2.00), 0.312 ms/example to 0.156" in out
+    assert (
+        "restarted, batch_size 32 → 64: 2.00 x faster per example (2.00 to 2.00), 0.312 ms/example to 0.156"
+        in out
+    )
 
 
 def test_a_replay_spans_the_restart_too(
@@ -95,7 +112,9 @@ def test_a_replay_spans_the_restart_too(
     monkeypatch.setattr(replay_module, "why_no_screen", lambda _: "")
     monkeypatch.setattr(replay_module, "show_app", lambda make: make())
     seen: list[dict[str, Any]] = []
-    replay_module.replay(ReplayOptions(None, tmp_path), Factories(app=lambda *_, **options: seen.append(options)))  # type: ignore[arg-type]
+    replay_module.replay(
+        ReplayOptions(None, tmp_path), Factories(app=lambda *_, **options: seen.append(options))
+    )  # type: ignore[arg-type]
     assert seen[0]["earlier"].run == first.name
 
 

@@ -57,7 +57,9 @@ def _few_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Two classes of 90 images, 18 of them for validation."""
     folder = write_images(tmp_path_factory.mktemp("data"), 90, "disk", "dots")
-    return Settings(batch_size=8, image_size=16, epochs=EPOCHS, seed=7, data=folder, optimizer="sgd")
+    return Settings(
+        batch_size=8, image_size=16, epochs=EPOCHS, seed=7, data=folder, optimizer="sgd"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,9 @@ def test_random_switches_change_no_bit_of_the_result_and_plain_fit_gives_the_sam
         ("latency_ms", 1.0),
         ("latency_ms", 0.0),
     ]
-    switches = tuple(Scheduled(rng.randrange(EPOCHS * STEPS), *rng.choice(choices)) for _ in range(20))
+    switches = tuple(
+        Scheduled(rng.randrange(EPOCHS * STEPS), *rng.choice(choices)) for _ in range(20)
+    )
     switched, _ = train("cnn", settings, tmp_path, *switches)
     # The number depends on how far the pipelines work ahead, which grows with the cores: requests meanwhile merge.
     assert len(events_of(switched, PipelineSwitched)) >= 3
@@ -106,7 +110,10 @@ def plain_fit(settings: Settings) -> tuple[float, str]:
 
 
 def test_a_lost_step_log_affects_the_record_and_changes_no_bit_of_the_result(
-    settings: Settings, unswitched: Callable[[], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    unswitched: Callable[[], Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The placeholder that Keras gets is zeros: it must never train on them."""
     monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
@@ -117,7 +124,9 @@ def test_a_lost_step_log_affects_the_record_and_changes_no_bit_of_the_result(
 
 
 def test_scheduled_switches_take_effect_after_the_buffered_batches(tmp_path: Path) -> None:
-    run, outcome = train("matmul", MATMUL, tmp_path, Scheduled(5, "prefetch", 3), Scheduled(12, "prefetch", "off"))
+    run, outcome = train(
+        "matmul", MATMUL, tmp_path, Scheduled(5, "prefetch", 3), Scheduled(12, "prefetch", "off")
+    )
     first, second = events_of(run, PipelineSwitched)
     assert outcome.cause == "finished"
     assert (first.asked_step, first.step, first.old, first.new) == (5, 6, "off", "3")
@@ -128,9 +137,15 @@ def test_scheduled_switches_take_effect_after_the_buffered_batches(tmp_path: Pat
 
 def test_a_scheduled_switch_whose_step_is_never_reached_is_reported(tmp_path: Path) -> None:
     short = replace(MATMUL, steps=5)
-    switches = Scheduled(9, "prefetch", 4), Scheduled(12, "prefetch", 4), Scheduled(15, "prefetch", "off")
+    switches = (
+        Scheduled(9, "prefetch", 4),
+        Scheduled(12, "prefetch", 4),
+        Scheduled(15, "prefetch", "off"),
+    )
     run, _ = train("matmul", short, tmp_path, *switches)
-    missed = [(event.step, event.knob, event.old, event.new) for event in events_of(run, SwitchMissed)]
+    missed = [
+        (event.step, event.knob, event.old, event.new) for event in events_of(run, SwitchMissed)
+    ]
     assert missed == [(9, "prefetch", "off", "4"), (15, "prefetch", "4", "off")]
     assert not events_of(run, SwitchAsked)
 
@@ -175,7 +190,9 @@ def test_stop_ends_the_run_at_the_next_batch(tmp_path: Path) -> None:
     assert len(run.steps) == 0
 
 
-def test_a_workload_that_raises_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_that_raises_leaves_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any) -> Prepared:
         raise RuntimeError("no such thing [/red]")
 
@@ -257,7 +274,9 @@ def test_start_knobs_train(asked: dict[str, Any], settings: Settings, tmp_path: 
     assert run.ended.final_loss is not None
 
 
-def test_a_missing_device_is_bad_input(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_device_is_bad_input(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(setup, "find_device", host_device)
     run, outcome = train("cnn", replace(settings, device="gpu"), tmp_path)
     assert outcome.cause == "bad-input"

@@ -90,7 +90,9 @@ def test_the_learning_rate_is_that_of_the_new_run(trained: Any, saved: Path) -> 
 def test_another_optimizer_is_reset(optimizer: str, policy: str, trained: Any, saved: Path) -> None:
     model, fresh = compiled(optimizer, policy=policy), compiled(optimizer, policy=policy)
     sentence = restored(model, saved)
-    assert sentence == "starts with the weights of earlier; the optimizer is another one and is reset"
+    assert (
+        sentence == "starts with the weights of earlier; the optimizer is another one and is reset"
+    )
     assert same(model.get_weights(), trained.get_weights())
     assert float(model.optimizer.learning_rate) == float(fresh.optimizer.learning_rate)
     assert int(model.optimizer.iterations) == 0
@@ -108,7 +110,9 @@ def test_a_missing_file_or_one_of_another_model_is_bad_input(saved: Path, tmp_pa
             restored(model, path)
 
 
-def test_a_file_in_the_current_folder_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_current_folder_is_named_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match=r"^none\.weights\.h5 does not fit this model: "):
         restored(compiled(), Path("none.weights.h5"))
@@ -125,14 +129,18 @@ def test_a_file_that_cannot_be_written_leaves_nothing(trained: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["graph", "eager"])
-def test_a_run_starts_where_the_previous_one_ended(mode: Literal["graph", "eager"], tmp_path: Path) -> None:
+def test_a_run_starts_where_the_previous_one_ended(
+    mode: Literal["graph", "eager"], tmp_path: Path
+) -> None:
     settings = Settings(size=8, steps=8, optimizer="sgd", learning_rate=0.1)
     run, first = run_to_end(Plan("matmul", settings, Knobs()), tmp_path / "runs")
     assert run.path
     path = run.path / "last.weights.h5"
     assert first.save_weights(path) == ""
 
-    plan = Plan("matmul", replace(settings, learning_rate=0.0, mode=mode), Knobs(), start_weights=path)
+    plan = Plan(
+        "matmul", replace(settings, learning_rate=0.0, mode=mode), Knobs(), start_weights=path
+    )
     restarted, second = run_to_end(plan, tmp_path / "runs")
     assert second.outcome
     assert second.outcome.cause == "finished", second.outcome.message

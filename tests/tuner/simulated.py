@@ -42,7 +42,10 @@ class Simulated:
     ) -> None:
         self.clock = FakeClock()
         self.control = Control(knobs or Knobs())
-        start = {"prefetch": show(self.control.knobs.prefetch), "workers": show(self.control.knobs.workers)}
+        start = {
+            "prefetch": show(self.control.knobs.prefetch),
+            "workers": show(self.control.knobs.workers),
+        }
         manifest = make_manifest(knobs=start, switchable=["prefetch", "workers"])
         self.writer = RunWriter(None, manifest, self.clock.clock)
         self.step = 0
@@ -103,7 +106,9 @@ class Simulated:
             assert request is not None
             self.control.knobs = self.control.knobs.with_value(request.knob, request.value)
             self.writer.event(
-                PipelineSwitched(now, asked.knob, asked.old, asked.new, asked.step, self.step + 1, 5.0, asked.by)
+                PipelineSwitched(
+                    now, asked.knob, asked.old, asked.new, asked.step, self.step + 1, 5.0, asked.by
+                )
             )
             self.odd = {self.step + 2, self.step + 3}
             return Flag.SWITCH

@@ -11,7 +11,13 @@ from tests.analysis.plants import Plant
 from tests.tuner.trainings import PlantTraining
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import BUDGET, Move, Stop
 from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
-from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, PipelineSwitched
+from tfwatch.core.events import (
+    AutopilotBegan,
+    AutopilotEnded,
+    MoveJudged,
+    MoveMade,
+    PipelineSwitched,
+)
 from tfwatch.core.knobs import KnobChange, Knobs
 from tfwatch.runs.control.requests import Autopilot, Request
 from tfwatch.tuner import autopilot
@@ -39,15 +45,21 @@ def flown(
     return training
 
 
-@pytest.mark.parametrize("plant", [GPU, GENERATOR, Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2)])
+@pytest.mark.parametrize(
+    "plant", [GPU, GENERATOR, Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2)]
+)
 def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) -> None:
     training = flown(plant)
-    (ended,), made, judged = (training.events(kind) for kind in (AutopilotEnded, MoveMade, MoveJudged))
+    (ended,), made, judged = (
+        training.events(kind) for kind in (AutopilotEnded, MoveMade, MoveJudged)
+    )
     assert plant.step_ms(training.settings[-1]) <= 1.05 * plant.best_ms(2.0**40)
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
     assert ended.steps <= BUDGET
     assert ended.after_ms == pytest.approx(plant.step_ms(ended.knobs), rel=0.05)
-    assert ended.before_ms == pytest.approx(plant.step_ms(plant.worst | {"fast_pipeline": "off"}), rel=0.05)
+    assert ended.before_ms == pytest.approx(
+        plant.step_ms(plant.worst | {"fast_pipeline": "off"}), rel=0.05
+    )
     tried = [(move.knob, move.new) for move in made if not move.undoes]
     assert tried == [(one.knob, one.new) for one in judged]
     undone = [(move.knob, move.old) for move in made if move.undoes]
@@ -62,7 +74,9 @@ def test_the_gain_comes_with_the_interval_of_a_before_after() -> None:
 
 
 def test_a_gain_within_the_noise_is_not_claimed() -> None:
-    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=0.3), knobs=Knobs(prefetch=4)).events(AutopilotEnded)
+    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=0.3), knobs=Knobs(prefetch=4)).events(
+        AutopilotEnded
+    )
     assert ended.ratio is None or ended.low < 1 < ended.high
 
 
@@ -158,9 +172,14 @@ def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it(
 
 @pytest.mark.parametrize(
     ("epoch_steps", "measures"),
-    [pytest.param(15, False, id="no step ever settles"), pytest.param(25, True, id="a few of each epoch do")],
+    [
+        pytest.param(15, False, id="no step ever settles"),
+        pytest.param(25, True, id="a few of each epoch do"),
+    ],
 )
-def test_in_epochs_about_as_short_as_what_settles_it_ends_too(epoch_steps: int, measures: bool) -> None:
+def test_in_epochs_about_as_short_as_what_settles_it_ends_too(
+    epoch_steps: int, measures: bool
+) -> None:
     training = PlantTraining(GPU, Knobs(prefetch=16))
     training.epoch_steps = epoch_steps
 
@@ -190,7 +209,9 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
 
 
-def test_where_it_breaks_between_two_moves_what_was_kept_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_breaks_between_two_moves_what_was_kept_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     following = AutopilotSearch.next
 
     def broken(search: AutopilotSearch, *given: Any) -> Move | Stop:
@@ -211,11 +232,18 @@ def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> No
     autopilot.run(training.driver(), ROOMY)
     training.train(100)
     first = training.events(MoveJudged)[0]
-    assert (first.knob, first.beside, first.kept, first.reason) == ("prefetch", WORKERS, False, "no memory")
+    assert (first.knob, first.beside, first.kept, first.reason) == (
+        "prefetch",
+        WORKERS,
+        False,
+        "no memory",
+    )
     (ended,) = training.events(AutopilotEnded)
     assert ended.cause != "failed"
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
-    assert [(move.knob, move.new) for move in training.events(MoveMade) if move.undoes][:1] == [("prefetch", "off")]
+    assert [(move.knob, move.new) for move in training.events(MoveMade) if move.undoes][:1] == [
+        ("prefetch", "off")
+    ]
 
 
 def test_what_cannot_be_switched_is_not_asked_for() -> None:
@@ -256,15 +284,26 @@ def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
 
 @pytest.mark.parametrize(("build_steps", "pace"), [(0, 5), (15, 5), (60, 5), (0, 60), (15, 60)])
 @pytest.mark.parametrize("step_ms", [1.0, 12.0])
-def test_all_that_it_does_to_a_run_is_over_within_its_steps(build_steps: int, pace: int, step_ms: float) -> None:
+def test_all_that_it_does_to_a_run_is_over_within_its_steps(
+    build_steps: int, pace: int, step_ms: float
+) -> None:
     """Also where steps go on while a pipeline is built, while nobody looks, and until the last move is taken back."""
-    plant = Plant(data_ms=1.2 * step_ms, compute_ms=step_ms, crowd_ms=0.2 * step_ms, bursts_ms=0.1 * step_ms, noise=0.1)
+    plant = Plant(
+        data_ms=1.2 * step_ms,
+        compute_ms=step_ms,
+        crowd_ms=0.2 * step_ms,
+        bursts_ms=0.1 * step_ms,
+        noise=0.1,
+    )
     training = PlantTraining(plant, Knobs())
     training.build_steps, training.pace = build_steps, pace
     autopilot.run(training.driver(), ROOMY)
     training.train(200)
     assert training.events(AutopilotEnded)[0].steps <= BUDGET
-    assert training.events(PipelineSwitched)[-1].step <= training.events(AutopilotBegan)[0].step + BUDGET
+    assert (
+        training.events(PipelineSwitched)[-1].step
+        <= training.events(AutopilotBegan)[0].step + BUDGET
+    )
 
 
 def test_two_knobs_turned_at_once_have_a_forecast_too() -> None:
@@ -274,7 +313,9 @@ def test_two_knobs_turned_at_once_have_a_forecast_too() -> None:
 
 
 def test_what_is_undone_is_called_slower_only_where_it_was() -> None:
-    plant = Plant(data_ms=14, compute_ms=5.5, cores=16, crowd_ms=0.1, bursts_ms=0.4, noise=0.15, drift=0.5)
+    plant = Plant(
+        data_ms=14, compute_ms=5.5, cores=16, crowd_ms=0.1, bursts_ms=0.4, noise=0.15, drift=0.5
+    )
     undone: list[MoveJudged] = []
     for seed in range(6):
         training = PlantTraining(plant, Knobs(), seed)
@@ -286,7 +327,10 @@ def test_what_is_undone_is_called_slower_only_where_it_was() -> None:
     assert {one.reason for one in undone} <= {"slower", "no gain beyond noise"}
 
 
-OF_SCRIPT: dict[str, Any] = {"settings": {"fast_pipeline": "vectorised"}, "switchable": ["prefetch", "fast_pipeline"]}
+OF_SCRIPT: dict[str, Any] = {
+    "settings": {"fast_pipeline": "vectorised"},
+    "switchable": ["prefetch", "fast_pipeline"],
+}
 
 
 def test_it_has_vectorised_maps_of_a_script_proved_in_steps_that_are_not_of_its_budget() -> None:

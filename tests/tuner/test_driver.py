@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.control.requests import TunerRequest
 
 
-def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> None:
+def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> (
+    None
+):
     run = Simulated(lambda knobs, step: 20.0)
     run.flags = {8: Flag.EPOCH_START, 20: Flag.EPOCH_START}
     driver = run.driver(Autopilot())
@@ -25,7 +27,9 @@ def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_
     assert driver.settled_rows(10, 5)["step"].tolist() == [*range(13, 20), *range(25, 31)]
 
 
-def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = Simulated(lambda knobs, step: 1.0)
     pauses: list[float] = []
 
@@ -35,7 +39,9 @@ def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: py
         return known, None
 
     monkeypatch.setattr(run.control, "next_tuner_request", next_tuner_request)
-    driver = Driver(run.writer, run.control, run.writer.event, run.control.tuner_request_count, run.clock.clock)
+    driver = Driver(
+        run.writer, run.control, run.writer.event, run.control.tuner_request_count, run.clock.clock
+    )
     over_s = run.clock.at_s + 0.99
     driver.wait(lambda _: run.clock.at_s >= over_s, expected_s=1.0)
     assert pauses == pytest.approx([0.2] * 4 + [POLL_S] * 10)

@@ -10,7 +10,13 @@ import pytest
 
 from tests.tuner.simulated import ODD_MS, Simulated
 from tfwatch.analysis.tuning.experiment import block_means
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, SwitchAsked
+from tfwatch.core.events import (
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    PipelineSwitched,
+    SwitchAsked,
+)
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Experiment, Request
@@ -27,7 +33,9 @@ if TYPE_CHECKING:
 OFF_4 = Experiment("prefetch", ("off", 4), 600)
 
 
-def noisy(ms_of: dict[Setting, float], spread: float = 0.02, seed: int = 1) -> Callable[[Knobs, int], float]:
+def noisy(
+    ms_of: dict[Setting, float], spread: float = 0.02, seed: int = 1
+) -> Callable[[Knobs, int], float]:
     """Step times by the setting of prefetch, with noise of their own for each step."""
     rng = np.random.default_rng(seed)
     factors = np.exp(rng.normal(0, spread, 5000))
@@ -48,7 +56,13 @@ def test_the_faster_setting_is_found_and_left() -> None:
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(20)
     ended, events = end_of(run), run.events()
-    assert (ended.cause, ended.answer, ended.value, ended.against, ended.kept) == ("clear", "faster", "4", "off", "4")
+    assert (ended.cause, ended.answer, ended.value, ended.against, ended.kept) == (
+        "clear",
+        "faster",
+        "4",
+        "off",
+        "4",
+    )
     assert ended.ratio == pytest.approx(23.4 / 13.9, rel=0.03)
     assert ended.low is not None
     assert ended.high is not None
@@ -65,7 +79,10 @@ def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
     experiment.run(run.driver(OFF_4), OFF_4)
     blocks = [event for event in run.events() if isinstance(event, ExperimentBlock)]
     assert ODD_MS > 23
-    assert {(block.value, round(block.step_ms, 6)) for block in blocks} == {("off", 23.0), ("4", 14.0)}
+    assert {(block.value, round(block.step_ms, 6)) for block in blocks} == {
+        ("off", 23.0),
+        ("4", 14.0),
+    }
     assert all(block.steps >= experiment.BLOCK for block in blocks)
 
 
@@ -169,7 +186,10 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
     run.driver(OFF_4)  # gives the order
     source, control = run.writer, run.control
     step = functools.partial(run.advance, 1)
-    experiment.run(Driver(source, control, source.event, control.tuner_request_count, run.clock.clock, step), OFF_4)
+    experiment.run(
+        Driver(source, control, source.event, control.tuner_request_count, run.clock.clock, step),
+        OFF_4,
+    )
     run.advance(40)
     assert turned
     assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
@@ -191,14 +211,20 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
         assert ended.kept == evaluate(run.events()) == "off"
 
 
-def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_the_next_one() -> None:
+def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_the_next_one() -> (
+    None
+):
     def stop(step: int) -> None:
         if step >= 90 and run.control.knobs.prefetch == "off":
             run.control.stop.set()
 
     run = Simulated(noisy({"off": 20.0, 4: 19.0}, spread=0.2), knobs=Knobs(4), before_step=stop)
     experiment.run(run.driver(OFF_4), OFF_4)
-    assert (end_of(run).cause, end_of(run).kept, run.control.requested_knobs.prefetch) == ("stopped", "off", 4)
+    assert (end_of(run).cause, end_of(run).kept, run.control.requested_knobs.prefetch) == (
+        "stopped",
+        "off",
+        4,
+    )
 
 
 def test_a_run_that_ends_ends_it() -> None:
@@ -211,14 +237,20 @@ def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
     run = Simulated(noisy({"off": 20.0, 4: 20.0}), steps=5)
     with pytest.raises(Interrupt, match="ended"):
         experiment.run(run.driver(OFF_4), OFF_4)
-    assert not [event for event in run.events() if isinstance(event, ExperimentBegan | ExperimentEnded)]
+    assert not [
+        event for event in run.events() if isinstance(event, ExperimentBegan | ExperimentEnded)
+    ]
 
 
 def test_a_setting_that_cannot_be_had_ends_it() -> None:
     run = Simulated(noisy({"off": 20.0, 4: 20.0}), refuses="ResourceExhaustedError: no memory")
     experiment.run(run.driver(OFF_4), OFF_4)
     ended = end_of(run)
-    assert (ended.cause, ended.reason, ended.kept) == ("failed", "ResourceExhaustedError: no memory", "off")
+    assert (ended.cause, ended.reason, ended.kept) == (
+        "failed",
+        "ResourceExhaustedError: no memory",
+        "off",
+    )
 
 
 VECTORISED = Experiment("fast_pipeline", (False, True), 600)
@@ -240,7 +272,9 @@ def by_form(knobs: Knobs, step: int) -> float:
     return (8.0 if knobs.fast_pipeline else 20.0) + 0.1 * (step % 3)
 
 
-def test_vectorised_maps_are_proved_before_their_first_block_in_steps_that_count_in_no_budget() -> None:
+def test_vectorised_maps_are_proved_before_their_first_block_in_steps_that_count_in_no_budget() -> (
+    None
+):
     run = Simulated(by_form)
     run.proof_steps = 2 * 600
     experiment.run(of_script(run), VECTORISED)
@@ -266,7 +300,9 @@ def test_a_proof_that_takes_too_long_is_given_up() -> None:
     assert not run.control.knobs.fast_pipeline
 
 
-def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(times: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
         if len(times[0]) > 3 and run.control.knobs.prefetch == 4:
             raise ZeroDivisionError("a mistake of its own")
@@ -334,7 +370,9 @@ def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None
 
 
 @pytest.mark.parametrize(("steps", "count"), [(None, 167), (600, experiment.BLOCK)])
-def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(steps: int | None, count: int) -> None:
+def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(
+    steps: int | None, count: int
+) -> None:
     """A budget that is too short for that is shared out among rounds enough for an answer."""
     order = Experiment("prefetch", ("off", 16), steps)
     run = Simulated(noisy({"off": 2.4, 16: 3.4}))

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def told(
-    order: TunerRequest, monkeypatch: pytest.MonkeyPatch, after: Callable[[Control], None] = lambda _: None
+    order: TunerRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    after: Callable[[Control], None] = lambda _: None,
 ) -> list[str]:
     """Return the notes of a tuner on a request. after: asks more before the first step."""
     run, noted = Simulated(lambda knobs, step: 20.0), threading.Event()
@@ -45,7 +47,9 @@ def told(
 
 def test_what_is_refused_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     order = Experiment("prefetch", (4, 4))
-    assert told(order, monkeypatch) == ["experiment ended: 4, 4 are not different settings of prefetch"]
+    assert told(order, monkeypatch) == [
+        "experiment ended: 4, 4 are not different settings of prefetch"
+    ]
 
 
 def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +65,9 @@ def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) 
     ("ask", "why"),
     [
         pytest.param(lambda control: control.stop.set(), "the training stops", id="a stop"),
-        pytest.param(lambda control: control.ask(Request("prefetch", 4)), "a knob was switched", id="a key"),
+        pytest.param(
+            lambda control: control.ask(Request("prefetch", 4)), "a knob was switched", id="a key"
+        ),
     ],
 )
 @pytest.mark.parametrize("order", [Experiment("prefetch", ("off", 4)), Autopilot()])

@@ -67,7 +67,9 @@ class PlantTraining:
 
     def events(self, kind: type[Event]) -> list[Any]:
         """The events of one kind so far."""
-        return list(Driver(self.writer, self.control, print, 0, self.clock.clock).snapshot.events.of(kind))
+        return list(
+            Driver(self.writer, self.control, print, 0, self.clock.clock).snapshot.events.of(kind)
+        )
 
     def train(self, steps: int) -> None:
         """Train so many steps."""
@@ -75,14 +77,23 @@ class PlantTraining:
             flags = self._obey() | self._begin_epoch()
             knobs = describe(self.control.knobs)
             row = self._plant.rows(knobs, 1, self._rng)
-            row["step"], row["start_ns"], row["flags"] = len(self.settings) + 1, round(self.clock.at_s * 1e9), flags
+            row["step"], row["start_ns"], row["flags"] = (
+                len(self.settings) + 1,
+                round(self.clock.at_s * 1e9),
+                flags,
+            )
             add_steps(self.writer, row)
             self.settings.append(knobs)
-            self.clock.at_s += float(row["wait_ms"][0] + row["compute_ms"][0] + row["host_ms"][0]) / 1e3
+            self.clock.at_s += (
+                float(row["wait_ms"][0] + row["compute_ms"][0] + row["host_ms"][0]) / 1e3
+            )
         depth = self.control.knobs.prefetch
         held = depth * self.bytes_a_batch if isinstance(depth, int) else 0.0
         at_ns = round(self.clock.at_s * 1e9)
-        self.writer.sample(at_ns, {"process_bytes": 1e9 + held, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0})
+        self.writer.sample(
+            at_ns,
+            {"process_bytes": 1e9 + held, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0},
+        )
         self.writer.status = (Phase.COMPUTE, at_ns, len(self.settings), 0, "")
         self.writer.flush()
 
@@ -100,7 +111,10 @@ class PlantTraining:
                     self.writer.event(SwitchFailed(now, request.knob, "no memory"))
                     continue
                 turned = knobs.with_value(request.knob, request.value)
-                asked += [SwitchAsked(now, *found, step - 1, request.by) for found in knobs.differences(turned)]
+                asked += [
+                    SwitchAsked(now, *found, step - 1, request.by)
+                    for found in knobs.differences(turned)
+                ]
                 knobs = turned
             for event in asked:
                 self.writer.event(event)
@@ -119,5 +133,7 @@ class PlantTraining:
         if knobs.fast_pipeline:
             self.writer.describe(proof="equal in 9 batches (265 examples)")
         for one in asked:
-            self.writer.event(PipelineSwitched(now, one.knob, one.old, one.new, one.step, step, 1.0, one.by))
+            self.writer.event(
+                PipelineSwitched(now, one.knob, one.old, one.new, one.step, step, 1.0, one.by)
+            )
         return int(Flag.SWITCH)

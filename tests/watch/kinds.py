@@ -49,7 +49,9 @@ def from_generator(x: Any = X) -> Any:
     import tensorflow as tf
 
     signature = (tf.TensorSpec((None, *x.shape[1:]), x.dtype), tf.TensorSpec((None,), tf.int64))
-    return tf.data.Dataset.from_generator(lambda: python_generator(x, rounds=1), output_signature=signature)
+    return tf.data.Dataset.from_generator(
+        lambda: python_generator(x, rounds=1), output_signature=signature
+    )
 
 
 def python_generator(x: Any = X, rounds: int = 1000) -> Iterator[Any]:
@@ -206,7 +208,9 @@ def again_and_again(model: Any, data: Any, options: dict[str, Any], callbacks: l
     return history
 
 
-def compiled_in_between(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
+def compiled_in_between(
+    model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]
+) -> Any:
     once(model, data, {**options, "epochs": 2}, callbacks)
     model.compile("sgd", "mse", steps_per_execution=2)
     return once(model, data, {**options, "epochs": 2}, callbacks)
@@ -229,7 +233,9 @@ def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks:
 def early_stopping() -> list[Any]:
     import keras
 
-    return [keras.callbacks.EarlyStopping("loss", min_delta=10, patience=1, restore_best_weights=True)]
+    return [
+        keras.callbacks.EarlyStopping("loss", min_delta=10, patience=1, restore_best_weights=True)
+    ]
 
 
 def several() -> list[Any]:
@@ -276,7 +282,11 @@ def in_graph(steps: int, **options: Any) -> dict[str, Any]:
 
 def one_by_one(steps: int, split: str = "fused", **options: Any) -> dict[str, Any]:
     compiled = {"steps_per_execution": steps, **options}
-    return {"compile": compiled, "rows": f"exact, steps_per_execution={steps} one by one", "split": split}
+    return {
+        "compile": compiled,
+        "rows": f"exact, steps_per_execution={steps} one by one",
+        "split": split,
+    }
 
 
 BY_STEPS: dict[str, Any] = {"steps_per_epoch": STEPS}
@@ -290,7 +300,14 @@ KINDS = [
     Kind("steps_per_epoch", endless, {"steps_per_epoch": 10}, steps=EPOCHS * 10),
     Kind("PyDataset", py_dataset),
     Kind("PyDataset with workers", partial(py_dataset, workers=2)),
-    Kind("dict inputs, early stopping", of_dicts, {"epochs": 4}, two_inputs, callbacks=early_stopping, steps=2 * STEPS),
+    Kind(
+        "dict inputs, early stopping",
+        of_dicts,
+        {"epochs": 4},
+        two_inputs,
+        callbacks=early_stopping,
+        steps=2 * STEPS,
+    ),
     Kind(
         "known cardinality, ragged last batch, class_weight, validation data, several callbacks",
         options={"class_weight": {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}, "validation_data": (X, Y)},
@@ -298,7 +315,13 @@ KINDS = [
     ),
     Kind("overridden train_step", model=own_step, **UNBUILT),
     Kind("mixed precision, unbuilt model", model=partial(mixed, unbuilt), **UNBUILT),
-    Kind("attention, arrays", partial(arrays, SERIES), SPLIT_ARRAYS, model=attention, steps=EPOCHS * SPLIT_STEPS),
+    Kind(
+        "attention, arrays",
+        partial(arrays, SERIES),
+        SPLIT_ARRAYS,
+        model=attention,
+        steps=EPOCHS * SPLIT_STEPS,
+    ),
     Kind("attention, generator", partial(python_generator, SERIES), BY_STEPS, model=attention),
     Kind("recurrent, data set from a generator", partial(from_generator, SERIES), model=recurrent),
     Kind("normalising", partial(unknown, IMAGES), model=normalising),
@@ -309,7 +332,13 @@ KINDS = [
         model=embedding,
         optimizer="rmsprop",
     ),
-    Kind("grouped convolution, jit_compile", partial(whole, IMAGES), model=grouped, steps=EPOCHS * (STEPS - 1), **JIT),
+    Kind(
+        "grouped convolution, jit_compile",
+        partial(whole, IMAGES),
+        model=grouped,
+        steps=EPOCHS * (STEPS - 1),
+        **JIT,
+    ),
     Kind(
         "mixed precision, unbuilt model, ragged last batch, jit_compile",
         arrays,
@@ -320,12 +349,31 @@ KINDS = [
     ),
     Kind("run_eagerly", compile={"run_eagerly": True}, **UNBUILT),
     Kind("fit again and again", fit=again_and_again, steps=STEPS),
-    Kind("compile in between", fit=compiled_in_between, optimizer="rmsprop", steps=2 * STEPS, rows=in_graph(2)["rows"]),
-    Kind("an exception in mid-epoch and a bare fit after it", fit=raised_in_between, steps=6, switched=False),
-    Kind("steps_per_execution 3", **in_graph(3), deterministic=False, **UNBUILT),
-    Kind("steps_per_execution 3, unknown cardinality, overridden train_step", unknown, model=own_step, **in_graph(3)),
     Kind(
-        "steps_per_execution 3, mixed precision, unbuilt model", model=partial(mixed, unbuilt), **in_graph(3), **UNBUILT
+        "compile in between",
+        fit=compiled_in_between,
+        optimizer="rmsprop",
+        steps=2 * STEPS,
+        rows=in_graph(2)["rows"],
+    ),
+    Kind(
+        "an exception in mid-epoch and a bare fit after it",
+        fit=raised_in_between,
+        steps=6,
+        switched=False,
+    ),
+    Kind("steps_per_execution 3", **in_graph(3), deterministic=False, **UNBUILT),
+    Kind(
+        "steps_per_execution 3, unknown cardinality, overridden train_step",
+        unknown,
+        model=own_step,
+        **in_graph(3),
+    ),
+    Kind(
+        "steps_per_execution 3, mixed precision, unbuilt model",
+        model=partial(mixed, unbuilt),
+        **in_graph(3),
+        **UNBUILT,
     ),
     Kind(
         "steps_per_execution 3, attention, arrays",
@@ -335,10 +383,19 @@ KINDS = [
         steps=EPOCHS * SPLIT_STEPS,
         **in_graph(3),
     ),
-    Kind("steps_per_execution 3, embedding", partial(from_generator, WORDS), model=embedding, **in_graph(3)),
+    Kind(
+        "steps_per_execution 3, embedding",
+        partial(from_generator, WORDS),
+        model=embedding,
+        **in_graph(3),
+    ),
     Kind("steps_per_execution 10", **in_graph(10)),
     Kind(
-        "steps_per_execution 10, steps_per_epoch", endless, {"steps_per_epoch": 20}, steps=EPOCHS * 20, **in_graph(10)
+        "steps_per_execution 10, steps_per_epoch",
+        endless,
+        {"steps_per_epoch": 20},
+        steps=EPOCHS * 20,
+        **in_graph(10),
     ),
     Kind(
         "steps_per_execution 10, jit_compile",
@@ -348,6 +405,10 @@ KINDS = [
         **in_graph(10, jit_compile=True),
     ),
     Kind("steps_per_execution 3, exact", **one_by_one(3, split="exact"), **UNBUILT),
-    Kind("steps_per_execution 10, exact, unknown cardinality", unknown, **one_by_one(10, split="exact")),
+    Kind(
+        "steps_per_execution 10, exact, unknown cardinality",
+        unknown,
+        **one_by_one(10, split="exact"),
+    ),
     Kind("steps_per_execution 3, run_eagerly", **one_by_one(3, run_eagerly=True)),
 ]

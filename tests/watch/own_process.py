@@ -46,7 +46,9 @@ def fit_shortly(folder: str) -> None:
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     for _ in range(3):
-        model.fit(np.ones((24, 3)), np.ones((24, 1)), batch_size=8, verbose=0, callbacks=[Watch(folder)])
+        model.fit(
+            np.ones((24, 3)), np.ones((24, 1)), batch_size=8, verbose=0, callbacks=[Watch(folder)]
+        )
 
 
 def main(folder: str) -> None:

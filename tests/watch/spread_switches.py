@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH = 8
-X = np.random.default_rng(0).normal(size=(180, 6)).astype("float32")  # 22 batches and a ragged one of 4
+X = (
+    np.random.default_rng(0).normal(size=(180, 6)).astype("float32")
+)  # 22 batches and a ragged one of 4
 Y = np.arange(len(X)) % 4
 #: The steps between two requests.
 _EVERY = 3
@@ -46,8 +48,18 @@ SETTINGS: list[dict[str, Any]] = [
     {"workers": "default"},
     {"prefetch": "default", "workers": ("off", 3)},
 ]
-CACHED: list[dict[str, Any]] = [{"cache": True}, {"workers": 2}, {"prefetch": 2}, {"workers": "off"}]
-VECTORISED: list[dict[str, Any]] = [{"fast_pipeline": True}, {"workers": 2}, {"prefetch": 2}, {"workers": "off"}]
+CACHED: list[dict[str, Any]] = [
+    {"cache": True},
+    {"workers": 2},
+    {"prefetch": 2},
+    {"workers": "off"},
+]
+VECTORISED: list[dict[str, Any]] = [
+    {"fast_pipeline": True},
+    {"workers": 2},
+    {"prefetch": 2},
+    {"workers": "off"},
+]
 
 
 def shifted(x: Any, y: Any) -> Any:
@@ -70,7 +82,9 @@ def records(folder: str) -> Any:
     with tf.io.TFRecordWriter(name) as writer:
         for row in X:
             writer.write(row.tobytes())
-    rows = tf.data.TFRecordDataset([name]).map(lambda row: tf.reshape(tf.io.decode_raw(row, tf.float32), [6]))
+    rows = tf.data.TFRecordDataset([name]).map(
+        lambda row: tf.reshape(tf.io.decode_raw(row, tf.float32), [6])
+    )
     return rows.map(lambda x: (x, tf.reduce_sum(x))).batch(BATCH)
 
 
@@ -198,11 +212,17 @@ class UntilRead(keras.callbacks.Callback):
         if self._epoch == 0 and batch == 5:
             self._watch.set(prefetch=2)
         until = time.monotonic() + 20
-        while self._epoch == 1 and batch == 10 and not self._has_rows() and time.monotonic() < until:
+        while (
+            self._epoch == 1 and batch == 10 and not self._has_rows() and time.monotonic() < until
+        ):
             time.sleep(0.02)
 
     def _has_rows(self) -> bool:
-        return (self._watch.run_path / "stages.bin").stat().st_size > 0 if self._watch.run_path else False
+        return (
+            (self._watch.run_path / "stages.bin").stat().st_size > 0
+            if self._watch.run_path
+            else False
+        )
 
 
 def stages(folder: str) -> dict[str, Any]:
@@ -225,7 +245,9 @@ def untouched(folder: str) -> dict[str, Any]:
     """Train without a request; return whether anything was replaced."""
     with patch.object(RelayedEpochs, "install") as install:
         kind = Kind(epochs=2)
-        is_equal = train(kind, Watch(f"{folder}/untouched"), asks=False) == train(kind, None, asks=False)
+        is_equal = train(kind, Watch(f"{folder}/untouched"), asks=False) == train(
+            kind, None, asks=False
+        )
         return {"equal": is_equal, "installed": install.called}
 
 

@@ -55,13 +55,22 @@ def client_of(watch: Any) -> ControlClient:
 def test_attached_and_switched_in_mid_epoch_the_result_is_the_same(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.runs.control.server.Limits", lambda: Limits(wakes_per_s=1e6, requests_per_s=1e6))
+    monkeypatch.setattr(
+        "tfwatch.runs.control.server.Limits", lambda: Limits(wakes_per_s=1e6, requests_per_s=1e6)
+    )
 
     def trained(*callbacks: Any) -> Any:
         model = make_model()
-        return fingerprint(model, model.fit(known(arrays), epochs=3, verbose=0, callbacks=list(callbacks)))
+        return fingerprint(
+            model, model.fit(known(arrays), epochs=3, verbose=0, callbacks=list(callbacks))
+        )
 
-    watch, begun, done, attached = watch_in(tmp_path), threading.Event(), threading.Event(), list[str]()
+    watch, begun, done, attached = (
+        watch_in(tmp_path),
+        threading.Event(),
+        threading.Event(),
+        list[str](),
+    )
 
     def attach() -> None:
         begun.wait(60)
@@ -70,11 +79,17 @@ def test_attached_and_switched_in_mid_epoch_the_result_is_the_same(
             while not done.is_set() and len(attached) < 300:
                 attached.append(ControlClient(path).check().refused)
                 if len(attached) % 20 == 1:
-                    ControlClient(path).call(AskSwitch("prefetch", str(len(attached) // 20 % 8 + 1)))
+                    ControlClient(path).call(
+                        AskSwitch("prefetch", str(len(attached) // 20 % 8 + 1))
+                    )
 
     attaching = threading.Thread(target=attach)
     attaching.start()
-    found = trained(watch, after_batch(1, begun.set), after_batch(15, lambda: wait_until(lambda: len(attached) > 100)))
+    found = trained(
+        watch,
+        after_batch(1, begun.set),
+        after_batch(15, lambda: wait_until(lambda: len(attached) > 100)),
+    )
     done.set()
     attaching.join(20)
 
@@ -83,7 +98,9 @@ def test_attached_and_switched_in_mid_epoch_the_result_is_the_same(
     assert len(events_of(open_run(watch.run_path), PipelineSwitched)) > 1
 
 
-def test_a_stop_ends_one_fit_and_not_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_stop_ends_one_fit_and_not_the_next(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     watch, model = watch_in(tmp_path), make_model()
     stop = after_batch(3, lambda: client_of(watch).call(AskStop()))
 
@@ -103,7 +120,9 @@ def test_an_experiment_runs_in_a_script(arrays: Any, make_model: Make, tmp_path:
 
     earlier = set(threading.enumerate())
     watch, model = watch_in(tmp_path), make_model()
-    ask = after_batch(3, lambda: client_of(watch).ask_tuner(Experiment("prefetch", ("default", 2), 60)))
+    ask = after_batch(
+        3, lambda: client_of(watch).ask_tuner(Experiment("prefetch", ("default", 2), 60))
+    )
 
     def stop_once_it_ended(epoch: int, logs: Any) -> None:
         model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentEnded))
@@ -116,13 +135,17 @@ def test_an_experiment_runs_in_a_script(arrays: Any, make_model: Make, tmp_path:
     assert ended.knob == "prefetch"
     assert any(event.by == "experiment" for event in events_of(run, PipelineSwitched))
     names = ("tfwatch-tuner", "tfwatch-control")
-    wait_until(lambda: not [one for one in set(threading.enumerate()) - earlier if one.name in names])
+    wait_until(
+        lambda: not [one for one in set(threading.enumerate()) - earlier if one.name in names]
+    )
 
 
 def test_short_fits_that_share_a_run_share_its_socket(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.fit.fit_runs.SHORT_S", 1e6)  # on a busy machine a fit takes long to compile
+    monkeypatch.setattr(
+        "tfwatch.watch.fit.fit_runs.SHORT_S", 1e6
+    )  # on a busy machine a fit takes long to compile
     watch, model, paths = watch_in(tmp_path), make_model(), list[str]()
     for _ in range(3):
         watch_path = after_batch(20, lambda: paths.append(path_of(watch)))
@@ -137,7 +160,9 @@ def test_short_fits_that_share_a_run_share_its_socket(
         client.check()
 
 
-def test_a_loop_of_the_scripts_own_is_followed_and_not_changed(tmp_path: Path, all_runs_ended: None) -> None:
+def test_a_loop_of_the_scripts_own_is_followed_and_not_changed(
+    tmp_path: Path, all_runs_ended: None
+) -> None:
     from tfwatch import track
 
     tracked, refusals = track(range(5), runs_dir=tmp_path), list[Refused]()

@@ -55,7 +55,10 @@ def trained() -> Iterator[dict[int, Trained]]:
     import keras
 
     with determinism(False):  # so that the graph's clock is the wall clock
-        yield {0: Trained(run_eagerly=True), **{steps: Trained(steps_per_execution=steps) for steps in (1, 2)}}
+        yield {
+            0: Trained(run_eagerly=True),
+            **{steps: Trained(steps_per_execution=steps) for steps in (1, 2)},
+        }
         keras.backend.clear_session(free_memory=False)
         gc.collect()
 
@@ -102,7 +105,11 @@ def switching(watch: Watch) -> Any:
     ],
 )
 def test_an_error_in_a_part_of_tfwatch_changes_no_training(
-    part: str, steps: int, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str,
+    steps: int,
+    trained: dict[int, Trained],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tfwatch.watch.fit.stepping.step_runners import TrainFunction
 
@@ -133,7 +140,9 @@ def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_an
 
     def see(frame: FrameType, event: str, _: Any) -> None:
         caller, called = frame.f_back and frame.f_back.f_code, frame.f_code
-        if caller is StepByStepRunner.__call__.__code__ and Path(called.co_filename).is_relative_to(PACKAGE):
+        if caller is StepByStepRunner.__call__.__code__ and Path(called.co_filename).is_relative_to(
+            PACKAGE
+        ):
             seen.add(called.co_name)
             if called.co_name not in around:
                 raise MemoryError(called.co_name)
@@ -149,7 +158,11 @@ def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_an
 
 
 @pytest.mark.parametrize(
-    "part", ["fit.switching.requested_switches.RequestedSwitches.apply", "fit.recorder.Recorder.begin_epoch"]
+    "part",
+    [
+        "fit.switching.requested_switches.RequestedSwitches.apply",
+        "fit.recorder.Recorder.begin_epoch",
+    ],
 )
 def test_an_interrupt_in_a_part_of_tfwatch_ends_fit_and_its_run(
     part: str, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +177,9 @@ def test_an_interrupt_in_a_part_of_tfwatch_ends_fit_and_its_run(
             trained[1].fit(watch)
     assert watch.run_path
     run = open_run(watch.run_path)
-    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
+    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == (
+        "stopped",
+        "KeyboardInterrupt",
+    )
     assert not events_of(run, WatchFailed)
     assert trained[1].fit() == trained[1].stock

@@ -41,7 +41,9 @@ class Training:
         self._thread.join(WAIT_S)
 
     def _run(self) -> None:
-        self.interrupts = Interrupts(WaitingFit(lambda: not self.batch.is_set(), self._cancel, self._leave), STUCK_S)
+        self.interrupts = Interrupts(
+            WaitingFit(lambda: not self.batch.is_set(), self._cancel, self._leave), STUCK_S
+        )
         self._made.set()
         self.batch.wait(WAIT_S)
 

@@ -48,12 +48,20 @@ def test_a_workload_trains_without_threads(
     settings = Settings(batch_size=8, epochs=3, seed=2, optimizer="sgd")
     whole, _ = train("generator", settings, tmp_path)
     refused = request.getfixturevalue("no_threads")
-    switches = Scheduled(2, "cache", True), Scheduled(5, "prefetch", 2), Scheduled(25, "cache", False)
+    switches = (
+        Scheduled(2, "cache", True),
+        Scheduled(5, "prefetch", 2),
+        Scheduled(25, "cache", False),
+    )
     run, outcome = train("generator", settings, tmp_path, *switches)
     assert outcome.cause == "finished", outcome.message
     assert set(refused) == OF_A_TRAINING
     assert result(run) == result(whole)
-    assert [switched.knob for switched in events_of(run, PipelineSwitched)] == ["prefetch", "cache", "cache"]
+    assert [switched.knob for switched in events_of(run, PipelineSwitched)] == [
+        "prefetch",
+        "cache",
+        "cache",
+    ]
     (missing,) = (event for event in events_of(run, SensorMissing) if event.sensor == "pipeline")
     assert missing.reason == "the thread that reads it did not start: can't start new thread"
 
@@ -70,5 +78,9 @@ def test_a_script_trains_without_threads(
     assert fingerprint(watched, watched.fit(*arrays, verbose=0, callbacks=[watch])) == expected
     run = open_run(watch.run_path or "")
     assert len(run.steps) > 0
-    unread = {event.sensor for event in events_of(run, SensorMissing) if "can't start new thread" in event.reason}
+    unread = {
+        event.sensor
+        for event in events_of(run, SensorMissing)
+        if "can't start new thread" in event.reason
+    }
     assert unread == {"pipeline", "machine", "callbacks"}

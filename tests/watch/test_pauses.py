@@ -27,7 +27,9 @@ def of_sensors() -> list[Any]:
     return [callback for callback in gc.callbacks if isinstance(callback, CollectionTimes)]
 
 
-def test_a_slow_callback_is_named_by_its_class(tmp_path: Path, make_model: Callable[[], Any], arrays: Any) -> None:
+def test_a_slow_callback_is_named_by_its_class(
+    tmp_path: Path, make_model: Callable[[], Any], arrays: Any
+) -> None:
     """It is slow in step 5 until the pause is seen and long enough; step 6 ends once it is reported."""
     import keras
 
@@ -44,7 +46,10 @@ def test_a_slow_callback_is_named_by_its_class(tmp_path: Path, make_model: Calla
 
     def is_reported() -> bool:
         writer().flush()
-        return any(isinstance(event, Paused) and event.cause == "checkpoint" for event in read_run(writer()).events)
+        return any(
+            isinstance(event, Paused) and event.cause == "checkpoint"
+            for event in read_run(writer()).events
+        )
 
     class CustomCheckpoint(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -39,7 +39,9 @@ ONE, TWO = "11111111-2222-3333-4444-555555555555", "61111111-2222-3333-4444-5555
 
 def iterator_of(*devices: str) -> Any:
     names = [f"/job:localhost/replica:0/task:0/device:{device}" for device in devices]
-    return SimpleNamespace(_strategy=SimpleNamespace(extended=SimpleNamespace(worker_devices=names)))
+    return SimpleNamespace(
+        _strategy=SimpleNamespace(extended=SimpleNamespace(worker_devices=names))
+    )
 
 
 @pytest.fixture
@@ -48,7 +50,9 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     visible = [SimpleNamespace(name=f"/physical_device:GPU:{number}") for number in (1, 2)]
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: visible)
     parts = {"/physical_device:GPU:1": [object(), object()]}
-    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: parts.get(gpu.name))
+    monkeypatch.setattr(
+        tf.config, "get_logical_device_configuration", lambda gpu: parts.get(gpu.name)
+    )
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCuda(TWO, ONE, TWO))
 
 
@@ -60,11 +64,16 @@ def test_the_gpus_of_a_strategy_have_the_uuids_of_cuda(tmp_path: Path) -> None:
 
     assert writer.manifest().replicas == ["GPU:0", "GPU:1", "GPU:2"]
     assert writer.manifest().device == "3 GPUs NVIDIA H200"
-    assert writer.strategy_gpus == {"GPU:0": ONE, "GPU:2": TWO}  # two replicas on one GPU have one lane
+    assert writer.strategy_gpus == {
+        "GPU:0": ONE,
+        "GPU:2": TWO,
+    }  # two replicas on one GPU have one lane
 
 
 @pytest.mark.usefixtures("gpus")
-def test_a_device_that_cuda_does_not_know_has_no_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_cuda_does_not_know_has_no_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCuda(ONE, TWO))
     writer = make_writer(tmp_path)
     replicas.note_replicas(writer, iterator_of("CPU:0", "GPU:0", "GPU:2"))

@@ -52,6 +52,8 @@ def python(code: str, runs_dir: Path, *, rc: int = 0) -> list[Run]:
     """Run code in another process; return its runs, the oldest first."""
     script = runs_dir.parent / "script.py"
     script.write_text(f"import sys, tfwatch\nRUNS = {str(runs_dir)!r}\n{code}")
-    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == rc, done.stderr
     return [open_run(run) for run in reversed(list_runs(runs_dir))]

@@ -28,7 +28,9 @@ class CannedRun:
         self.steps_made = 0
         #: Further columns of each sample.
         self.columns: dict[str, float] = {}
-        clock = Clock(now_ns=lambda: self.now_ns, wall_ns=lambda: WALL_NS + self.now_ns, thread_ns=lambda: 0)
+        clock = Clock(
+            now_ns=lambda: self.now_ns, wall_ns=lambda: WALL_NS + self.now_ns, thread_ns=lambda: 0
+        )
         manifest = Manifest(
             run="canned",
             workload="cnn",
@@ -70,13 +72,17 @@ class CannedRun:
             )
         self.now_ns = end
 
-    def step(self, wait: float, host: float, compute: float, flags: int = 0, copy: float = math.nan) -> None:
+    def step(
+        self, wait: float, host: float, compute: float, flags: int = 0, copy: float = math.nan
+    ) -> None:
         """Write one step, milliseconds; compute contains the copy."""
         start, self.steps_made = self.now_ns, self.steps_made + 1
         self.wait(wait + host + compute)
         self.writer.step(start, self.steps_made, 0, flags, wait, 1.0, compute, host, copy)
 
-    def steps(self, seconds: float, wait: float, host: float, compute: float, copy: float = math.nan) -> None:
+    def steps(
+        self, seconds: float, wait: float, host: float, compute: float, copy: float = math.nan
+    ) -> None:
         """Write equal steps for so many seconds; compute contains the copy."""
         for _ in range(round(seconds * 1e3 / (wait + host + compute))):
             self.step(wait, host, compute, copy=copy)

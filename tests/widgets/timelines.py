@@ -44,7 +44,9 @@ class TimelineApp(App[None]):
 
 
 @asynccontextmanager
-async def shown(run: CannedRun, width: int = 80, height: int = 12) -> AsyncIterator[tuple[TimelineApp, Pilot[None]]]:
+async def shown(
+    run: CannedRun, width: int = 80, height: int = 12
+) -> AsyncIterator[tuple[TimelineApp, Pilot[None]]]:
     app = TimelineApp()
     async with app.run_test(size=(width, height)) as pilot:
         app.timeline.glyphs = ASCII

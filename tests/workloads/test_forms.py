@@ -38,7 +38,9 @@ def _small_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepare(name: str, **changes: Any) -> Prepared:
-    prepared: Prepared = registry.load(name).prepare(dataclasses.replace(SETTINGS, **changes), lambda _: None)
+    prepared: Prepared = registry.load(name).prepare(
+        dataclasses.replace(SETTINGS, **changes), lambda _: None
+    )
     return prepared
 
 
@@ -67,10 +69,14 @@ def test_both_forms_give_the_same_batches_under_every_knob(name: str) -> None:
 
 @pytest.mark.usefixtures("_small_images")
 @pytest.mark.parametrize("name", WITH_FORMS)
-def test_both_forms_give_the_same_examples_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_forms_give_the_same_examples_bit_for_bit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generate_arrays(monkeypatch, 1000)
     prepared = prepare(name, batch_size=7, size=7)
-    source = prepared.source.take(145).cache()  # 1 000 examples, and a vector's ragged end in each batch
+    source = prepared.source.take(
+        145
+    ).cache()  # 1 000 examples, and a vector's ragged end in each batch
     assert len(list(source)) > 1
     slow, fast = (prepared.pipeline(source, Knobs(fast_pipeline=form)) for form in (False, True))
     compared = 0
@@ -87,7 +93,9 @@ def test_both_forms_give_the_same_examples_bit_for_bit(name: str, monkeypatch: p
 @pytest.mark.parametrize("name", WITH_FORMS)
 def test_a_seed_repeats_its_epochs_and_each_is_shuffled_differently(name: str) -> None:
     prepared, again = prepare(name), prepare(name)
-    first, second = (np.concatenate(list(prepared.source.take(5).as_numpy_iterator())) for _ in range(2))
+    first, second = (
+        np.concatenate(list(prepared.source.take(5).as_numpy_iterator())) for _ in range(2)
+    )
     repeated = np.concatenate(list(again.source.take(5).as_numpy_iterator()))
     np.testing.assert_array_equal(first, repeated)
     assert first.tolist() != second.tolist()

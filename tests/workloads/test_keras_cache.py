@@ -35,7 +35,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_mnist(cache: Path) -> None:
     (cache / "datasets").mkdir()
     images, labels = np.full((6, 28, 28), 9, np.uint8), np.arange(6, dtype=np.uint8)
-    np.savez(cache / "datasets" / "mnist.npz", x_train=images, y_train=labels, x_test=images[:2], y_test=labels[:2])
+    np.savez(
+        cache / "datasets" / "mnist.npz",
+        x_train=images,
+        y_train=labels,
+        x_test=images[:2],
+        y_test=labels[:2],
+    )
     loaded = arrays.mnist(lambda _: None)
     assert loaded.note == ""
     np.testing.assert_array_equal(loaded.images, images)
@@ -47,11 +53,21 @@ def test_cifar10(cache: Path) -> None:
     folder.mkdir(parents=True)
     folder.parent.with_name("cifar-10-batches-py-target_archive").touch()
     batch = pickle.dumps({b"data": np.full((10_000, 3072), 7, np.uint8), b"labels": [1, 2] * 5_000})
-    for name in ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"):
+    for name in (
+        "data_batch_1",
+        "data_batch_2",
+        "data_batch_3",
+        "data_batch_4",
+        "data_batch_5",
+        "test_batch",
+    ):
         (folder / name).write_bytes(batch)
     loaded = arrays.cifar10(lambda _: None)
     assert loaded.note == ""
-    assert (loaded.images.shape, loaded.held_images.shape) == ((50_000, 32, 32, 3), (10_000, 32, 32, 3))
+    assert (loaded.images.shape, loaded.held_images.shape) == (
+        (50_000, 32, 32, 3),
+        (10_000, 32, 32, 3),
+    )
     assert loaded.labels[:4].tolist() == [1, 2, 1, 2]
     assert int(loaded.images.max()) == 7
 
@@ -76,13 +92,17 @@ def test_weights_of_a_known_network(cache: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_weights_that_cannot_be_loaded_are_random_with_a_note(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_cannot_be_loaded_are_random_with_a_note(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import keras
 
     _, note = transfer.make_base(Settings(seed=1), lambda _: None)
     assert "cannot be loaded (downloads): the base starts with random weights" in note
     monkeypatch.setattr(
-        keras.applications, "MobileNetV2", lambda **options: keras.Sequential(name=str(options["weights"]))
+        keras.applications,
+        "MobileNetV2",
+        lambda **options: keras.Sequential(name=str(options["weights"])),
     )
     base, note = transfer.make_base(Settings(weights="none"), lambda _: None)
     assert (base.name, note) == ("None", "")

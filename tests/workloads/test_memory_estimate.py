@@ -28,7 +28,9 @@ def test_loading_may_take_more_than_training() -> None:
 
 def test_the_estimate_grows_with_batch_and_image_and_shrinks_with_mixed_precision() -> None:
     small = needed_bytes("cnn", Settings(batch_size=32, image_size=64))
-    wide, deep = (needed_bytes("cnn", s) for s in (Settings(image_size=128), Settings(batch_size=128)))
+    wide, deep = (
+        needed_bytes("cnn", s) for s in (Settings(image_size=128), Settings(batch_size=128))
+    )
     assert wide == pytest.approx(deep, rel=0.001)
     assert deep - small == pytest.approx(3 * (small - 75_000_000), rel=0.05)
     assert small / 2 < needed_bytes("cnn", Settings(mixed_precision=True)) < small
@@ -39,8 +41,12 @@ def test_every_workload_has_its_sizes() -> None:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", [name for name in registry.WORKLOADS if name not in ("transfer", "cnn")])
-def test_the_sizes_are_those_of_the_model_and_its_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name in registry.WORKLOADS if name not in ("transfer", "cnn")]
+)
+def test_the_sizes_are_those_of_the_model_and_its_batches(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tensorflow as tf
 
     generate_arrays(monkeypatch, 40)

@@ -21,7 +21,9 @@ def compiled(**changes: Any) -> keras.Model:
     import keras
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    return model_parts.compiled(model, replace(Settings(), **changes), "mse", "mean_absolute_error", learning_rate=0.25)
+    return model_parts.compiled(
+        model, replace(Settings(), **changes), "mse", "mean_absolute_error", learning_rate=0.25
+    )
 
 
 def test_the_default_is_a_graph_and_adam_at_the_workloads_rate() -> None:

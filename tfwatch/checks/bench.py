@@ -72,7 +72,10 @@ def bench(options: BenchOptions, as_json: bool) -> int:
     Raises:
         BadInputError: as `list_specs`, or a device or mode is unknown.
     """
-    for name, known, given in (("device", DEVICES, options.devices), ("mode", MODES, options.modes)):
+    for name, known, given in (
+        ("device", DEVICES, options.devices),
+        ("mode", MODES, options.modes),
+    ):
         for word in given:
             if word not in known:
                 raise BadInputError(f"unknown {name} {word!r}: use {', '.join(known)}")
@@ -117,8 +120,16 @@ def _size(name: str, options: BenchOptions) -> tuple[int | None]:
 def find_memory_warnings(specs: Sequence[Spec], free: int, gpu: GpuPresence) -> list[str]:
     """Return a warning for each workload and size that may not fit into the free bytes."""
     warnings: dict[str, str] = {}
-    for spec in sorted(specs, key=lambda spec: spec.device):  # the CPU first: it computes in this memory
-        asked = f" --size {spec.size}" if spec.size else f" --batch-sizes {spec.batch_size}" if spec.batch_size else ""
+    for spec in sorted(
+        specs, key=lambda spec: spec.device
+    ):  # the CPU first: it computes in this memory
+        asked = (
+            f" --size {spec.size}"
+            if spec.size
+            else f" --batch-sizes {spec.batch_size}"
+            if spec.batch_size
+            else ""
+        )
         needed, what = needed_alone_bytes(spec.workload, spec.settings()), f"{spec.workload}{asked}"
         warnings.setdefault(what, describe_memory_shortage(needed, what, spec.device, gpu, free))
     return [*filter(None, warnings.values())]
@@ -146,7 +157,11 @@ def measure(
 
 def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]:
     for number in range(_MOST_ROUNDS * rounds):
-        yield from rng.sample(rows, len(rows)) if number < rounds else [row for row in rows if row.is_unsteady]
+        yield from (
+            rng.sample(rows, len(rows))
+            if number < rounds
+            else [row for row in rows if row.is_unsteady]
+        )
 
 
 def _skip_gpus(rows: list[Row], reason: str) -> None:
@@ -158,7 +173,9 @@ def _skip_gpus(rows: list[Row], reason: str) -> None:
 def run_in_process(spec: Spec) -> Trial:
     """Time a configuration once, in a separate process."""
     root = str(Path(__file__).parents[2])
-    return run_trial([sys.executable, "-c", _PROGRAM, root, encode(spec)], lambda stage: None, _LIMIT_S)
+    return run_trial(
+        [sys.executable, "-c", _PROGRAM, root, encode(spec)], lambda stage: None, _LIMIT_S
+    )
 
 
 @dataclass(slots=True)
@@ -253,7 +270,9 @@ class ResultPrinter:
         self.exit_code = 0
         self._console = Console(highlight=False, markup=False)
         is_live = self._console.is_terminal and not as_json
-        self._live = Live(console=self._console, auto_refresh=False, transient=True) if is_live else None
+        self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True) if is_live else None
+        )
 
     def __enter__(self) -> ResultPrinter:
         if self._live:
@@ -262,12 +281,18 @@ class ResultPrinter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._live:
             self._live.stop()
         if self._as_json:
-            text = json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n"
+            text = (
+                json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1)
+                + "\n"
+            )
         else:
             text = render(sys.stdout, *render_rows(self._rows))
         self.exit_code = write(sys.stdout, text)
@@ -292,7 +317,9 @@ def make_table(rows: Sequence[Row]) -> Table:
 
     table = Table("workload", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("batch", "mode", "device", "step", "examples/s", "speedup", "first step"):
-        table.add_column(name, justify="left" if name in ("mode", "device") else "right", no_wrap=True)
+        table.add_column(
+            name, justify="left" if name in ("mode", "device") else "right", no_wrap=True
+        )
     for row in rows:
         if not row.no_gpu:
             table.add_row(*_cells(row, rows))
@@ -340,16 +367,23 @@ def make_remarks(rows: Sequence[Row]) -> list[str]:
         if row.reason:
             name = "gpu" if row.no_gpu else f"{_name(row.spec)} {row.spec.mode} {row.spec.device}"
             reasons.setdefault(row.reason, []).append(name)
-    lines = [f"not measured: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
+    lines = [
+        f"not measured: {', '.join(dict.fromkeys(names))}: {reason}"
+        for reason, names in reasons.items()
+    ]
     lines += [
-        f"{_name(row.spec)} {row.spec.mode}: {', '.join(row.fell_back)} ran on the CPU" for row in rows if row.fell_back
+        f"{_name(row.spec)} {row.spec.mode}: {', '.join(row.fell_back)} ran on the CPU"
+        for row in rows
+        if row.fell_back
     ]
     return [*lines, *_find_unsteady(rows)]
 
 
 def _find_unsteady(rows: Sequence[Row]) -> list[str]:
     """Return the medians that are uncertain by more than a few percent, with the reason."""
-    wide = [f"{_name(row.spec)} {row.spec.mode} {row.spec.device}" for row in rows if row.is_unsteady]
+    wide = [
+        f"{_name(row.spec)} {row.spec.mode} {row.spec.device}" for row in rows if row.is_unsteady
+    ]
     known = [cores for row in rows for cores in row.others_cores]
     used = statistics.median(known) if known else 0.0
     if used < BUSY_CORES:
@@ -369,7 +403,9 @@ def _speedup(row: Row, rows: Sequence[Row]) -> float | None:
         == (row.spec.workload, row.spec.batch_size, row.spec.size)
     ]
     first = alike[0]
-    return first.step_ms / row.step_ms if first is not row and first.step_ms and row.step_ms else None
+    return (
+        first.step_ms / row.step_ms if first is not row and first.step_ms and row.step_ms else None
+    )
 
 
 def as_dict(row: Row, rows: Sequence[Row]) -> dict[str, Any]:

@@ -51,7 +51,9 @@ class Spec:
             BadInputError: the workload does not take them.
         """
         names = ("device", "mode", "batch_size", "size")
-        return registry.settle(self.workload, {"seed": 1, **{name: getattr(self, name) for name in names}})
+        return registry.settle(
+            self.workload, {"seed": 1, **{name: getattr(self, name) for name in names}}
+        )
 
 
 def encode(spec: Spec) -> str:

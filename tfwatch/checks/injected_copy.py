@@ -35,9 +35,13 @@ def compare_copies(kind: str, megabytes: int, runs_dir: Path) -> CopyComparison 
     batches = [np.full(shape, n, kind) for n in range(_BATCHES)]
     watch, direct = Watch(runs_dir), DirectCopies(batches)
     model = _model(batches[0])
-    model.fit(_data(batches), steps_per_epoch=_STEPS, shuffle=False, verbose=0, callbacks=[direct, watch])
+    model.fit(
+        _data(batches), steps_per_epoch=_STEPS, shuffle=False, verbose=0, callbacks=[direct, watch]
+    )
     copies = open_run(watch.run_path or "").steps["copy_ms"]
-    return CopyComparison(float(np.median(direct.took_ms[_WARM_UP:])), float(np.median(copies[_WARM_UP:])))
+    return CopyComparison(
+        float(np.median(direct.took_ms[_WARM_UP:])), float(np.median(copies[_WARM_UP:]))
+    )
 
 
 class DirectCopies(keras.callbacks.Callback):
@@ -55,12 +59,16 @@ class DirectCopies(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Copy a batch other than the one that the next step copies."""
         none_ms = min(_copy_ms(self._empty) for _ in range(2))
-        self.took_ms.append(max(_copy_ms(self._parts[(batch + 3) % len(self._parts)]) - none_ms, 0.0))
+        self.took_ms.append(
+            max(_copy_ms(self._parts[(batch + 3) % len(self._parts)]) - none_ms, 0.0)
+        )
 
 
 def _model(batch: Any) -> Any:
     x = keras.Input(batch.shape[1:], dtype=batch.dtype.name)
-    narrow = keras.layers.Lambda(lambda values: tf.cast(values[:, :16], tf.float32), output_shape=(16,))(x)
+    narrow = keras.layers.Lambda(
+        lambda values: tf.cast(values[:, :16], tf.float32), output_shape=(16,)
+    )(x)
     model = keras.Model(x, keras.layers.Dense(1)(narrow))
     model.compile("sgd", "mse", jit_compile=False)
     return model
@@ -70,13 +78,19 @@ def _data(batches: list[Any]) -> tf.data.Dataset:
     """Return the batches in turn, endlessly, from host memory."""
     labels = np.zeros((_ROWS, 1), np.float32)
     each = [tf.data.Dataset.from_tensors((batch, labels)) for batch in batches]
-    return reduce(lambda data, one: data.concatenate(one), each).repeat().with_options(without_autotune())
+    return (
+        reduce(lambda data, one: data.concatenate(one), each)
+        .repeat()
+        .with_options(without_autotune())
+    )
 
 
 def _copy_ms(part: Any) -> float:
     """Return the time of a copy to the GPU; one number read back ends it."""
     with tf.device("/CPU:0"):
-        part = tf.identity(part)  # a new tensor: of one that was copied before, TensorFlow keeps the copy on the device
+        part = tf.identity(
+            part
+        )  # a new tensor: of one that was copied before, TensorFlow keeps the copy on the device
     start_ns = time.perf_counter_ns()
     with tf.device(_DEVICE):
         copied = tf.identity(part)

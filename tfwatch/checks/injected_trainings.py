@@ -74,7 +74,9 @@ class Sleeps:
         drawn_ms: the planned time of each delay that began. begin_ns, end_ns: its times by `time.perf_counter_ns`.
     """
 
-    def __init__(self, planned_ms: NDArray[np.float64], collect_at: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, planned_ms: NDArray[np.float64], collect_at: frozenset[int] = frozenset()
+    ) -> None:
         """Plan the delays; the calls in `collect_at`, counted from 0, collect garbage instead of sleeping."""
         self.drawn_ms: list[float] = []
         self.begin_ns: list[int] = []
@@ -190,7 +192,9 @@ def fit_arguments(kind: str, steps: int, sleeps: Sleeps) -> dict[str, Any]:
 def _dataset(kind: str, steps: int, sleeps: Sleeps) -> tf.data.Dataset:
     if kind == "from_generator":
         signature = (tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))
-        batches = tf.data.Dataset.from_generator(lambda: _generated(steps, sleeps.sleep), output_signature=signature)
+        batches = tf.data.Dataset.from_generator(
+            lambda: _generated(steps, sleeps.sleep), output_signature=signature
+        )
         batches = batches.map(lambda x, y: (_after(x, sleeps.end), y))
     else:
         batches = _constant(steps).map(_delay_batch(sleeps))
@@ -211,7 +215,9 @@ def shuffled(elements: int, buffer: int, sleeps: Sleeps) -> tf.data.Dataset:
 
 
 def _constant(batches: int) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors((tf.ones((_BATCH, 4)), tf.ones((_BATCH, 1)))).repeat(batches)
+    return tf.data.Dataset.from_tensors((tf.ones((_BATCH, 4)), tf.ones((_BATCH, 1)))).repeat(
+        batches
+    )
 
 
 def _delay_batch(sleeps: Sleeps) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
@@ -261,23 +267,36 @@ class Trainings:
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
             slow_steps=[_with_actual_ms(one, sleeps) for one in schedule.slow_steps],
-            slept_ms={part: _median_ms(sleeps[part], run.steps) for part in PARTS if sleeps[part].end_ns},
+            slept_ms={
+                part: _median_ms(sleeps[part], run.steps) for part in PARTS if sleeps[part].end_ns
+            },
             step_ms=float(np.median(np.diff(end_of_step_ns))) / 1e6,
         )
 
-    def _fit(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
+    def _fit(
+        self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
+    ) -> tuple[Run, list[int]]:
         """Return the run and the time at which the callbacks of each execution ended."""
         watch = Watch(self._own_folder(), "exact" if schedule.kind.endswith("exact") else "fused")
         host = _Host(watch, schedule, sleeps["host"])
-        callbacks = [watch, _SlowLogger(schedule, "callback"), _SlowCheckpoint(schedule, "checkpoint"), host]
+        callbacks = [
+            watch,
+            _SlowLogger(schedule, "callback"),
+            _SlowCheckpoint(schedule, "checkpoint"),
+            host,
+        ]
         arguments = fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])
         model.fit(**arguments, verbose=0, callbacks=callbacks)
         return open_run(watch.run_path or ""), host.end_ns
 
-    def _loop(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
+    def _loop(
+        self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
+    ) -> tuple[Run, list[int]]:
         """Return the same for a loop without callbacks."""
         end_ns = []
-        with track(fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])["x"], self._own_folder()) as batches:
+        with track(
+            fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])["x"], self._own_folder()
+        ) as batches:
             for x, y in batches:
                 model.train_on_batch(x, y)
                 end_ns.append(time.perf_counter_ns())
@@ -322,7 +341,10 @@ class Trainings:
         slow_steps = [one for one in schedule.slow_steps if one.part == part]
         for one in slow_steps:
             planned_ms[one.step - 1] += one.ms if one.how == "sleep" else 0.0
-        return Sleeps(planned_ms, frozenset(one.step - 1 for one in slow_steps if one.how == "garbage collection"))
+        return Sleeps(
+            planned_ms,
+            frozenset(one.step - 1 for one in slow_steps if one.how == "garbage collection"),
+        )
 
 
 class _SlowCallback(keras.callbacks.Callback):
@@ -339,7 +361,10 @@ class _SlowCallback(keras.callbacks.Callback):
 
 
 #: Watch reports a callback by its class.
-_SlowLogger, _SlowCheckpoint = type(LOGGER, (_SlowCallback,), {}), type(CHECKPOINT, (_SlowCallback,), {})
+_SlowLogger, _SlowCheckpoint = (
+    type(LOGGER, (_SlowCallback,), {}),
+    type(CHECKPOINT, (_SlowCallback,), {}),
+)
 
 
 class _Host(keras.callbacks.Callback):
@@ -407,7 +432,9 @@ def compare_parts(
                 asked_ns[:-1] += _lead_ns(rows, steady & (planned == 0))[1:]
             injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), asked_ns)
             if schedule.kind in WITHOUT_HANDOVER:
-                latest = _left_ms(_of_steps([*sleeps[part].begin_ns, sleeps[part].end_ns[-1]], rows), asked_ns)
+                latest = _left_ms(
+                    _of_steps([*sleeps[part].begin_ns, sleeps[part].end_ns[-1]], rows), asked_ns
+                )
                 injected, own_ms = np.clip(measured, injected, np.maximum(injected, latest)), 0.0
         if own_ms is None:
             undelayed = steady & (planned == 0) & ((injected < _LEFT_MS) | (part != "wait"))
@@ -449,7 +476,9 @@ def _of_steps(values: Sequence[float], rows: Rows) -> NDArray[Any]:
 
 
 def _took_ms(sleeps: Sleeps, rows: Rows) -> NDArray[np.float64]:
-    took_ms: NDArray[np.float64] = (_of_steps(sleeps.end_ns, rows) - _of_steps(sleeps.begin_ns, rows)) / 1e6
+    took_ms: NDArray[np.float64] = (
+        _of_steps(sleeps.end_ns, rows) - _of_steps(sleeps.begin_ns, rows)
+    ) / 1e6
     return took_ms
 
 
@@ -466,7 +495,9 @@ def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
     for epoch in np.unique(rows["epoch"]):
         at = np.flatnonzero((rows["epoch"] == epoch) & (end_ns > 0))[:-1]
         first, last = int(at[0]), int(at[-1])
-        parts_ms = sum(float(rows[f"{part}_ms"][first + 1 : last + 1].sum(dtype=np.float64)) for part in PARTS)
+        parts_ms = sum(
+            float(rows[f"{part}_ms"][first + 1 : last + 1].sum(dtype=np.float64)) for part in PARTS
+        )
         wall_ms = float(end_ns[last] - end_ns[first]) / 1e6
         worst = max(worst, abs(parts_ms - wall_ms) / wall_ms)
     return worst

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 _SEED = 20_11
 #: The first words of the groups' names, in the order of the table.
-_ORDER = ("wait", "copy", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
+_ORDER = (
+    "wait",
+    "copy",
+    "compute",
+    "host",
+    "wait + compute + host = wall",
+    "verdict",
+    "spike",
+    "stall",
+    "switch",
+)
 #: The load of other programs is measured for this time; from a quarter of a core on it can delay a step.
 _LOAD_S = 1.0
 _BUSY_CORES = 0.25
@@ -88,7 +98,9 @@ def describe_load(others_cores: float | None, cores: int) -> str:
 
 
 def run_all(
-    experiments: Iterable[Experiment], trainings: Trainings, progress: Callable[[int, int], None] = lambda *_: None
+    experiments: Iterable[Experiment],
+    trainings: Trainings,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Case]:
     """Run all experiments, and one with a failure twice: noise does not fail twice, an error does."""
     experiments = list(experiments)
@@ -104,7 +116,10 @@ def _run_until_passed(experiment: Experiment, trainings: Trainings) -> list[Case
     if all(case.passed for case in first):
         return first
     again = {(case.group, case.case): replace(case, tries=2) for case in experiment(trainings)}
-    return [case if case.passed else again.get((case.group, case.case), replace(case, tries=2)) for case in first]
+    return [
+        case if case.passed else again.get((case.group, case.case), replace(case, tries=2))
+        for case in first
+    ]
 
 
 def _show(err: TextIO, text: str) -> None:
@@ -123,7 +138,11 @@ def cases_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
         None. A figure without enough steps is None (null).
     cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, which have no tolerance.
     """
-    skipped = [{"group": case.group, "case": case.case, "reason": case.skipped} for case in cases if case.skipped]
+    skipped = [
+        {"group": case.group, "case": case.case, "reason": case.skipped}
+        for case in cases
+        if case.skipped
+    ]
     cases = [case for case in cases if not case.skipped]
     passed = sum(case.passed for case in cases)
     return {
@@ -156,8 +175,14 @@ def _plain(value: float | str | None) -> float | str | None:
 def print_table(out: TextIO, cases: Sequence[Case], costs: Costs) -> None:
     """Print the table, in 80 columns except for failures."""
     compared = [case for case in cases if not case.skipped]
-    lines = [_line("case", "pass", "injected", "measured", "error", ""), *_groups(compared), *_skipped(cases)]
-    out.writelines(f"{line.rstrip()}\n" for line in (*lines, "", *costs.sentences, _total(compared)))
+    lines = [
+        _line("case", "pass", "injected", "measured", "error", ""),
+        *_groups(compared),
+        *_skipped(cases),
+    ]
+    out.writelines(
+        f"{line.rstrip()}\n" for line in (*lines, "", *costs.sentences, _total(compared))
+    )
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[str]:
@@ -165,7 +190,10 @@ def _groups(cases: Sequence[Case]) -> Iterator[str]:
     groups = dict.fromkeys(case.group for case in cases)
     for group in sorted(groups, key=lambda group: _ORDER.index(group.partition(":")[0])):
         in_group = [case for case in cases if case.group == group]
-        passed, failed = [case for case in in_group if case.passed], [case for case in in_group if not case.passed]
+        passed, failed = (
+            [case for case in in_group if case.passed],
+            [case for case in in_group if not case.passed],
+        )
         retried = sum(case.tries > 1 for case in passed)
         result = "FAIL" if failed else f"pass{f', {retried} at 2nd try' if retried else ''}"
         yield _line(group, f"{len(passed)}/{len(in_group)}", *_worst(passed), result)

@@ -99,7 +99,11 @@ def experiments() -> Iterator[Experiment]:
         (12, 12, "HIGHLY"),
     ):
         yield _verdict("tf.data", data_ms, compute_ms, word)
-    for data_ms, compute_ms, word in ((8.0, 20.0, "NOT"), (70.0, 60.0, "MODERATELY"), (40.0, 20.0, "HIGHLY")):
+    for data_ms, compute_ms, word in (
+        (8.0, 20.0, "NOT"),
+        (70.0, 60.0, "MODERATELY"),
+        (40.0, 20.0, "HIGHLY"),
+    ):
         yield _verdict("prefetch", data_ms, compute_ms, word)
     yield _bound(Schedule(host_ms=(12,), compute_ms=(12,), steps=50), "host-bound")
     yield _bound(Schedule(host_ms=(2,), compute_ms=(20,), steps=50), "compute-bound")
@@ -108,11 +112,20 @@ def experiments() -> Iterator[Experiment]:
     yield from (_copy("float32", 5), _copy("float32", 40), _copy("uint8", 40))
 
 
-def compare_figures(group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]) -> Case:
+def compare_figures(
+    group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]
+) -> Case:
     """Compare milliseconds. tolerance: milliseconds, or this share of the injected figure where that is more."""
     least_ms, share = tolerance
     error_share = abs(measured - injected) / max(least_ms, share * injected)
-    return Case(group, case, injected, measured, "ms", error_share if error_share == error_share else float("inf"))
+    return Case(
+        group,
+        case,
+        injected,
+        measured,
+        "ms",
+        error_share if error_share == error_share else float("inf"),
+    )
 
 
 def compare_texts(group: str, case: str, injected: str, measured: str) -> Case:
@@ -122,7 +135,14 @@ def compare_texts(group: str, case: str, injected: str, measured: str) -> Case:
 
 def compare_wall(case: str, trained: TrainingResult) -> Case:
     """Compare the sum of each step's parts with its wall time."""
-    return Case(_WALL, case, 100.0, 100.0 * (1 - trained.wall_error), "%", trained.wall_error / _WALL_TOLERANCE)
+    return Case(
+        _WALL,
+        case,
+        100.0,
+        100.0 * (1 - trained.wall_error),
+        "%",
+        trained.wall_error / _WALL_TOLERANCE,
+    )
 
 
 # -- the split, the verdict -----------------------------------------------------------------------------
@@ -135,7 +155,9 @@ def _split(schedule: Schedule) -> Experiment:
             is_wait = one.part == "wait"
             group = f"wait: {schedule.kind}" if is_wait else one.part
             case = f"{one.slept_ms:g} ms" if is_wait else f"{one.slept_ms:g} ms, {schedule.kind}"
-            tolerance = _SPREAD_WAIT if is_wait and schedule.kind == SPREAD else TOLERANCES[one.part]
+            tolerance = (
+                _SPREAD_WAIT if is_wait and schedule.kind == SPREAD else TOLERANCES[one.part]
+            )
             yield compare_figures(group, case, one.injected_ms, one.measured_ms, tolerance)
         yield compare_wall(schedule.kind, trained)
 
@@ -158,7 +180,9 @@ def _bound(schedule: Schedule, word: str) -> Experiment:
         trained = trainings.train(schedule)
         bound = judge(trained.run.steps).bound
         case = f"host {schedule.host_ms[0]:g}, compute {schedule.compute_ms[0]:g} ms"
-        yield compare_texts("verdict: bound", case, word, bound.value if bound else "not enough data")
+        yield compare_texts(
+            "verdict: bound", case, word, bound.value if bound else "not enough data"
+        )
         yield compare_wall(f"bound: {case}", trained)
 
     return run
@@ -170,7 +194,9 @@ def _copy(kind: str, megabytes: int) -> Experiment:
         if isinstance(found, str):
             yield Case("copy", case, "", "", "", 0.0, skipped=found)
         else:
-            yield compare_figures("copy", case, found.direct_ms, found.measured_ms, TOLERANCES["copy"])
+            yield compare_figures(
+                "copy", case, found.direct_ms, found.measured_ms, TOLERANCES["copy"]
+            )
 
     return run
 
@@ -205,15 +231,26 @@ def _spikes(trainings: Trainings) -> Iterator[Case]:
     """Spikes in every part are found at their steps, with their lengths and their causes, and no others are."""
     at = range(_DISTANCE // 2, _DISTANCE * len(_SPIKES), _DISTANCE)
     slow_steps = tuple(SlowStep(step, *spike) for step, spike in zip(at, _SPIKES, strict=True))
-    trained = trainings.train(Schedule(compute_ms=(2.0,), steps=_DISTANCE * len(_SPIKES), slow_steps=slow_steps))
+    trained = trainings.train(
+        Schedule(compute_ms=(2.0,), steps=_DISTANCE * len(_SPIKES), slow_steps=slow_steps)
+    )
     reported = _spikes_of(trained.run)
     for asked, one in zip(slow_steps, trained.slow_steps, strict=True):
         name = f"{asked.ms:g} ms in {one.part}" if asked.ms else f"in {one.part}"
         yield from _spike(name, one, reported.pop(one.step, None))
     flagged = set(trained.run.steps["step"][trained.run.steps["flags"] != 0].tolist())
-    wrong = [spike for step, spike in reported.items() if step not in flagged and not _is_plausible(spike)]
+    wrong = [
+        spike
+        for step, spike in reported.items()
+        if step not in flagged and not _is_plausible(spike)
+    ]
     plain = len(trained.run.steps) - len(slow_steps)
-    yield compare_texts("spike: wrong causes", f"{plain} plain steps", "none", ", ".join(map(_name, wrong)) or "none")
+    yield compare_texts(
+        "spike: wrong causes",
+        f"{plain} plain steps",
+        "none",
+        ", ".join(map(_name, wrong)) or "none",
+    )
     yield compare_wall("spikes", trained)
 
 
@@ -226,7 +263,9 @@ def _spike(name: str, one: SlowStep, reported: Spike | None) -> Iterator[Case]:
     accepted = cause if reported and one.how == "sleep" and found in _OF_THE_MACHINE else found
     yield compare_texts(f"spike: {one.how}", name, cause, accepted)
     if reported:
-        yield compare_figures("spike: extra time", f"{name}, {cause}", one.ms, reported.extra_ms, _SPIKE_TOLERANCE)
+        yield compare_figures(
+            "spike: extra time", f"{name}, {cause}", one.ms, reported.extra_ms, _SPIKE_TOLERANCE
+        )
 
 
 def _name_in(spike: Spike, part: str) -> str:
@@ -234,7 +273,11 @@ def _name_in(spike: Spike, part: str) -> str:
 
 
 def _name(spike: Spike) -> str:
-    return f"{spike.cause} {spike.detail}" if spike.cause in ("callback", "checkpoint") else spike.cause
+    return (
+        f"{spike.cause} {spike.detail}"
+        if spike.cause in ("callback", "checkpoint")
+        else spike.cause
+    )
 
 
 def _is_plausible(spike: Spike) -> bool:
@@ -253,15 +296,21 @@ def _cause_of(run: Run, step: int) -> str:
 def _shuffle(trainings: Trainings) -> Iterator[Case]:
     """A shuffle buffer of 20 elements of 4 ms is filled before each epoch."""
     run = trainings.fill(steps=30, buffer=20, element_ms=4.0)
-    yield compare_texts("spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31))
+    yield compare_texts(
+        "spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31)
+    )
 
 
 def _slow_start(trainings: Trainings) -> Iterator[Case]:
     """An epoch's first batch takes longer, for another reason; a new model's first step compiles."""
     trainings.renew_models()
     slow_steps = (SlowStep(31, "wait", "sleep", 60.0),)
-    trained = trainings.train(Schedule(compute_ms=(2.0,), kind="validation", steps=60, slow_steps=slow_steps))
-    yield compare_texts("spike: epoch start", "first batch 60 ms later", "epoch start", _cause_of(trained.run, 31))
+    trained = trainings.train(
+        Schedule(compute_ms=(2.0,), kind="validation", steps=60, slow_steps=slow_steps)
+    )
+    yield compare_texts(
+        "spike: epoch start", "first batch 60 ms later", "epoch start", _cause_of(trained.run, 31)
+    )
     yield compare_texts("spike: compile", "first step", "compile", _cause_of(trained.run, 1))
 
 
@@ -271,20 +320,33 @@ def _slow_start(trainings: Trainings) -> Iterator[Case]:
 def _stalls(trainings: Trainings) -> Iterator[Case]:
     """One long data wait, and several in a row."""
     row = range(150, 156)
-    slow_steps = (SlowStep(60, "wait", "sleep", 1200.0), *(SlowStep(step, "wait", "sleep", 250.0) for step in row))
+    slow_steps = (
+        SlowStep(60, "wait", "sleep", 1200.0),
+        *(SlowStep(step, "wait", "sleep", 250.0) for step in row),
+    )
     trained = trainings.train(Schedule(compute_ms=(4.0,), steps=220, slow_steps=slow_steps))
-    found = {stall.step: stall for stall in find_stalls(trained.run.steps, Pauses(trained.run.events))}
+    found = {
+        stall.step: stall for stall in find_stalls(trained.run.steps, Pauses(trained.run.events))
+    }
     for first, steps in ((60, 1), (row.start, len(row))):
         took_ms = sum(one.ms for one in trained.slow_steps if first <= one.step < first + steps)
         stall, case = found.pop(first, None), f"{steps} step{'s' if steps > 1 else ''} in a row"
         if stall is None or stall.steps != steps:
             yield compare_texts(
-                "stall: lost time", case, f"{steps} from step {first}", f"{stall.steps} steps" if stall else "not found"
+                "stall: lost time",
+                case,
+                f"{steps} from step {first}",
+                f"{stall.steps} steps" if stall else "not found",
             )
         else:
-            yield compare_figures("stall: lost time", case, took_ms, stall.lost_ms, _SPIKE_TOLERANCE)
+            yield compare_figures(
+                "stall: lost time", case, took_ms, stall.lost_ms, _SPIKE_TOLERANCE
+            )
     yield compare_texts(
-        "stall: wrong stalls", "220 steps", "none", ", ".join(f"step {step}" for step in found) or "none"
+        "stall: wrong stalls",
+        "220 steps",
+        "none",
+        ", ".join(f"step {step}" for step in found) or "none",
     )
     yield compare_wall("stalls", trained)
 
@@ -306,16 +368,25 @@ def _pattern(trainings: Trainings, how: str, part: str, expected: str) -> Iterat
 def _drift(trainings: Trainings) -> Iterator[Case]:
     slow_steps = tuple(SlowStep(step, "wait", "sleep", 8.0 * step / 480) for step in range(1, 481))
     trained = trainings.train(Schedule(compute_ms=(2.0,), steps=480, slow_steps=slow_steps))
-    yield compare_texts("stall: pattern", "a slowly growing wait", "drift", _pattern_of(trained, "wait"))
+    yield compare_texts(
+        "stall: pattern", "a slowly growing wait", "drift", _pattern_of(trained, "wait")
+    )
 
 
 def _pattern_of(trained: TrainingResult, part: str) -> str:
     patterns = find_patterns(trained.run.steps, Pauses(trained.run.events))
-    return "; ".join(map(_describe, (found for found in patterns if found.part == part))) or "not found"
+    return (
+        "; ".join(map(_describe, (found for found in patterns if found.part == part)))
+        or "not found"
+    )
 
 
 def _describe(pattern: Pattern) -> str:
-    return f"every {pattern.period}th step{pattern.detail and f', {pattern.detail}'}" if pattern.period else "drift"
+    return (
+        f"every {pattern.period}th step{pattern.detail and f', {pattern.detail}'}"
+        if pattern.period
+        else "drift"
+    )
 
 
 # -- switches ---------------------------------------------------------------------------------------------
@@ -325,12 +396,16 @@ def _equal_settings(trainings: Trainings) -> Iterator[Case]:
     """A deeper prefetch changes nothing where batches are ready already: no difference may be claimed."""
     trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, 4), (120, 8))))
     rows = trained.run.steps
-    found = compare(trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
+    found = compare(
+        trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
+    )
     newest = found[-1] if found else None
     is_open = newest and newest.ratio is not None and newest.answer not in ("faster", "slower")
     is_equal = is_open and newest and not newest.has_other_wait
     measured = "no difference" if is_equal else outcome_text(newest) if newest else "no comparison"
-    yield compare_texts("switch: equal settings", "prefetch 4 → 8, data 2, compute 8 ms", "no difference", measured)
+    yield compare_texts(
+        "switch: equal settings", "prefetch 4 → 8, data 2, compute 8 ms", "no difference", measured
+    )
 
 
 def _switches(trainings: Trainings) -> Iterator[Case]:
@@ -338,14 +413,23 @@ def _switches(trainings: Trainings) -> Iterator[Case]:
     schedule = Schedule((8.0,), (20.0,), steps=130, switches=((45, 4), (90, "off")))
     trained = trainings.train(schedule)
     rows = trained.run.steps
-    comparisons = compare(trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
+    comparisons = compare(
+        trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
+    )
     for name, at, ratio in (("on", 0, 28 / 20), ("off", 1, 20 / 28)):
         case = f"prefetch {name}, data 8, compute 20 ms"
         measured = comparisons[at].ratio if len(comparisons) > at else None
         if measured is None:
             yield compare_texts("switch: speedup", case, f"{ratio:.2f} x", "no comparison")
         else:
-            yield Case("switch: speedup", case, ratio, measured, "x", abs(measured / ratio - 1) / _RATIO_TOLERANCE)
+            yield Case(
+                "switch: speedup",
+                case,
+                ratio,
+                measured,
+                "x",
+                abs(measured / ratio - 1) / _RATIO_TOLERANCE,
+            )
             # A test that claims nothing would pass the case of equal settings.
             expected = "faster" if ratio > 1 else "slower"
             yield compare_texts("switch: answer", case, expected, comparisons[at].answer)
@@ -353,6 +437,11 @@ def _switches(trainings: Trainings) -> Iterator[Case]:
         hidden = steady(rows[comparisons[0].step - 1 : comparisons[1].step - 1])["wait_ms"]
         left_ms = float(np.median(hidden)) if len(hidden) else float("nan")
         yield Case(
-            "switch: remaining wait", "prefetch on, data 8, compute 20 ms", 0.0, left_ms, "ms", left_ms / _HIDDEN_MS
+            "switch: remaining wait",
+            "prefetch on, data 8, compute 20 ms",
+            0.0,
+            left_ms,
+            "ms",
+            left_ms / _HIDDEN_MS,
         )
     yield compare_wall("switches", trained)

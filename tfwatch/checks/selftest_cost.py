@@ -111,8 +111,12 @@ class _GrowingRun:
     def __init__(self) -> None:
         self._at_ns = 0
         self._step = 0
-        self.clock = Clock(now_ns=lambda: self._at_ns, wall_ns=lambda: self._at_ns, thread_ns=lambda: 0)
-        manifest = Manifest("selftest", "selftest", 0, 0, os.getpid(), 0.0, "", knobs={"prefetch": "off"})
+        self.clock = Clock(
+            now_ns=lambda: self._at_ns, wall_ns=lambda: self._at_ns, thread_ns=lambda: 0
+        )
+        manifest = Manifest(
+            "selftest", "selftest", 0, 0, os.getpid(), 0.0, "", knobs={"prefetch": "off"}
+        )
         self.writer = RunWriter(None, manifest, self.clock)
         self.writer.event(EpochStarted(0, 0, 1, None))
 
@@ -121,7 +125,9 @@ class _GrowingRun:
         for _ in range(steps):
             self._step += 1
             wait_ms = 4.0 if self._step // 500 % 2 else 0.2
-            self.writer.step(self._at_ns, self._step, 0, 0, wait_ms, 2.0, _STEP_MS - 1.0 - wait_ms, 1.0)
+            self.writer.step(
+                self._at_ns, self._step, 0, 0, wait_ms, 2.0, _STEP_MS - 1.0 - wait_ms, 1.0
+            )
             self._at_ns += round(_STEP_MS * 1e6)
         self.writer.status = (Phase.COMPUTE, self._at_ns, self._step + 1, 0, "")
         self.writer.progress.append((32 * self._step, self._step, 0, self._step, 0.5, 0.9))

@@ -64,7 +64,12 @@ def _import() -> dict[str, Any]:
 
     took_s = (SYSTEM.now_ns() - begin_ns) / 1e9
     build = {name: str(value) for name, value in tf.sysconfig.get_build_info().items()}
-    return {"took_s": took_s, "tensorflow": tf.__version__, "keras": tf.keras.__version__, "build": build}
+    return {
+        "took_s": took_s,
+        "tensorflow": tf.__version__,
+        "keras": tf.keras.__version__,
+        "build": build,
+    }
 
 
 def _devices() -> dict[str, Any]:
@@ -76,7 +81,10 @@ def _devices() -> dict[str, Any]:
 
 
 def _describe(tf: Any, device: Any) -> dict[str, str]:
-    values: dict[str, str] = {"name": device.name.removeprefix("/physical_device:"), "kind": device.device_type}
+    values: dict[str, str] = {
+        "name": device.name.removeprefix("/physical_device:"),
+        "kind": device.device_type,
+    }
     if device.device_type == "GPU":
         tf.config.experimental.set_memory_growth(device, True)
         details = tf.config.experimental.get_device_details(device)
@@ -97,7 +105,9 @@ def _products() -> dict[str, Any]:
 
 def _try_xla(tf: Any) -> str:
     """Return the error of compiling `exp`, which needs libdevice, with XLA for a GPU of CUDA; empty without one."""
-    if not tf.config.list_physical_devices("GPU") or not tf.sysconfig.get_build_info().get("is_cuda_build"):
+    if not tf.config.list_physical_devices("GPU") or not tf.sysconfig.get_build_info().get(
+        "is_cuda_build"
+    ):
         return ""
     try:
         with tf.device("GPU:0"):
@@ -123,10 +133,17 @@ def _on_device(tf: Any, name: str, numbers: Any, right: Any) -> dict[str, Any]:
         with tf.device(name):
             matrix = tf.constant(numbers)
             placed = multiply().device.rpartition("device:")[2]
-            took_ms, product = min((_timed(multiply) for _ in range(_TIMES)), key=lambda timed: timed[0])
+            took_ms, product = min(
+                (_timed(multiply) for _ in range(_TIMES)), key=lambda timed: timed[0]
+            )
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         return {"device": name, "error": str(error)[:500]}
-    return {"device": name, "placed": placed, "took_ms": took_ms, "right": bool((product == right).all())}
+    return {
+        "device": name,
+        "placed": placed,
+        "took_ms": took_ms,
+        "right": bool((product == right).all()),
+    }
 
 
 def _timed(multiply: Callable[[], Any]) -> tuple[float, Any]:
@@ -167,7 +184,10 @@ def _compare_devices() -> dict[str, Any]:
     if gpu is None:
         return {"losses": {}, "moves": {}}
     right, found = train_seeded("CPU:0", eager=True), train_seeded(gpu, eager=False)
-    return {"losses": {one.device: one.losses for one in (right, found)}, "moves": moves_apart(right, found)}
+    return {
+        "losses": {one.device: one.losses for one in (right, found)},
+        "moves": moves_apart(right, found),
+    }
 
 
 @dataclass(frozen=True)
@@ -208,7 +228,11 @@ def train_seeded(device: str, *, eager: bool) -> SeededTraining:
         model.set_weights(begun)
         model.run_eagerly = eager
         losses = [float(np.ravel(model.train_on_batch(images, labels))[0]) for _ in range(_STEPS)]
-    pairs = [(weight, start) for weight, start in zip(model.weights, begun, strict=True) if weight.trainable]
+    pairs = [
+        (weight, start)
+        for weight, start in zip(model.weights, begun, strict=True)
+        if weight.trainable
+    ]
     moves = [(weight.path, weight.numpy() - start) for weight, start in pairs]
     return SeededTraining(model.weights[0].value.device.rpartition("device:")[2], losses, moves)
 
@@ -226,12 +250,24 @@ def _network_without_dropout(keras: Any) -> Any:
 
 
 def _small_network(keras: Any) -> Any:
-    return _network(keras, "adam", (32, 32, 3), keras.layers.Dropout(0.2), keras.layers.Dense(10, activation="softmax"))
+    return _network(
+        keras,
+        "adam",
+        (32, 32, 3),
+        keras.layers.Dropout(0.2),
+        keras.layers.Dense(10, activation="softmax"),
+    )
 
 
 def _network(keras: Any, optimizer: Any, shape: tuple[int, ...], *head: Any) -> Any:
     layers = keras.layers
-    body = (layers.Conv2D(8, 3), layers.BatchNormalization(), layers.ReLU(), layers.MaxPooling2D(), layers.Flatten())
+    body = (
+        layers.Conv2D(8, 3),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.MaxPooling2D(),
+        layers.Flatten(),
+    )
     model = keras.Sequential([keras.Input(shape), *body, *head])
     model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=False)
     return model

@@ -30,7 +30,10 @@ def rounds_ms(runs_dir: Path, rounds: int, steps: int) -> list[dict[str, float]]
     rows = []
     for n in range(rounds):
         order = ARMS if n % 2 else ARMS[::-1]
-        row = {arm: _step_ms(models[arm], data, steps, [Watch(runs_dir)] if arm == "watched" else []) for arm in order}
+        row = {
+            arm: _step_ms(models[arm], data, steps, [Watch(runs_dir)] if arm == "watched" else [])
+            for arm in order
+        }
         rows.append(row)
     complete_runs()  # before their folder is removed
     return rows
@@ -45,14 +48,18 @@ class _Stopwatch(keras.callbacks.Callback):
 
 def _step_ms(model: Any, data: tf.data.Dataset, steps: int, callbacks: list[Any]) -> float:
     clock = _Stopwatch()
-    model.fit(data, steps_per_epoch=_SKIP + steps, verbose=0, shuffle=False, callbacks=[*callbacks, clock])
+    model.fit(
+        data, steps_per_epoch=_SKIP + steps, verbose=0, shuffle=False, callbacks=[*callbacks, clock]
+    )
     return float(clock.last_ns - clock.first_ns) / 1e6 / steps
 
 
 def _model() -> Any:
     """Return a dense network whose step takes 1 to 2 ms."""
     layers = [keras.layers.Dense(_WIDTH, activation="relu") for _ in range(2)]
-    model = keras.Sequential([keras.Input((_WIDTH,)), *layers, keras.layers.Dense(10, activation="softmax")])
+    model = keras.Sequential(
+        [keras.Input((_WIDTH,)), *layers, keras.layers.Dense(10, activation="softmax")]
+    )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 

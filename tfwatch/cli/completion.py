@@ -63,7 +63,11 @@ def _completer_of(action: argparse.Action) -> _Completer | None:
     place = str(action.metavar)
     if "RUN" in place:
         return _runs_and_changes if "=" in place else _runs
-    by_place: dict[str, _Completer] = {"WORKLOAD": _workloads, "KNOB=A,B": _knob_settings, "STEP:KNOB=VALUE": _switches}
+    by_place: dict[str, _Completer] = {
+        "WORKLOAD": _workloads,
+        "KNOB=A,B": _knob_settings,
+        "STEP:KNOB=VALUE": _switches,
+    }
     by_name: dict[str, _Completer] = {"optimizer": _optimizers, "gpu_sensor": _gpu_sensors}
     return by_place.get(place) or by_name.get(action.dest) or _knob_values(action.dest)
 
@@ -97,7 +101,11 @@ def _knob_settings(prefix: str, **_: object) -> Iterable[str]:
     from tfwatch.training.request import LIVE_KNOBS
 
     knob, _equals, values = prefix.partition("=")
-    return [f"{knob}={one}" for one in _after(values, ",", _values(knob))] if "," in values else _changes(LIVE_KNOBS)
+    return (
+        [f"{knob}={one}" for one in _after(values, ",", _values(knob))]
+        if "," in values
+        else _changes(LIVE_KNOBS)
+    )
 
 
 def _after(prefix: str, mark: str, words: Iterable[str]) -> Iterable[str]:
@@ -109,7 +117,9 @@ def _after(prefix: str, mark: str, words: Iterable[str]) -> Iterable[str]:
 def _changes(knobs: Iterable[str]) -> Iterable[str]:
     from tfwatch.core.knobs import option_name
 
-    return [f"{option_name(knob)}={value}" for knob in knobs for value in _values(option_name(knob))]
+    return [
+        f"{option_name(knob)}={value}" for knob in knobs for value in _values(option_name(knob))
+    ]
 
 
 def _knob_values(name: str) -> _Completer | None:

@@ -22,9 +22,29 @@ _DESCRIPTION = (
 
 #: In the order of the help: each adds a command's parser.
 _COMMANDS = (
-    *(training.add_run, training.add_train, training.add_ab, training.add_workloads, system.add_bench, system.add_feed),
-    *(runs.add_replay, evidence.add_report, evidence.add_compare, evidence.add_check, evidence.add_explain),
-    *(evidence.add_export, runs.add_attach, runs.add_set, runs.add_runs, system.add_doctor, system.add_selftest),
+    *(
+        training.add_run,
+        training.add_train,
+        training.add_ab,
+        training.add_workloads,
+        system.add_bench,
+        system.add_feed,
+    ),
+    *(
+        runs.add_replay,
+        evidence.add_report,
+        evidence.add_compare,
+        evidence.add_check,
+        evidence.add_explain,
+    ),
+    *(
+        evidence.add_export,
+        runs.add_attach,
+        runs.add_set,
+        runs.add_runs,
+        system.add_doctor,
+        system.add_selftest,
+    ),
     *(system.add_serve, system.add_config, completion.add_completion),
 )
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
@@ -82,7 +102,11 @@ def _check_home() -> None:
     from tfwatch.workloads.workload import BadInputError
 
     try:
-        for place in (platformdirs.user_state_dir, platformdirs.user_config_dir, platformdirs.user_cache_dir):
+        for place in (
+            platformdirs.user_state_dir,
+            platformdirs.user_config_dir,
+            platformdirs.user_cache_dir,
+        ):
             place("tfwatch", appauthor=False)
         read_config()
     except (RuntimeError, ConfigError) as error:
@@ -144,7 +168,8 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {word}")
         near = difflib.get_close_matches(word, self.commands, n=1)
         self.error(
-            f"no command {word!r}: " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}")
+            f"no command {word!r}: "
+            + (f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}")
         )
 
 
@@ -175,4 +200,6 @@ def _launch(parser: argparse.ArgumentParser) -> int:
 
 def _near_options(option: str, known: Iterable[str]) -> list[str]:
     """Return the options that begin with the word, or else the one that resembles it."""
-    return [name for name in known if name.startswith(option)] or difflib.get_close_matches(option, known, n=1)
+    return [name for name in known if name.startswith(option)] or difflib.get_close_matches(
+        option, known, n=1
+    )

@@ -21,7 +21,9 @@ def add_report(commands: Any) -> None:
     own.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
     text = "where to write it; - is standard output; default: tfwatch-RUN.html here, markdown to standard output"
     own.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
-    own.add_argument("--markdown", action="store_true", help="a short summary in markdown instead of the page")
+    own.add_argument(
+        "--markdown", action="store_true", help="a short summary in markdown instead of the page"
+    )
     text = "leave out paths, names and the host"
     own.add_argument("--redact", action=argparse.BooleanOptionalAction, help=text)
     options.add_runs_dir(own)
@@ -31,7 +33,9 @@ def _run_report(args: argparse.Namespace) -> int:
     from tfwatch.commands.evidence.report import ReportOptions, report
 
     is_redacted = bool(options.of_config(args, "redact"))
-    return report(ReportOptions(args.which, options.runs_dir(args), args.output, args.markdown, is_redacted))
+    return report(
+        ReportOptions(args.which, options.runs_dir(args), args.output, args.markdown, is_redacted)
+    )
 
 
 def add_compare(commands: Any) -> None:
@@ -39,17 +43,26 @@ def add_compare(commands: Any) -> None:
     text = "compare runs: every figure with the interval of its difference, and the settings that differ"
     compare = options.add_command(commands, "compare", text, _run_compare, epilog=_COMPARE_EPILOG)
     compare.add_argument(
-        "sides", metavar="RUN[,RUN2,...]", nargs="+", help=f"{options.RUN}; commas join several runs of one side"
+        "sides",
+        metavar="RUN[,RUN2,...]",
+        nargs="+",
+        help=f"{options.RUN}; commas join several runs of one side",
     )
     compare.add_argument(
-        "--by-example", action="store_true", help="compare the time per example: batch sizes may differ"
+        "--by-example",
+        action="store_true",
+        help="compare the time per example: batch sizes may differ",
     )
     form = compare.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the text")
     form.add_argument("--html", action="store_true", help="one HTML page, to show or send")
-    form.add_argument("--screen", action="store_true", help="both sides on one axis, in the terminal")
+    form.add_argument(
+        "--screen", action="store_true", help="both sides on one axis, in the terminal"
+    )
     text = "where to write the page of --html; - is standard output; default: tfwatch-compare.html here"
-    compare.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
+    compare.add_argument(
+        "-o", "--output", metavar="FILE", type=options.typed(options.path), help=text
+    )
     options.add_runs_dir(compare)
     options.add_theme(compare)
 
@@ -67,9 +80,17 @@ def _run_compare(args: argparse.Namespace) -> int:
 
     if args.output and not args.html:
         raise BadInputError("-o names the file of --html: add --html")
-    form: Form = "json" if args.json else "html" if args.html else "screen" if args.screen else "text"
-    runs_dir, sides, theme = options.runs_dir(args), tuple(args.sides), options.of_config(args, "theme")
-    return compare(CompareOptions(sides, runs_dir, args.by_example, form, theme, args.output or USUAL_PLACE))
+    form: Form = (
+        "json" if args.json else "html" if args.html else "screen" if args.screen else "text"
+    )
+    runs_dir, sides, theme = (
+        options.runs_dir(args),
+        tuple(args.sides),
+        options.of_config(args, "theme"),
+    )
+    return compare(
+        CompareOptions(sides, runs_dir, args.by_example, form, theme, args.output or USUAL_PLACE)
+    )
 
 
 _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30
@@ -79,20 +100,36 @@ def add_check(commands: Any) -> None:
     """Add the command's parser."""
     text = "check a run against limits, for CI: each figure is decided by the end of its interval"
     check = options.add_command(commands, "check", text, _run_check, epilog=_CHECK_EPILOG)
-    check.add_argument("which", metavar="RUN[,RUN2,...]", help=f"{options.RUN}; commas join several equal runs")
+    check.add_argument(
+        "which", metavar="RUN[,RUN2,...]", help=f"{options.RUN}; commas join several equal runs"
+    )
     for option, name, words in (
         ("--max-wait-share", "PERCENT", "largest data wait, of step time"),
         ("--max-step-ms", "MS", "largest step time"),
         ("--max-slower", "PERCENT", "largest step time over that of the baseline"),
-        ("--max-straggler-share", "PERCENT", "largest wait of a group for one rank, of its step time"),
+        (
+            "--max-straggler-share",
+            "PERCENT",
+            "largest wait of a group for one rank, of its step time",
+        ),
         ("--max-loss", "LOSS", "largest loss at the end of the run"),
     ):
         check.add_argument(option, metavar=name, type=options.typed(_reader(option)), help=words)
     check.add_argument(
-        "--max-memory", metavar="GB", type=options.typed(units.parse_gigabytes), help="largest memory of the process"
+        "--max-memory",
+        metavar="GB",
+        type=options.typed(units.parse_gigabytes),
+        help="largest memory of the process",
     )
-    check.add_argument("--baseline", metavar="RUN", default="", help="the run, or runs, for --max-slower")
-    check.add_argument("--junit", metavar="FILE", type=options.typed(options.path), help="write JUnit XML to a file")
+    check.add_argument(
+        "--baseline", metavar="RUN", default="", help="the run, or runs, for --max-slower"
+    )
+    check.add_argument(
+        "--junit",
+        metavar="FILE",
+        type=options.typed(options.path),
+        help="write JUnit XML to a file",
+    )
     check.add_argument("--json", action="store_true", help="one JSON object instead of the text")
     options.add_runs_dir(check)
 
@@ -115,7 +152,11 @@ def _run_check(args: argparse.Namespace) -> int:
     shares = (args.max_wait_share, args.max_slower, args.max_straggler_share)
     wait, slower, straggler = (None if share is None else share / 100 for share in shares)
     limits = Limits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower, straggler)
-    return check(CheckOptions(args.which, options.runs_dir(args), limits, args.baseline, args.junit, args.json))
+    return check(
+        CheckOptions(
+            args.which, options.runs_dir(args), limits, args.baseline, args.junit, args.json
+        )
+    )
 
 
 def add_explain(commands: Any) -> None:
@@ -172,4 +213,6 @@ def _steps(text: str) -> tuple[int, int]:
 def _run_export(args: argparse.Namespace) -> int:
     from tfwatch.commands.evidence.report import ExportOptions, export
 
-    return export(ExportOptions(args.which, options.runs_dir(args), args.to, args.output, args.steps))
+    return export(
+        ExportOptions(args.which, options.runs_dir(args), args.to, args.output, args.steps)
+    )

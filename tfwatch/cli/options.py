@@ -49,7 +49,9 @@ def add_command(
         description=f"{sentence(text)} {more}".rstrip(),
         epilog=epilog,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter if has_lines else argparse.HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter
+        if has_lines
+        else argparse.HelpFormatter,
         **parser,
     )
     own.set_defaults(run=run)
@@ -88,7 +90,9 @@ _MOST_FEED_WORKERS = 256
 
 def add_runs_dir(group: Any, default: str | None = None) -> None:
     """`--runs-dir`."""
-    group.add_argument("--runs-dir", metavar="DIR", type=typed(path), default=default, help="folder of the runs")
+    group.add_argument(
+        "--runs-dir", metavar="DIR", type=typed(path), default=default, help="folder of the runs"
+    )
 
 
 def add_theme(group: Any) -> None:
@@ -110,16 +114,25 @@ def add_notify(group: Any) -> None:
 
 def add_keep(group: Any) -> None:
     """Add the limits of the runs that are kept."""
-    text = "remove older runs than the newest N in the runs folder; never one that runs or has a tag"
+    text = (
+        "remove older runs than the newest N in the runs folder; never one that runs or has a tag"
+    )
     group.add_argument("--keep-runs", metavar="N", type=whole(1, config.MOST_RUNS), help=text)
-    group.add_argument("--keep-age", metavar="AGE", type=typed(units.parse_age), help="remove older runs: 12h, 30d, 8w")
+    group.add_argument(
+        "--keep-age",
+        metavar="AGE",
+        type=typed(units.parse_age),
+        help="remove older runs: 12h, 30d, 8w",
+    )
     text = "remove the oldest runs beyond so many gigabytes"
     group.add_argument("--keep-size", metavar="GB", type=typed(units.parse_gigabytes), help=text)
 
 
 def add_group(group: Any) -> None:
     """Add `--group`."""
-    text = "this process is one of several that train together: record below the folder of this group"
+    text = (
+        "this process is one of several that train together: record below the folder of this group"
+    )
     group.add_argument("--group", metavar="NAME", type=typed(_group_name), help=text)
 
 

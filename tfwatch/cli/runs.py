@@ -18,7 +18,9 @@ def add_runs(commands: Any) -> None:
     """Add the command's parser and those of its actions."""
     text = "list the recorded runs; name, tag and remove them"
     runs = options.add_command(commands, "runs", text, _list)
-    runs.add_argument("--filter", metavar="TEXT", default="", help="those with the text in name, state or tags")
+    runs.add_argument(
+        "--filter", metavar="TEXT", default="", help="those with the text in name, state or tags"
+    )
     runs.add_argument("--last", metavar="N", type=options.whole(1, _MOST), help="the newest N")
     runs.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     options.add_runs_dir(runs)
@@ -31,32 +33,58 @@ def add_runs(commands: Any) -> None:
 
 def _action(actions: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Any:
     action = options.add_command(actions, name, text, run)
-    options.add_runs_dir(action, default=argparse.SUPPRESS)  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
+    options.add_runs_dir(
+        action, default=argparse.SUPPRESS
+    )  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
     return action
 
 
 def _add_labels(actions: Any) -> None:
     rename = _action(actions, "rename", "give a run a name, which replay takes too", _rename)
     rename.add_argument("which", metavar="RUN", help=options.RUN)
-    rename.add_argument("name", metavar="NAME", type=options.typed(_name), help="the name; its folder stays as it is")
-    for name, text in (("tag", "tag a run: prune never removes it"), ("untag", "take tags from a run")):
+    rename.add_argument(
+        "name",
+        metavar="NAME",
+        type=options.typed(_name),
+        help="the name; its folder stays as it is",
+    )
+    for name, text in (
+        ("tag", "tag a run: prune never removes it"),
+        ("untag", "take tags from a run"),
+    ):
         action = _action(actions, name, text, _tag if name == "tag" else _untag)
         action.add_argument("which", metavar="RUN", help=options.RUN)
-        action.add_argument("tags", metavar="TAG", nargs="+", type=options.typed(_tag_word), help="a word")
+        action.add_argument(
+            "tags", metavar="TAG", nargs="+", type=options.typed(_tag_word), help="a word"
+        )
 
 
 def _add_removals(actions: Any) -> None:
     remove = _action(actions, "remove", "remove runs with all their files", _remove)
     remove.add_argument("which", metavar="RUN", nargs="+", help=options.RUN)
-    prune = _action(actions, "prune", "remove runs beyond a limit; never one that still runs or has a tag", _prune)
-    prune.add_argument("--older-than", metavar="AGE", type=options.typed(units.parse_age), help="as 12h, 30d, 8w")
-    prune.add_argument("--keep", metavar="N", type=options.whole(0, _MOST), help="all but the newest N")
+    prune = _action(
+        actions,
+        "prune",
+        "remove runs beyond a limit; never one that still runs or has a tag",
+        _prune,
+    )
     prune.add_argument(
-        "--max-size", metavar="GB", type=options.typed(units.parse_gigabytes), help="all but the newest GB"
+        "--older-than", metavar="AGE", type=options.typed(units.parse_age), help="as 12h, 30d, 8w"
+    )
+    prune.add_argument(
+        "--keep", metavar="N", type=options.whole(0, _MOST), help="all but the newest N"
+    )
+    prune.add_argument(
+        "--max-size",
+        metavar="GB",
+        type=options.typed(units.parse_gigabytes),
+        help="all but the newest GB",
     )
     for action in (remove, prune):
         action.add_argument("--yes", action="store_true", help="do not ask")
-        action.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+        action.add_argument(
+            "--dry-run", action="store_true", help="only list what would be removed"
+        )
 
 
 def _add_goodput(actions: Any) -> None:
@@ -90,7 +118,9 @@ def _rename(args: argparse.Namespace) -> int:
 
     from tfwatch.commands.runs import label_run
 
-    return label_run(options.runs_dir(args), args.which, lambda labels: replace(labels, name=args.name))
+    return label_run(
+        options.runs_dir(args), args.which, lambda labels: replace(labels, name=args.name)
+    )
 
 
 def _tag(args: argparse.Namespace) -> int:
@@ -139,8 +169,12 @@ def add_replay(commands: Any) -> None:
     text = "open a recorded run in the same screen; a run that still trains is followed, read only"
     replay = options.add_command(commands, "replay", text, _run_replay)
     replay.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
-    replay.add_argument("--json", action="store_true", help="print the run as one JSON object, as train does")
-    replay.add_argument("--goes-back", action="store_true", help=argparse.SUPPRESS)  # for the launcher
+    replay.add_argument(
+        "--json", action="store_true", help="print the run as one JSON object, as train does"
+    )
+    replay.add_argument(
+        "--goes-back", action="store_true", help=argparse.SUPPRESS
+    )  # for the launcher
     options.add_runs_dir(replay)
     options.add_theme(replay)
     options.add_notify(replay)
@@ -150,10 +184,14 @@ def _run_replay(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import ReplayOptions, replay
 
     theme, notices = options.of_config(args, "theme"), options.notify(args)
-    return replay(ReplayOptions(args.which, options.runs_dir(args), theme, args.json, notices, args.goes_back))
+    return replay(
+        ReplayOptions(args.which, options.runs_dir(args), theme, args.json, notices, args.goes_back)
+    )
 
 
-RUN_HELP = "a run folder, part of a run's name, or a process id; default: the newest training that runs"
+RUN_HELP = (
+    "a run folder, part of a run's name, or a process id; default: the newest training that runs"
+)
 
 
 def add_attach(commands: Any) -> None:
@@ -171,7 +209,9 @@ def _run_attach(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import ReplayOptions
 
     theme = options.of_config(args, "theme")
-    return attach(ReplayOptions(args.which, options.runs_dir(args), theme, notify=options.notify(args)))
+    return attach(
+        ReplayOptions(args.which, options.runs_dir(args), theme, notify=options.notify(args))
+    )
 
 
 _SET_EPILOG = (
@@ -186,9 +226,13 @@ def add_set(commands: Any) -> None:
     """Add the command's parser."""
     text = "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn prefetch=4"
     own = options.add_command(commands, "set", text, _run_set, epilog=_SET_EPILOG)
-    own.add_argument("words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=f"{RUN_HELP}. The knobs: --switch")
+    own.add_argument(
+        "words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=f"{RUN_HELP}. The knobs: --switch"
+    )
     waiting = own.add_mutually_exclusive_group()
-    waiting.add_argument("--no-wait", action="store_true", help="do not wait until the switch is in effect")
+    waiting.add_argument(
+        "--no-wait", action="store_true", help="do not wait until the switch is in effect"
+    )
     waiting.add_argument(
         "--wait",
         metavar="SECONDS",

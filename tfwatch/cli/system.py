@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 def add_doctor(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the installation and the machine: is TensorFlow slow because of them?"
-    own = options.add_command(commands, "doctor", text, _run_doctor, more="Exit code 1 where a check fails.")
+    own = options.add_command(
+        commands, "doctor", text, _run_doctor, more="Exit code 1 where a check fails."
+    )
     form = own.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     form.add_argument("--screen", action="store_true", help="show the result on a screen")
     text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
     form.add_argument("--sudoers", action="store_true", help=text)
     own.add_argument(
-        "--data", metavar="DIR", type=options.typed(options.path), help="a data folder, whose read speed is measured"
+        "--data",
+        metavar="DIR",
+        type=options.typed(options.path),
+        help="a data folder, whose read speed is measured",
     )
     options.add_runs_dir(own)
     options.add_theme(own)
@@ -31,13 +36,13 @@ def _run_doctor(args: argparse.Namespace) -> int:
 
     if args.sudoers:
         return print_sudoers()
-    doctor_options = DoctorOptions(options.runs_dir(args), args.data, args.json, options.of_config(args, "theme"))
+    doctor_options = DoctorOptions(
+        options.runs_dir(args), args.data, args.json, options.of_config(args, "theme")
+    )
     return show_doctor(doctor_options) if args.screen else doctor(doctor_options)
 
 
-_CONFIG_EPILOG = (
-    "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
-)
+_CONFIG_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
 
 
 def add_config(commands: Any) -> None:
@@ -60,7 +65,9 @@ def add_serve(commands: Any) -> None:
     """Add the command's parser."""
     text = "metrics of the runs for Prometheus, from a process beside the training"
     own = options.add_command(commands, "serve", text, _run_serve)
-    own.add_argument("--prometheus", action="store_true", required=True, help="in the format of Prometheus")
+    own.add_argument(
+        "--prometheus", action="store_true", required=True, help="in the format of Prometheus"
+    )
     own.add_argument(
         "--port",
         metavar="N",
@@ -90,12 +97,16 @@ def add_feed(commands: Any) -> None:
 
 
 def _add_feed_arguments(own: argparse.ArgumentParser) -> None:
-    own.add_argument("--workers", metavar="N", type=options.feed_workers, default=1, help="how many workers (1)")
+    own.add_argument(
+        "--workers", metavar="N", type=options.feed_workers, default=1, help="how many workers (1)"
+    )
     text = "no dispatcher: add the workers to the one that runs there"
     one = own.add_mutually_exclusive_group()
     one.add_argument("--join", metavar="HOST:PORT", type=options.typed(options.address), help=text)
     text = "the dispatcher's port (a free one)"
-    one.add_argument("--port", metavar="PORT", type=options.whole(1, 2**16 - 1), default=0, help=text)
+    one.add_argument(
+        "--port", metavar="PORT", type=options.whole(1, 2**16 - 1), default=0, help=text
+    )
     text = "the name by which other machines reach this one: opens the ports to all of them"
     own.add_argument("--host", metavar="HOST", default="localhost", help=text)
 
@@ -130,7 +141,9 @@ def add_bench(commands: Any) -> None:
         action=options.WorkloadAction,
         help="workloads to time; default: all",
     )
-    own.add_argument("--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu")
+    own.add_argument(
+        "--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu"
+    )
     own.add_argument(
         "--modes",
         metavar="LIST",
@@ -146,7 +159,10 @@ def add_bench(commands: Any) -> None:
         help="e.g. 32,256; default: the workload's own",
     )
     own.add_argument(
-        "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
+        "--size",
+        metavar="N",
+        type=options.whole(1, options.LARGEST_SIZE),
+        help="matmul: rows and columns (2048)",
     )
     own.add_argument(
         "--rounds",
@@ -161,5 +177,7 @@ def add_bench(commands: Any) -> None:
 def _run_bench(args: argparse.Namespace) -> int:
     from tfwatch.checks.bench import BenchOptions, bench
 
-    chosen = BenchOptions(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds)
+    chosen = BenchOptions(
+        args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds
+    )
     return bench(chosen, as_json=args.json)

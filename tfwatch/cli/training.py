@@ -40,7 +40,9 @@ def add_run(commands: Any) -> None:
     own = options.add_command(commands, "run", text, _run_script, more=more, usage=usage)
     own.count_own_words = _count_own_words
     own.add_argument(
-        "--headless", action="store_true", help="the script's output, not the live screen, and a summary on stderr"
+        "--headless",
+        action="store_true",
+        help="the script's output, not the live screen, and a summary on stderr",
     )
     text = "the interpreter of the script, which needs keras, numpy and psutil; default: the one that runs tfwatch"
     own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
@@ -56,7 +58,12 @@ def add_run(commands: Any) -> None:
 def _count_own_words(words: Sequence[str]) -> int:
     """Return the number of words before the script, or before `-m`."""
     at = 0
-    while at < len(words) and words[at].startswith("-") and not words[at].startswith("-m") and words[at] != "--":
+    while (
+        at < len(words)
+        and words[at].startswith("-")
+        and not words[at].startswith("-m")
+        and words[at] != "--"
+    ):
         at += 2 if words[at] in _WITH_VALUE else 1
     return min(at, len(words))
 
@@ -77,7 +84,9 @@ def _script(words: Sequence[str]) -> list[str]:
         script = rest if first == "--" else list(words)
         missing = not script
     if missing:
-        raise BadInputError("run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]")
+        raise BadInputError(
+            "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"
+        )
     return script
 
 
@@ -90,7 +99,9 @@ def _run_script(args: argparse.Namespace) -> int:
     notices, limits = options.notify(args), options.limits(args)
     theme, python, quiet = (options.of_config(args, name) for name in ("theme", "python", "quiet"))
     options.report_settings(args)
-    return run(RunOptions(script, runs_dir, args.headless, python, theme, notices, limits, bool(quiet)))
+    return run(
+        RunOptions(script, runs_dir, args.headless, python, theme, notices, limits, bool(quiet))
+    )
 
 
 _EXIT_CODES = """\
@@ -132,7 +143,8 @@ def options_of_others(words: Sequence[str]) -> frozenset[str]:
         "storage_latency": entry.reads_files,
     }
     settings = {
-        field.name: not (refuses(entry, field.name) or field.name in entry.why_not) for field in fields(Settings)
+        field.name: not (refuses(entry, field.name) or field.name in entry.why_not)
+        for field in fields(Settings)
     }
     return frozenset(name for name, is_taken in {**knobs, **settings}.items() if not is_taken)
 
@@ -141,20 +153,31 @@ def add_gpu_sensor(group: Any) -> None:
     """`--gpu-sensor`."""
     text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
     names = options.typed(gpu_sensor)
-    group.add_argument("--gpu-sensor", metavar="NAME", type=names, help=f"{', '.join(GPU_SENSORS)}: {text}")
+    group.add_argument(
+        "--gpu-sensor", metavar="NAME", type=names, help=f"{', '.join(GPU_SENSORS)}: {text}"
+    )
 
 
 def add_knobs(group: Any) -> None:
     """Add the options of the knobs at the start."""
     setting = options.typed(options.setting)
-    for knob, what in (("prefetch", "batches prepared ahead"), ("workers", "examples prepared in parallel")):
+    for knob, what in (
+        ("prefetch", "batches prepared ahead"),
+        ("workers", "examples prepared in parallel"),
+    ):
         text = f"{what}: off, default (TensorFlow's own), auto, or a number (off)"
         group.add_argument(f"--{knob}", metavar="N", type=setting, help=text)
     text = "batches copied ahead to the memory of an NVIDIA GPU: off or a number (off)"
     read = options.typed(options.device_prefetch)
     group.add_argument("--device-prefetch", metavar="N", type=read, help=text)
     text = "simulated storage latency of each batch, in milliseconds"
-    group.add_argument("--storage-latency", metavar="MS", type=options.typed(options.latency), default=0.0, help=text)
+    group.add_argument(
+        "--storage-latency",
+        metavar="MS",
+        type=options.typed(options.latency),
+        default=0.0,
+        help=text,
+    )
     text = "use the fast pipeline in place of the slow one"
     group.add_argument("--fast-pipeline", action=argparse.BooleanOptionalAction, help=text)
     text = "cache each example before random augmentation: off or on (off)"
@@ -179,20 +202,32 @@ def _add_switches(group: Any) -> None:
     text = "switch knobs until the device no longer starves, and keep what helps (key f); the batches stay the same"
     group.add_argument("--autopilot", action="store_true", help=text)
     text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
-    group.add_argument("--memory-limit", metavar="GB", type=options.typed(units.parse_gigabytes), help=text)
+    group.add_argument(
+        "--memory-limit", metavar="GB", type=options.typed(units.parse_gigabytes), help=text
+    )
 
 
 def add_training(group: Any, steps: str = "stop after N steps") -> None:
     """Add the options of length and data. steps: the help of `--steps`."""
     group.add_argument(
-        "--batch-size", metavar="B", type=options.whole(1, options.LARGEST_BATCH), help="examples per step (32)"
+        "--batch-size",
+        metavar="B",
+        type=options.whole(1, options.LARGEST_BATCH),
+        help="examples per step (32)",
     )
-    group.add_argument("--image-size", metavar="S", type=options.whole(16, 65_536), help="cnn: pixels a side (64)")
+    group.add_argument(
+        "--image-size", metavar="S", type=options.whole(16, 65_536), help="cnn: pixels a side (64)"
+    )
     length = group.add_mutually_exclusive_group()
-    length.add_argument("--epochs", metavar="E", type=options.whole(1, 65535), help="passes over the data (cnn: 20)")
+    length.add_argument(
+        "--epochs", metavar="E", type=options.whole(1, 65535), help="passes over the data (cnn: 20)"
+    )
     length.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=steps)
     group.add_argument(
-        "--seed", metavar="S", type=options.whole(0, 2**32 - 1), help="the same seed trains the same weights"
+        "--seed",
+        metavar="S",
+        type=options.whole(0, 2**32 - 1),
+        help="the same seed trains the same weights",
     )
     text = "keep the machine awake while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action=argparse.BooleanOptionalAction, help=text)
@@ -203,17 +238,26 @@ def add_training(group: Any, steps: str = "stop after N steps") -> None:
         help="cnn, transfer: a folder with one folder of JPEG files per class",
     )
     group.add_argument(
-        "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
+        "--size",
+        metavar="N",
+        type=options.whole(1, options.LARGEST_SIZE),
+        help="matmul: rows and columns (2048)",
     )
     group.add_argument(
-        "--weights", choices=("imagenet", "none"), help="transfer: initial weights of the base (imagenet)"
+        "--weights",
+        choices=("imagenet", "none"),
+        help="transfer: initial weights of the base (imagenet)",
     )
 
 
 def _add_beginning(group: Any) -> None:
     text = "initial weights, a .weights.h5 file; also the optimizer's state where it is the same optimizer"
     group.add_argument(
-        "--begin-with", dest="start_weights", metavar="FILE", type=options.typed(options.path), help=text
+        "--begin-with",
+        dest="start_weights",
+        metavar="FILE",
+        type=options.typed(options.path),
+        help=text,
     )
     text = "the run before this one, to compare with: a folder or a part of its name"
     group.add_argument("--after", metavar="RUN", help=text)
@@ -231,7 +275,9 @@ def add_computing(group: Any) -> None:
     text = "compute in float16, keep weights in float32: for GPUs, slower on a CPU"
     group.add_argument("--mixed-precision", action="store_const", const=True, help=text)
     text = "steps in one call (1); --steps does not cut a call short"
-    group.add_argument("--steps-per-execution", metavar="N", type=options.whole(1, 10_000), help=text)
+    group.add_argument(
+        "--steps-per-execution", metavar="N", type=options.whole(1, 10_000), help=text
+    )
     group.add_argument(
         "--optimizer",
         metavar="NAME",
@@ -239,7 +285,9 @@ def add_computing(group: Any) -> None:
         help="adam, sgd, ... as Keras names them (adam)",
     )
     text = "learning rate; default: the workload's own for Adam, else Keras' own"
-    group.add_argument("--learning-rate", metavar="X", type=options.typed(units.parse_learning_rate), help=text)
+    group.add_argument(
+        "--learning-rate", metavar="X", type=options.typed(units.parse_learning_rate), help=text
+    )
 
 
 def _add_showing(group: Any) -> None:
@@ -248,8 +296,14 @@ def _add_showing(group: Any) -> None:
     options.add_theme(group)
     options.add_notify(group)
     options.add_group(group)
-    group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, summary on stdout")
-    group.add_argument("--json", action="store_true", help="print the summary as one JSON object; implies --headless")
+    group.add_argument(
+        "--headless", action="store_true", help="no screen: progress on stderr, summary on stdout"
+    )
+    group.add_argument(
+        "--json",
+        action="store_true",
+        help="print the summary as one JSON object; implies --headless",
+    )
     options.add_verbosity(group, "no progress and no hints on stderr, without a screen")
 
 
@@ -268,7 +322,10 @@ def knobs_of(args: argparse.Namespace) -> Knobs:
 
 def _prefetches_where_possible(args: argparse.Namespace) -> bool:
     """Return True where the config file, and no option, asks for a prefetch to the device."""
-    return args.device_prefetch is None and options.of_config(args, "device-prefetch") not in (None, "off")
+    return args.device_prefetch is None and options.of_config(args, "device-prefetch") not in (
+        None,
+        "off",
+    )
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -280,7 +337,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
     from tfwatch.workloads.registry import settle
     from tfwatch.workloads.workload import Settings
 
-    return settle(args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)})
+    return settle(
+        args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)}
+    )
 
 
 def _run_train(args: argparse.Namespace) -> int:
@@ -328,12 +387,23 @@ so far.
 
 def add_ab(commands: Any) -> None:
     """Add the command's parser."""
-    text = "A/B test: alternate between settings of a knob while a workload trains; which is faster?"
+    text = (
+        "A/B test: alternate between settings of a knob while a workload trains; which is faster?"
+    )
     own = options.add_command(commands, "ab", text, _run_ab, epilog=_EPILOG)
     own.hidden = options_of_others
-    own.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help="what to train, as for train")
-    text = "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
-    own.add_argument("--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text)
+    own.add_argument(
+        "workload",
+        metavar="WORKLOAD",
+        action=options.WorkloadAction,
+        help="what to train, as for train",
+    )
+    text = (
+        "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
+    )
+    own.add_argument(
+        "--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text
+    )
     add_knobs(own.add_argument_group("input pipeline, at the start"))
     text = "steps after which it gives up; without it, after 600 steps and 30 s"
     add_training(own.add_argument_group("training"), steps=text)
@@ -342,7 +412,9 @@ def add_ab(commands: Any) -> None:
     showing = own.add_argument_group("output")
     options.add_runs_dir(showing)
     options.add_notify(showing)
-    showing.add_argument("--json", action="store_true", help="the summary as one JSON object, as train prints it")
+    showing.add_argument(
+        "--json", action="store_true", help="the summary as one JSON object, as train prints it"
+    )
 
 
 def _run_ab(args: argparse.Namespace) -> int:
@@ -350,7 +422,9 @@ def _run_ab(args: argparse.Namespace) -> int:
 
     knob, settings = args.knob
     goes_on, is_wish = args.epochs is not None, _prefetches_where_possible(args)
-    request = ExperimentOptions(args.workload, settings_of(args), knobs_of(args), knob, settings, goes_on, is_wish)
+    request = ExperimentOptions(
+        args.workload, settings_of(args), knobs_of(args), knob, settings, goes_on, is_wish
+    )
     return ab(
         request,
         options.runs_dir(args),

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from tfwatch.training.request import Change
 
 
-def attach(options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+def attach(
+    options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM
+) -> int:
     """Show a training, and those that its process begins afterwards, until the user leaves.
 
     Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each case, unless the
@@ -48,13 +50,19 @@ def attach(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     """
     if group := call_and_report(lambda: _find_group(options), options.runs_dir):
         return _attach_group(group, options, factories, clock)
-    folder, control = call_and_report(lambda: find_training(options.run, options.runs_dir), options.runs_dir)
+    folder, control = call_and_report(
+        lambda: find_training(options.run, options.runs_dir), options.runs_dir
+    )
     if obstacle := why_no_screen(os.environ):
-        raise BadInputError(obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json"))
+        raise BadInputError(
+            obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json")
+        )
     return _attach(folder, control, options, factories, clock)
 
 
-def _attach_group(group: Path, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:
+def _attach_group(
+    group: Path, options: ReplayOptions, factories: Factories | None, clock: Clock
+) -> int:
     """Show the ranks of a group, each with the keys of its training where it runs here."""
 
     def show_rank(rank: Path) -> int:
@@ -63,7 +71,9 @@ def _attach_group(group: Path, options: ReplayOptions, factories: Factories | No
     return replay_group(group, options, show_rank, clock)
 
 
-def _show_rank(rank: Path, options: ReplayOptions, factories: Factories | None, clock: Clock) -> int:
+def _show_rank(
+    rank: Path, options: ReplayOptions, factories: Factories | None, clock: Clock
+) -> int:
     """Show a rank's training; read only where it is over, or on another machine."""
     try:
         folder, control = find_training(str(rank), options.runs_dir)
@@ -73,7 +83,11 @@ def _show_rank(rank: Path, options: ReplayOptions, factories: Factories | None, 
 
 
 def _attach(
-    folder: Path, control: ControlClient, options: ReplayOptions, factories: Factories | None, clock: Clock
+    folder: Path,
+    control: ControlClient,
+    options: ReplayOptions,
+    factories: Factories | None,
+    clock: Clock,
 ) -> int:
     runs = _runs_from(folder, clock)
     reader = (runs and runs.next_reader()) or follow_folder(folder, clock)
@@ -114,7 +128,11 @@ _POLL_S = 0.05
 
 
 def set_knobs(
-    which: str | None, runs_dir: Path, changes: Sequence[Change], wait_s: float, clock: Clock = SYSTEM
+    which: str | None,
+    runs_dir: Path,
+    changes: Sequence[Change],
+    wait_s: float,
+    clock: Clock = SYSTEM,
 ) -> int:
     """Request the changes of a run in order, and print a line for each.
 
@@ -129,12 +147,16 @@ def set_knobs(
     manifest = FolderSource(folder).manifest()
     for change in changes:
         if refused := manifest.why_not_switchable(change.knob):
-            raise BadInputError(f"{folder.name} does not switch {option_name(change.knob)}: {refused.words}")
+            raise BadInputError(
+                f"{folder.name} does not switch {option_name(change.knob)}: {refused.words}"
+            )
     switches = [Switch(folder, change, clock) for change in _resolved(changes, folder, clock)]
     for switch in switches:
         switch.request(control)
     until_ns = clock.now_ns() + int(wait_s * 1e9)
-    return _print(switches, [switch.wait(until_ns) if wait_s else switch.requested for switch in switches])
+    return _print(
+        switches, [switch.wait(until_ns) if wait_s else switch.requested for switch in switches]
+    )
 
 
 def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Change]:
@@ -145,7 +167,9 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
     """
     snapshot = RunReader(FolderSource(folder), clock, keeps_sums=False).tail()
     stages = snapshot.manifest.parallel_stages
-    workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get("workers", "default")
+    workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get(
+        "workers", "default"
+    )
     found = []
     for change in changes:
         if change.knob == "workers":
@@ -157,7 +181,9 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
 
 def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
     names = (change.stage, f"map({change.stage})", f"interleave({change.stage})")
-    matching = [at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage]
+    matching = [
+        at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage
+    ]
     if len(matching) == 1:
         return with_stage(workers, len(stages), matching[0], show(change.value))
     named = "several stages" if matching else "no stage"
@@ -224,7 +250,10 @@ class Switch:
         for event in snapshot.events[self._seen :]:
             if isinstance(event, SwitchFailed) and event.knob == self._knob:
                 return self._fail(f"failed: {event.reason}")
-            if isinstance(event, PipelineSwitched) and (event.knob, event.new) == (self._knob, self._value):
+            if isinstance(event, PipelineSwitched) and (event.knob, event.new) == (
+                self._knob,
+                self._value,
+            ):
                 return f"{self._name} {event.old} → {event.new} from step {event.step} on"
         return self._fail("is not in effect: the run has ended") if snapshot.ended else None
 

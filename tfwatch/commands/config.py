@@ -38,7 +38,9 @@ def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
     width = max(len(value) for _, value, _ in rows)
     missing = "" if config.path.exists() else " (not there)"
     lines = [f"config file: {short_path(config.path)}{missing}"]
-    lines += [f"{key.name:<15}  {source:<7}  {value:<{width}}  {key.text}" for key, value, source in rows]
+    lines += [
+        f"{key.name:<15}  {source:<7}  {value:<{width}}  {key.text}" for key, value, source in rows
+    ]
     return [printable(line) for line in lines]
 
 
@@ -48,7 +50,11 @@ def _row(key: Key, given: Any, values: Mapping[str, Any]) -> tuple[Key, str, str
         return key, _shown(key, given), "option"
     if key.name in values:
         return key, _shown(key, values[key.name]), "file"
-    return key, short_path(platform_runs_dir()) if key.name == "runs-dir" else key.default, "default"
+    return (
+        key,
+        short_path(platform_runs_dir()) if key.name == "runs-dir" else key.default,
+        "default",
+    )
 
 
 def _shown(key: Key, value: Any) -> str:
@@ -61,4 +67,10 @@ def _shown(key: Key, value: Any) -> str:
         return "true" if value else "false"
     if key.name == "keep-age":
         return units.seconds(value)
-    return units.gigabytes(value) if key.name in _IN_GIGABYTES else show(value) if key.knob else str(value)
+    return (
+        units.gigabytes(value)
+        if key.name in _IN_GIGABYTES
+        else show(value)
+        if key.knob
+        else str(value)
+    )

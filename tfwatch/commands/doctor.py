@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from tfwatch.doctor.checkup import Scope
     from tfwatch.doctor.facts import Facts
 
-_STYLES = {Status.FAIL: "bold red", Status.WARN: "bold yellow", Status.OK: "green", Status.NA: "dim"}
+_STYLES = {
+    Status.FAIL: "bold red",
+    Status.WARN: "bold yellow",
+    Status.OK: "green",
+    Status.NA: "dim",
+}
 #: Columns below which a check's sentence is printed below its name.
 _NARROW = 56
 _CLEAR = "\r\x1b[K"
@@ -44,7 +49,9 @@ class DoctorOptions:
     theme: str | None = None
 
 
-def doctor(options: DoctorOptions, collect: Callable[[Scope, Callable[[str], None]], Facts] = collect_facts) -> int:
+def doctor(
+    options: DoctorOptions, collect: Callable[[Scope, Callable[[str], None]], Facts] = collect_facts
+) -> int:
     """Check everything and print it. 1 where a check fails or printing does; 130 where the user presses ctrl+c.
 
     Raises:
@@ -94,10 +101,16 @@ def print_sudoers() -> int:
     from tfwatch.sensors.gpu.powermetrics import sudoers
 
     uid = os.getuid()
-    if uid == 0 and os.environ.get("SUDO_UID", "").isascii() and os.environ.get("SUDO_UID", "").isdigit():
+    if (
+        uid == 0
+        and os.environ.get("SUDO_UID", "").isascii()
+        and os.environ.get("SUDO_UID", "").isdigit()
+    ):
         uid = int(os.environ["SUDO_UID"])
     if sys.platform != "darwin":
-        sys.stderr.write("tfwatch: powermetrics is a tool of macOS: this machine needs no such line\n")
+        sys.stderr.write(
+            "tfwatch: powermetrics is a tool of macOS: this machine needs no such line\n"
+        )
     elif uid == 0:
         sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
     return write(sys.stdout, sudoers(_user_name(uid), uid))
@@ -119,7 +132,13 @@ def as_json(found: CheckUp) -> str:
         {"id": check.id, "status": check.status.value, "found": check.found, "todo": check.todo}
         for check in found.checks
     ]
-    return json.dumps({"worst": worst(found.checks).value, "machine": found.machine, "checks": checks}, indent=1) + "\n"
+    return (
+        json.dumps(
+            {"worst": worst(found.checks).value, "machine": found.machine, "checks": checks},
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def as_text(found: CheckUp, out: TextIO) -> str:
@@ -143,7 +162,9 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
         word = Text(check.status.word, _STYLES[check.status])
         sentence = Text(check.found)
         if check.todo:
-            sentence.append(f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else "")
+            sentence.append(
+                f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else ""
+            )
         if is_narrow:
             table.add_row(word, Text.assemble((check.id, "bold"), "\n", sentence))
         else:

@@ -114,7 +114,9 @@ def _run_command(words: Sequence[str]) -> int:
 
 
 def _exec_command(words: Sequence[str]) -> None:
-    for name in os.listdir("/dev/fd"):  # a driver's files that stayed open would keep the GPU's memory
+    for name in os.listdir(
+        "/dev/fd"
+    ):  # a driver's files that stayed open would keep the GPU's memory
         with contextlib.suppress(OSError):
             os.set_inheritable(int(name), int(name) <= _STANDARD)
     os.execv(sys.executable, _command_line(words))

@@ -78,35 +78,62 @@ def trainables(here: GpuPresence) -> tuple[Trainable, ...]:
 
 
 def _trainable(name: str, entry: Entry, here: GpuPresence) -> Trainable:
-    knobs = (*_pipeline(entry, default_knobs(name), here), *start_knobs(name, settle(name, {}), here))
+    knobs = (
+        *_pipeline(entry, default_knobs(name), here),
+        *start_knobs(name, settle(name, {}), here),
+    )
     return Trainable(name, entry.line, knobs)
 
 
 def _pipeline(entry: Entry, start: Knobs, here: GpuPresence) -> Iterator[StartKnob]:
     """Return the knobs that can also be switched while it trains. start: their values without an option."""
-    prefetches, workers = ("off", 1, 2, 4, 8, 16, "auto", "default"), ("off", 2, 4, 8, "auto", "default")
-    yield knob("prefetch", "--prefetch", prefetches, start.prefetch, start.prefetch, "batches prepared ahead")
-    yield knob("workers", "--workers", workers, start.workers, start.workers, "maps on several cores")
+    prefetches, workers = (
+        ("off", 1, 2, 4, 8, 16, "auto", "default"),
+        ("off", 2, 4, 8, "auto", "default"),
+    )
+    yield knob(
+        "prefetch",
+        "--prefetch",
+        prefetches,
+        start.prefetch,
+        start.prefetch,
+        "batches prepared ahead",
+    )
+    yield knob(
+        "workers", "--workers", workers, start.workers, start.workers, "maps on several cores"
+    )
     if not here.missing and not here.is_metal:
         yield _device_prefetch(start)
     if entry.cached:
         cache = show(start.cache)
         yield knob("cache", "--cache", ("off", "on"), cache, cache, entry.cached)
     if entry.fast:
-        off, fast = ((), ("--fast-pipeline",)) if not start.fast_pipeline else (("--no-fast-pipeline",), ())
+        off, fast = (
+            ((), ("--fast-pipeline",)) if not start.fast_pipeline else (("--no-fast-pipeline",), ())
+        )
         values = (Value("off", off), Value(entry.fast, fast))
-        yield StartKnob("fast pipeline", values, int(start.fast_pipeline), "a faster form of the same data")
+        yield StartKnob(
+            "fast pipeline", values, int(start.fast_pipeline), "a faster form of the same data"
+        )
     if entry.reads_files:
-        yield knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms/batch")
+        yield knob(
+            "latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms/batch"
+        )
 
 
 def _device_prefetch(start: Knobs) -> StartKnob:
     """Return the knob of the prefetch to the GPU's memory, which a training on the CPU, or of fused steps, refuses."""
     on_cpu = Constraint(Refusal.NO_DEVICE_MEMORY.words, where=("device", ("cpu",)))
-    fused = Constraint(NotTimed.IN_GRAPH.value, where=("steps per execution", ("2", "4", "8", "16", "32")))
+    fused = Constraint(
+        NotTimed.IN_GRAPH.value, where=("steps per execution", ("2", "4", "8", "16", "32"))
+    )
     values, now = ("off", 1, 2, 4), start.device_prefetch
-    found = knob("device prefetch", "--device-prefetch", values, now, now, "batches copied to the GPU ahead")
-    chosen = (replace(one, constraints=(on_cpu, fused)) if one.words else one for one in found.values[1:])
+    found = knob(
+        "device prefetch", "--device-prefetch", values, now, now, "batches copied to the GPU ahead"
+    )
+    chosen = (
+        replace(one, constraints=(on_cpu, fused)) if one.words else one for one in found.values[1:]
+    )
     return replace(found, values=(found.values[0], *chosen))
 
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from tfwatch.terminal.notification import NotifyOptions
 
 
-def replay_group(folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock) -> int:
+def replay_group(
+    folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock
+) -> int:
     """Show a group until the user leaves, or print it: as a JSON object, and as text where no screen can be shown.
 
     show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen or printing fails; 128 + the signal that
@@ -60,7 +62,9 @@ def replay_group(folder: Path, options: ReplayOptions, show_rank: Callable[[Path
     return write(sys.stdout, group_text(judged) + "\n")
 
 
-def _show(folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock) -> int:
+def _show(
+    folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock
+) -> int:
     """Show the group and, one after the other, the ranks that the user opens."""
     from tfwatch.live.groups.history import GroupHistory
     from tfwatch.screens.group import GroupApp, GroupReader, HistoryReader
@@ -102,7 +106,9 @@ class ReplayOptions:
     goes_back: bool = False
 
 
-def replay(options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+def replay(
+    options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM
+) -> int:
     """Show a run until the user leaves, or print it.
 
     Returns 0; 1 where the screen or printing fails; 128 + the signal that ends it.
@@ -115,7 +121,13 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         if is_group(folder):
 
             def show_rank(rank: Path) -> int:
-                return show_run(rank, follow_folder(rank, clock), replace(options, goes_back=True), factories, clock)
+                return show_run(
+                    rank,
+                    follow_folder(rank, clock),
+                    replace(options, goes_back=True),
+                    factories,
+                    clock,
+                )
 
             return replay_group(folder, options, show_rank, clock)
         run = open_run(folder, clock) if options.as_json else None
@@ -123,7 +135,9 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
-        raise BadInputError(f"{options.runs_dir} cannot be read: {error.strerror or error}") from error
+        raise BadInputError(
+            f"{options.runs_dir} cannot be read: {error.strerror or error}"
+        ) from error
     if run:
         return _print(run)
     if obstacle := why_no_screen(os.environ):
@@ -147,7 +161,12 @@ def show_run(
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(reader.manifest, folder, clock)
-    shown: dict[str, Any] = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
+    shown: dict[str, Any] = {
+        "theme": options.theme,
+        "clock": clock,
+        "run_checkup": run_checkup,
+        "earlier": earlier,
+    }
     shown |= {"is_attached": control is not None, "goes_back": options.goes_back, "runs": runs}
     shown["notifier"] = notifier = Notifier(options.notify, clock=clock)
     code = show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))

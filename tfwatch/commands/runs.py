@@ -73,27 +73,44 @@ def list_past_runs(listing: Listing, clock: Clock = SYSTEM) -> int:
         folders = list_runs(listing.runs_dir)
     found = list(_matching(folders, listing, clock))
     if listing.as_json:
-        return write(sys.stdout, json.dumps({"runs": [_as_json(folder, run) for folder, run in found]}) + "\n")
+        return write(
+            sys.stdout,
+            json.dumps({"runs": [_as_json(folder, run) for folder, run in found]}) + "\n",
+        )
     if not found:
-        none = f"no run matches {listing.wanted!r}" if listing.wanted else f"no runs yet in {listing.runs_dir}"
+        none = (
+            f"no run matches {listing.wanted!r}"
+            if listing.wanted
+            else f"no runs yet in {listing.runs_dir}"
+        )
         return write(sys.stdout, printable(none) + "\n")
     return write(sys.stdout, _table(found))
 
 
-def _matching(folders: Sequence[Path], listing: Listing, clock: Clock) -> Iterator[tuple[Path, PastRun]]:
+def _matching(
+    folders: Sequence[Path], listing: Listing, clock: Clock
+) -> Iterator[tuple[Path, PastRun]]:
     found = ((folder, run) for folder in folders if (run := past_entry(folder, folder.name, clock)))
     wanted = listing.wanted.casefold()
     yield from islice((one for one in found if wanted in _searched(*one)), listing.most)
 
 
 def _searched(folder: Path, run: PastRun) -> str:
-    return " ".join((folder.name, run.workload, run.state, run.labels.name, *run.labels.tags)).casefold()
+    return " ".join(
+        (folder.name, run.workload, run.state, run.labels.name, *run.labels.tags)
+    ).casefold()
 
 
 def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
     values = asdict(run)
     labels = values.pop("labels")
-    return {"run": values.pop("words"), "folder": str(folder), **values, **labels, "size_bytes": folder_bytes(folder)}
+    return {
+        "run": values.pop("words"),
+        "folder": str(folder),
+        **values,
+        **labels,
+        "size_bytes": folder_bytes(folder),
+    }
 
 
 def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
@@ -112,8 +129,18 @@ def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
 
 def _row(folder: Path, run: PastRun) -> dict[str, str]:
     """Return the cells of a run, by the columns in their order."""
-    figures = (units.milliseconds(run.step_ms), units.percent(run.wait_share), units.memory(folder_bytes(folder)))
-    cells = (_label(folder, run), units.age(run.age_s), printable(run.state), units.count(run.steps), *figures)
+    figures = (
+        units.milliseconds(run.step_ms),
+        units.percent(run.wait_share),
+        units.memory(folder_bytes(folder)),
+    )
+    cells = (
+        _label(folder, run),
+        units.age(run.age_s),
+        printable(run.state),
+        units.count(run.steps),
+        *figures,
+    )
     return {name: cell for (name, _), cell in zip(_COLUMNS, cells, strict=True)}
 
 
@@ -204,7 +231,9 @@ def _remove(removal: Removal, folders: Sequence[Path]) -> int:
     if failures:
         first, others = failures[0], len(failures) - 1
         more = f"; {units.counted(others, 'other run')} neither" if others else ""
-        raise BadInputError(f"{first.filename or 'a run'} cannot be removed: {first.strerror or first}{more}")
+        raise BadInputError(
+            f"{first.filename or 'a run'} cannot be removed: {first.strerror or first}{more}"
+        )
     return write(sys.stdout, f"removed {count}, {size}\n")
 
 
@@ -247,7 +276,9 @@ def goodput(which: str | None, runs_dir: Path, as_json: bool, clock: Clock = SYS
     runs = _runs(which, runs_dir, clock)
     found, title = goodput_of(runs), runs[-1].manifest.title
     if as_json:
-        return write(sys.stdout, json.dumps(goodput_json(runs[-1].manifest.workload, found), indent=1) + "\n")
+        return write(
+            sys.stdout, json.dumps(goodput_json(runs[-1].manifest.workload, found), indent=1) + "\n"
+        )
     return write(sys.stdout, "\n".join(goodput_lines(title, found)) + "\n")
 
 
@@ -261,7 +292,9 @@ def _runs(which: str | None, runs_dir: Path, clock: Clock) -> list[Run]:
     folders = [find(word.strip(), runs_dir) for word in words if word.strip()]
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise BadInputError("a run is named twice")
-    return sorted((_opened(folder, clock) for folder in folders), key=lambda run: run.manifest.origin_wall_ns)
+    return sorted(
+        (_opened(folder, clock) for folder in folders), key=lambda run: run.manifest.origin_wall_ns
+    )
 
 
 def _opened(folder: Path, clock: Clock) -> Run:

@@ -37,7 +37,9 @@ class ScreenHost:
     painted: called in the app's event loop after its first paint.
     """
 
-    def __init__(self, terminal: Capture, make: Callable[..., Screen], painted: Callable[[], None]) -> None:
+    def __init__(
+        self, terminal: Capture, make: Callable[..., Screen], painted: Callable[[], None]
+    ) -> None:
         self._terminal = terminal
         self._make = make
         self._when_painted = painted
@@ -118,4 +120,8 @@ def settings_path() -> Path:
 
 
 def _abilities() -> dict[str, Any]:
-    return {"colour": has_colour(os.environ), "unicode": has_unicode(os.environ), "settings": settings_path()}
+    return {
+        "colour": has_colour(os.environ),
+        "unicode": has_unicode(os.environ),
+        "settings": settings_path(),
+    }

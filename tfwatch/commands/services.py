@@ -38,7 +38,9 @@ def serve_metrics(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -
     server = make_server(runs_dir, host, port, clock)
     with fails_open(lambda _: None):
         os.nice(_NICE)
-    sys.stderr.write(f"tfwatch: {server.url} has the runs of {short_path(runs_dir)}; ctrl+c ends it\n")
+    sys.stderr.write(
+        f"tfwatch: {server.url} has the runs of {short_path(runs_dir)}; ctrl+c ends it\n"
+    )
     sys.stderr.flush()
     try:
         server.serve_forever()
@@ -74,7 +76,9 @@ def read_metrics(runs: FollowedRuns) -> list[Metric]:
     """Return the metrics now; of no run where the folder cannot be read."""
     from tfwatch.exporter.metrics import metrics_of
 
-    with fails_open(lambda why: sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")):
+    with fails_open(
+        lambda why: sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")
+    ):
         return metrics_of(runs.look())
     return metrics_of(None)
 

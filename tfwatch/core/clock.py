@@ -20,9 +20,13 @@ def asleep_ns() -> int | None:
     Linux; on macOS its _RAW clocks, because CLOCK_MONOTONIC follows the wall clock there.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(
+            time.CLOCK_MONOTONIC
+        )
     if hasattr(time, "CLOCK_UPTIME_RAW"):
-        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - time.clock_gettime_ns(time.CLOCK_UPTIME_RAW)
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - time.clock_gettime_ns(
+            time.CLOCK_UPTIME_RAW
+        )
     return None
 
 

@@ -68,7 +68,11 @@ class CodeEdit:
     @property
     def is_plain(self) -> bool:
         """True if a terminal prints the lines as they are."""
-        lines = "".join((self.text, self.new, self.auto, self.plain)).replace("\t", " ").replace("\n", " ")
+        lines = (
+            "".join((self.text, self.new, self.auto, self.plain))
+            .replace("\t", " ")
+            .replace("\n", " ")
+        )
         return (self.file + lines).isprintable()
 
 
@@ -80,7 +84,11 @@ def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     wanted = [edit for edit in edits if edit.value_of(values) not in _UNSET and edit.is_plain]
     blocks: list[list[CodeEdit]] = []
     for edit in sorted(wanted, key=lambda edit: (edit.file, edit.line)):
-        if blocks and blocks[-1][0].file == edit.file and edit.line <= max(one.last for one in blocks[-1]):
+        if (
+            blocks
+            and blocks[-1][0].file == edit.file
+            and edit.line <= max(one.last for one in blocks[-1])
+        ):
             blocks[-1].append(edit)
         else:
             blocks.append([edit])
@@ -90,12 +98,22 @@ def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
 
 def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
     """Return changes that share lines with the text of all these lines."""
-    lines = {edit.line + at: line for edit in edits for at, line in enumerate(edit.text.split("\n"))}
+    lines = {
+        edit.line + at: line for edit in edits for at, line in enumerate(edit.text.split("\n"))
+    }
     first, text = min(lines), "\n".join(line for _, line in sorted(lines.items()))
-    before = {edit.line: sum(len(lines[at]) + 1 for at in range(first, edit.line)) for edit in edits}
+    before = {
+        edit.line: sum(len(lines[at]) + 1 for at in range(first, edit.line)) for edit in edits
+    }
     return _apart(
         [
-            replace(one, line=first, text=text, start=before[one.line] + one.start, end=before[one.line] + one.end)
+            replace(
+                one,
+                line=first,
+                text=text,
+                start=before[one.line] + one.start,
+                end=before[one.line] + one.end,
+            )
             for one in edits
         ]
     )
@@ -104,7 +122,9 @@ def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
 def _apart(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
     """Leave out the changes of a call that changes its place: its new text has them."""
     moved = [edit for edit in edits if edit.plain]
-    return [one for one in edits if one.plain or not any(m.start <= one.start < m.end for m in moved)]
+    return [
+        one for one in edits if one.plain or not any(m.start <= one.start < m.end for m in moved)
+    ]
 
 
 def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:

@@ -63,7 +63,9 @@ class fails_open:
 
     __slots__ = ("_publish", "_words")
 
-    def __init__(self, publish: Callable[[str], object], words: Callable[[Exception], str] = reason) -> None:
+    def __init__(
+        self, publish: Callable[[str], object], words: Callable[[Exception], str] = reason
+    ) -> None:
         self._publish = publish
         self._words = words
 
@@ -71,11 +73,16 @@ class fails_open:
         """Begin a block; one object serves any number of blocks, in any number of threads."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
         """Publish the exception."""
         if not isinstance(error, Exception):
             return False
-        with contextlib.suppress(Exception):  # nothing is left to publish it, and the block fails open
+        with contextlib.suppress(
+            Exception
+        ):  # nothing is left to publish it, and the block fails open
             self._publish(self._words(error))
         return True

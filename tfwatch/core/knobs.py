@@ -223,7 +223,9 @@ def parse_workers(text: str) -> Setting | StageSettings:
         ValueError: a part is no setting, or there are more than 64; the message is a sentence for the user.
     """
     parts = text.split(BETWEEN_STAGES)
-    return _workers(tuple(parse_setting(part) for part in parts) if len(parts) > 1 else parse_setting(text))
+    return _workers(
+        tuple(parse_setting(part) for part in parts) if len(parts) > 1 else parse_setting(text)
+    )
 
 
 def workers_of(workers: Setting | StageSettings, stage: int) -> Setting:
@@ -274,7 +276,9 @@ def _one_of(value: object, words: tuple[Setting, ...], what: str, most: int = LA
             return word
     if isinstance(value, int) and 1 <= value <= most:
         return value
-    raise ValueError(f"{value!r} is not {what}: give {', '.join(map(str, words))} or a number from 1 to {most}")
+    raise ValueError(
+        f"{value!r} is not {what}: give {', '.join(map(str, words))} or a number from 1 to {most}"
+    )
 
 
 def _setting(value: object) -> Setting:

@@ -27,9 +27,15 @@ def translate_event(kind: str, values: dict[str, Any]) -> dict[str, Any]:
     """
     values = _renamed(values)
     if kind in ("MoveMade", "MoveJudged") and isinstance(values.get("beside"), str):
-        return {**values, "beside": [_change(words) for words in values["beside"].split(", ") if words]}
+        return {
+            **values,
+            "beside": [_change(words) for words in values["beside"].split(", ") if words],
+        }
     if kind == "Noted" and "is_refusal" not in values:
-        return {**values, "is_refusal": values.get("of_order", str(values.get("text")).startswith(_REFUSALS))}
+        return {
+            **values,
+            "is_refusal": values.get("of_order", str(values.get("text")).startswith(_REFUSALS)),
+        }
     if kind == "AutopilotEnded" and values.get("cause") in _CAUSES:
         return {**values, "cause": _CAUSES[values["cause"]]}
     return values

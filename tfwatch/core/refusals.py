@@ -24,22 +24,26 @@ class Refusal(Enum):
     FIXED = "fixed in this run's own pipeline"
     NO_SUCH_KNOB = "not a knob of this run"
     ONE_FORM = "it has no fast pipeline"
-    NOTHING_TO_CACHE = "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
+    NOTHING_TO_CACHE = (
+        "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
+    )
     OWN_SHUFFLE = "it has a shuffle of its own, or none"
     NO_FILES = "it reads no files while it trains"
     NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
     NO_PY_DATASET = "its data is not a PyDataset"
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
-    CACHE_OF_VECTORISED = (
-        "the maps take whole batches, and a cache keeps single examples: turn the fast pipeline off first"
+    CACHE_OF_VECTORISED = "the maps take whole batches, and a cache keeps single examples: turn the fast pipeline off first"
+    VECTORISED_CACHE = (
+        "the cache keeps single examples, and its maps cannot take whole batches: turn it off first"
     )
-    VECTORISED_CACHE = "the cache keeps single examples, and its maps cannot take whole batches: turn it off first"
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "batches are spread over several devices"
     OTHER_STRATEGY = "not live below this strategy"
     ONE_READER = "its batches come from one generator, which a second iterator below the strategy would read too"
-    SPREAD_AHEAD = "TensorFlow copies each replica's part ahead by itself (experimental_fetch_to_device)"
+    SPREAD_AHEAD = (
+        "TensorFlow copies each replica's part ahead by itself (experimental_fetch_to_device)"
+    )
     NOT_AGAIN = "the pipeline of this epoch was not built again"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"
@@ -59,7 +63,9 @@ class NotTimed(Enum):
     EAGER = "operations run one by one, and each copies its own inputs"
     NOT_PLAIN = "batches are not plain tensors on one device"
     ELSEWHERE = "the model is not on the first GPU alone"
-    SPREAD = "batches are spread over several devices, and copied to them within TensorFlow's iterator"
+    SPREAD = (
+        "batches are spread over several devices, and copied to them within TensorFlow's iterator"
+    )
     IN_GRAPH = "steps_per_execution: copies happen inside the call"
     OWN_LOOP = "the loop is a script's own, and copies inside its step"
     NOT_SPLIT = "the steps are not split into parts"

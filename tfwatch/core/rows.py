@@ -189,12 +189,16 @@ _Float = TypeVar("_Float", np.float32, np.float64)
 def step_ms(rows: Rows | np.void) -> NDArray[np.float32]: ...
 @overload
 def step_ms(rows: Rows | np.void, precision: type[_Float]) -> NDArray[_Float]: ...
-def step_ms(rows: Rows | np.void, precision: type[np.floating] = np.float32) -> NDArray[np.floating]:
+def step_ms(
+    rows: Rows | np.void, precision: type[np.floating] = np.float32
+) -> NDArray[np.floating]:
     """Return the step time of rows of `STEP`, or of one: data wait, compute and host, milliseconds.
 
     precision: of the sum; sums over many steps need more than the rows' own.
     """
-    total: NDArray[np.floating] = rows["wait_ms"].astype(precision, copy=False) + rows["compute_ms"] + rows["host_ms"]
+    total: NDArray[np.floating] = (
+        rows["wait_ms"].astype(precision, copy=False) + rows["compute_ms"] + rows["host_ms"]
+    )
     return total
 
 

@@ -54,7 +54,9 @@ class Result:
         return f"it ended with {self.code}{words and f': {words}'}"
 
 
-def run(argv: Sequence[str], timeout_s: float, limit_bytes: int = LIMIT_BYTES, clock: Clock = SYSTEM) -> Result:
+def run(
+    argv: Sequence[str], timeout_s: float, limit_bytes: int = LIMIT_BYTES, clock: Clock = SYSTEM
+) -> Result:
     """Run a tool to its end and return its output. Never raises an OSError.
 
     The tool has no terminal and no stdin, so it cannot prompt. A tool that takes longer, or prints more than
@@ -101,7 +103,9 @@ class RunningTool:
     now_ns is the monotonic clock. A tool that cannot be started has its result immediately.
     """
 
-    def __init__(self, argv: Sequence[str], timeout_s: float, now_ns: int, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(
+        self, argv: Sequence[str], timeout_s: float, now_ns: int, limit_bytes: int = LIMIT_BYTES
+    ) -> None:
         self._timeout_s = timeout_s
         self._due_ns = now_ns + round(timeout_s * 1e9)
         self._limit = limit_bytes
@@ -176,7 +180,9 @@ class RunningTool:
         for pipe in (process.stdout, process.stderr) if process else ():
             if pipe:
                 pipe.close()
-        out, err = (taken[: self._limit].decode(errors="replace") for taken in self._output.values())
+        out, err = (
+            taken[: self._limit].decode(errors="replace") for taken in self._output.values()
+        )
         code = process.returncode if process and not trouble else None
         self._result = Result(out, err, code, trouble, self._cpu_ns)
         _SPENT.add(self._cpu_ns)

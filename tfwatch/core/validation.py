@@ -7,7 +7,17 @@ import types
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.knobs import KNOBS, KnobChange
@@ -136,7 +146,8 @@ ExperimentCause: TypeAlias = Annotated[
     str, OneOf(("clear", "budget", "cancelled", "key", "stopped", "ended", "failed"))
 ]
 AutopilotCause: TypeAlias = Annotated[
-    str, OneOf(("not_starving", "compute_floor", "nothing_left", "user", "over", "budget", "failed"))
+    str,
+    OneOf(("not_starving", "compute_floor", "nothing_left", "user", "over", "budget", "failed")),
 ]
 
 #: What `Annotated` declares of a field.
@@ -159,7 +170,9 @@ def known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: a value has another type than declared, or is out of its bounds.
     """
     readers = _readers(kind)
-    return {name: _read(name, readers[name], value) for name, value in values.items() if name in readers}
+    return {
+        name: _read(name, readers[name], value) for name, value in values.items() if name in readers
+    }
 
 
 def known_entries(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -168,7 +181,11 @@ def known_entries(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any]
     Entries that `kind` does not declare are text, numbers, true, false or null.
     """
     readers = _readers(kind)
-    known = {name: value for name, value in values.items() if _is_readable(readers.get(name, _scalar), value)}
+    known = {
+        name: value
+        for name, value in values.items()
+        if _is_readable(readers.get(name, _scalar), value)
+    }
     read = {_text(name): readers.get(name, _scalar)(value) for name, value in known.items()}
     return read, [_text(name) for name in values if name not in known]
 
@@ -207,7 +224,11 @@ def _reader(declared: Any) -> Reader:
 
 def _bounded(read: Reader, bound: Bound, value: Any) -> Any:
     found = read(value)
-    if not all(one in bound for one in found.values()) if isinstance(found, dict) else found not in bound:
+    if (
+        not all(one in bound for one in found.values())
+        if isinstance(found, dict)
+        else found not in bound
+    ):
         raise ValueError(bound)
     return found
 

@@ -27,11 +27,17 @@ def python(facts: Facts) -> Check:
     version = ".".join(map(str, interpreter.version))
     found = f"Python {version}, {facts.installed.machine}, {interpreter.bits} bit"
     if interpreter.bits != 64:
-        return Check("python", Status.FAIL, f"{found}: TensorFlow needs 64 bit", "install a 64-bit Python")
+        return Check(
+            "python", Status.FAIL, f"{found}: TensorFlow needs 64 bit", "install a 64-bit Python"
+        )
     if not PYTHONS[0] <= interpreter.version[:2] < PYTHONS[1]:
         found += ": tfwatch knows no TensorFlow wheel for this version"
         return Check("python", Status.FAIL, found, "use Python 3.11 or 3.12")
-    if facts.installed.is_apple_silicon and interpreter.version[:2] >= (3, 13) and not facts.trial.gpus:
+    if (
+        facts.installed.is_apple_silicon
+        and interpreter.version[:2] >= (3, 13)
+        and not facts.trial.gpus
+    ):
         found += ": tensorflow-metal has no wheel for this version, so the GPU is not used"
         return Check("python", Status.WARN, found, "use Python 3.12, which has tensorflow-metal")
     return Check("python", Status.OK, found)
@@ -43,9 +49,13 @@ def rosetta(facts: Facts) -> Check:
     if not facts.is_mac:
         return Check("rosetta", Status.NA, "only on Macs")
     if not facts.is_x86:
-        return Check("rosetta", Status.OK, "Python runs natively on the Apple chip, without Rosetta 2")
+        return Check(
+            "rosetta", Status.OK, "Python runs natively on the Apple chip, without Rosetta 2"
+        )
     if facts.is_rosetta:
-        aborts = "" if "import" in facts.trial.results else "TensorFlow aborts where Rosetta lacks AVX, "
+        aborts = (
+            "" if "import" in facts.trial.results else "TensorFlow aborts where Rosetta lacks AVX, "
+        )
         found = f"this is an Intel Python under Rosetta 2 on an Apple chip: {aborts}its newest TensorFlow is 2.16"
         return Check("rosetta", Status.FAIL, f"{found}, and the GPU cannot be used", _ARM_PYTHON)
     if interpreter.is_arm64 is None:
@@ -57,14 +67,21 @@ def rosetta(facts: Facts) -> Check:
 
 def versions(facts: Facts) -> Check:
     """Check the versions of TensorFlow, Keras and tensorflow-metal."""
-    problems = [problem for problem in facts.installed.find_problems() if not _is_refuted(problem, facts)]
+    problems = [
+        problem for problem in facts.installed.find_problems() if not _is_refuted(problem, facts)
+    ]
     if problems:
         status = Status.FAIL if any(problem.is_blocking for problem in problems) else Status.WARN
         found = "; ".join(problem.found for problem in problems)
         return Check("versions", status, found, _remedy(facts, problems))
     if len(facts.providers) > 1:
         found = f"several packages install TensorFlow and overwrite each other's files: {', '.join(facts.providers)}"
-        return Check("versions", Status.WARN, found, "uninstall all of them, then install the one that you want")
+        return Check(
+            "versions",
+            Status.WARN,
+            found,
+            "uninstall all of them, then install the one that you want",
+        )
     only = facts.providers[0] if facts.providers else ""
     brought = f" (installed by {only})" if only and not only.startswith("tensorflow ") else ""
     works = ", a pair that works" if "tensorflow-metal" in facts.installed.versions else ""
@@ -96,8 +113,6 @@ def keras(facts: Facts) -> Check:
         return Check("keras", Status.WARN, found, "unset TF_USE_LEGACY_KERAS")
     if facts.backend != "tensorflow":
         found = f"Keras' backend is {facts.backend}: your scripts do not train with TensorFlow"
-        todo = (
-            "export KERAS_BACKEND=tensorflow, or change backend in ~/.keras/keras.json (tfwatch train sets it itself)"
-        )
+        todo = "export KERAS_BACKEND=tensorflow, or change backend in ~/.keras/keras.json (tfwatch train sets it itself)"
         return Check("keras", Status.WARN, found, todo)
     return Check("keras", Status.OK, "Keras' backend is TensorFlow")

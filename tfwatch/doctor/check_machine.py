@@ -39,16 +39,16 @@ def memory(facts: Facts) -> Check:
     available = machine.figure("memory_available_bytes")
     if available is None:
         return not_available("memory", machine.gap("memory"))
-    found = (
-        f"{units.gigabytes(available)} of {units.gigabytes(machine.allowed_bytes or machine.memory_bytes)} available"
-    )
+    found = f"{units.gigabytes(available)} of {units.gigabytes(machine.allowed_bytes or machine.memory_bytes)} available"
     if machine.allowed_bytes:
         found += f" (a container's limit; the machine has {units.gigabytes(machine.memory_bytes)})"
     if used := facts.trial.results.get("all", {}).get("most_bytes"):
         found += f"; the TensorFlow check took {units.gigabytes(used)}"
     if available < _LITTLE_BYTES:
         found += ": too little for most trainings"
-        return Check("memory", Status.WARN, found, "close other programs, or raise the container's limit")
+        return Check(
+            "memory", Status.WARN, found, "close other programs, or raise the container's limit"
+        )
     return Check("memory", Status.OK, found)
 
 
@@ -81,7 +81,10 @@ def pressure(facts: Facts) -> Check:
     if level is not None:
         found, is_low = f"macOS reports {_MEMORY_LEVELS[int(level)]}", level >= 1
     elif stalled is not None:
-        found, is_low = f"tasks waited for memory {units.percent(stalled)} of the time", stalled >= _STALLED
+        found, is_low = (
+            f"tasks waited for memory {units.percent(stalled)} of the time",
+            stalled >= _STALLED,
+        )
     else:
         return not_available("memory-pressure", machine.gap("pressure"))
     if is_low:
@@ -123,7 +126,11 @@ def disk(facts: Facts) -> Check:
 
 
 def _speed(read: DiskSpeed) -> str:
-    speed = f"{read.bytes_s / 1e6:.0f} MB/s" if read.bytes_s >= 1e7 else f"{read.bytes_s / 1e6:.1f} MB/s"
+    speed = (
+        f"{read.bytes_s / 1e6:.0f} MB/s"
+        if read.bytes_s >= 1e7
+        else f"{read.bytes_s / 1e6:.1f} MB/s"
+    )
     has_files = read.files_s is not None and (read.files or 0) > 1
     return f"{speed}, {units.count(round(read.files_s or 0.0))} files/s" if has_files else speed
 
@@ -139,7 +146,9 @@ def _source(read: DiskSpeed) -> str:
     if read.from_disk is None:
         return "part of it may come from memory"
     if read.from_disk < _FROM_DISK:
-        return f"{units.percent(1 - read.from_disk)} of it from memory: this is not the disk's speed"
+        return (
+            f"{units.percent(1 - read.from_disk)} of it from memory: this is not the disk's speed"
+        )
     return "read from the disk"
 
 
@@ -152,10 +161,18 @@ def heat(facts: Facts) -> Check:
     is_hot, on_battery = level is not None and level >= 1, machine.figure("on_mains") == 0
     if level is None and not on_battery:
         return not_available("thermal", machine.gap("heat"))
-    found = "the system does not report heat" if level is None else f"thermal level {_HEAT_LEVELS[int(level)]}"
+    found = (
+        "the system does not report heat"
+        if level is None
+        else f"thermal level {_HEAT_LEVELS[int(level)]}"
+    )
     found += ", on battery: many systems lower their clock rates" if on_battery else ""
     if is_hot or on_battery:
-        todo = "plug it in" if not is_hot else "let it cool and free its vents: steps take longer while it is hot"
+        todo = (
+            "plug it in"
+            if not is_hot
+            else "let it cool and free its vents: steps take longer while it is hot"
+        )
         return Check("thermal", Status.WARN, found, todo)
     return Check("thermal", Status.OK, found)
 
@@ -176,7 +193,9 @@ def powermetrics(facts: Facts) -> Check:
     if facts.powermetrics is None:
         return Check("powermetrics", Status.NA, "only on Macs")
     if isinstance(facts.powermetrics, Available):
-        return Check("powermetrics", Status.OK, "permitted: the GPU's power and clock rate are shown")
+        return Check(
+            "powermetrics", Status.OK, "permitted: the GPU's power and clock rate are shown"
+        )
     found = f"not permitted, so the GPU's power and clock rate are not shown: {facts.powermetrics.reason}"
     return Check(
         "powermetrics",
@@ -191,16 +210,26 @@ def terminal(facts: Facts) -> Check:
     if isinstance(facts.terminal, Unavailable):
         return not_available("terminal", facts.terminal)
     known = facts.terminal
-    colours = {0: "no colours", 2**24: "16 million colours"}.get(known.colours, f"{known.colours} colours")
+    colours = {0: "no colours", 2**24: "16 million colours"}.get(
+        known.colours, f"{known.colours} colours"
+    )
     unicode = "Unicode" if known.has_unicode else "no Unicode: charts are drawn with # = ."
-    found = f"{known.columns}x{known.rows}, {colours}, {unicode} ({known.kind or 'TERM is not set'})"
+    found = (
+        f"{known.columns}x{known.rows}, {colours}, {unicode} ({known.kind or 'TERM is not set'})"
+    )
     if known.kind in ("", "dumb"):
         todo = "export TERM=xterm-256color, or the name of your terminal; or train with --headless"
         return Check("terminal", Status.WARN, f"{found}: it cannot show the screen", todo)
     if known.columns < known.needs[0] or known.rows < known.needs[1]:
         needs = "x".join(map(str, known.needs))
-        return Check("terminal", Status.WARN, f"{found}: the screen needs {needs}", "make the window larger")
-    todo = "export COLORTERM=truecolor, if your terminal supports it" if known.colours in (16, 256) else ""
+        return Check(
+            "terminal", Status.WARN, f"{found}: the screen needs {needs}", "make the window larger"
+        )
+    todo = (
+        "export COLORTERM=truecolor, if your terminal supports it"
+        if known.colours in (16, 256)
+        else ""
+    )
     return Check("terminal", Status.OK, found, todo)
 
 
@@ -210,22 +239,35 @@ def runs_folder(facts: Facts) -> Check:
         return not_available("runs-folder", facts.runs)
     known = facts.runs
     if known.hangs:
-        found = f"{known.path} did not answer within {known.hangs}: training goes on without a record"
+        found = (
+            f"{known.path} did not answer within {known.hangs}: training goes on without a record"
+        )
         todo = "restore or unmount it (umount -l), or use --runs-dir DIR on a local disk"
         return Check("runs-folder", Status.FAIL, found, todo)
     if known.problem:
-        found = f"{known.path} cannot be written: {known.problem}; training goes on without a record"
-        return Check("runs-folder", Status.FAIL, found, "free space or change its permissions, or use --runs-dir DIR")
-    found = (
-        f"{known.path}{_content(known) if known.is_there else ', created by the first run'}{_free(known.free_bytes)}"
-    )
+        found = (
+            f"{known.path} cannot be written: {known.problem}; training goes on without a record"
+        )
+        return Check(
+            "runs-folder",
+            Status.FAIL,
+            found,
+            "free space or change its permissions, or use --runs-dir DIR",
+        )
+    found = f"{known.path}{_content(known) if known.is_there else ', created by the first run'}{_free(known.free_bytes)}"
     if known.free_bytes is not None and known.free_bytes < _LITTLE_DISK_BYTES:
-        return Check("runs-folder", Status.WARN, found, "free space: 10 hours of training take 45 MB")
+        return Check(
+            "runs-folder", Status.WARN, found, "free space: 10 hours of training take 45 MB"
+        )
     return Check("runs-folder", Status.OK, found)
 
 
 def _content(known: RunsFolder) -> str:
-    runs = "" if known.runs is None else f"{units.count(known.runs)} {'run' if known.runs == 1 else 'runs'}, "
+    runs = (
+        ""
+        if known.runs is None
+        else f"{units.count(known.runs)} {'run' if known.runs == 1 else 'runs'}, "
+    )
     size = f"{'more than ' if known.size_is_partial else ''}{known.size_bytes / 1e6:.1f} MB"
     return f": {runs}{size}"
 
@@ -238,7 +280,9 @@ def neural_engine(facts: Facts) -> Check:
     """Report that TensorFlow does not use the Neural Engine, since users ask."""
     if not facts.is_mac:
         return Check("neural-engine", Status.NA, "only on Macs")
-    return Check("neural-engine", Status.OK, "TensorFlow does not use the Neural Engine; nothing is missing")
+    return Check(
+        "neural-engine", Status.OK, "TensorFlow does not use the Neural Engine; nothing is missing"
+    )
 
 
 def not_available(id: str, why: Unavailable) -> Check:

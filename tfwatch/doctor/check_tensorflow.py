@@ -29,11 +29,14 @@ _LOSSES_DIFFER = 0.03
 #: The moves of its weights, as shares of those on the CPU: bfloat16 changed them by at most 8 %. A weight that stands
 #: still differs by 100 %, one that moves backwards by 200 %; of a bias or a normalisation, losses show 0.6 % of that.
 _MOVES_DIFFER = 0.5
-_TRAINS_WRONGLY = (
-    "do not train on this device: update TensorFlow and its plug-in or driver; until then tfwatch train --device cpu"
-)
+_TRAINS_WRONGLY = "do not train on this device: update TensorFlow and its plug-in or driver; until then tfwatch train --device cpu"
 #: The check that reports each stage of the trial.
-_CHECK_OF = {"import": "import", "devices": "devices", "products": "matmul", "step": "training-step"}
+_CHECK_OF = {
+    "import": "import",
+    "devices": "devices",
+    "products": "matmul",
+    "step": "training-step",
+}
 #: The oldest driver for each major version of CUDA on Linux: NVIDIA's CUDA Compatibility guide, minor version
 #: compatibility.
 _OLDEST_DRIVER = {"12": (525, 60), "13": (580, 65)}
@@ -77,9 +80,16 @@ def _name(device: Mapping[str, str], facts: Facts) -> str:
 def _without_gpu_on_a_mac(facts: Facts, names: str) -> Check:
     metal = facts.installed.versions.get("tensorflow-metal")
     if not facts.installed.is_apple_silicon:
-        return Check("devices", Status.WARN, f"{names} only: TensorFlow has no GPU for Intel Pythons", "see rosetta")
+        return Check(
+            "devices",
+            Status.WARN,
+            f"{names} only: TensorFlow has no GPU for Intel Pythons",
+            "see rosetta",
+        )
     if not metal:
-        return Check("devices", Status.WARN, f"{names} only: the GPU needs tensorflow-metal", "see versions")
+        return Check(
+            "devices", Status.WARN, f"{names} only: the GPU needs tensorflow-metal", "see versions"
+        )
     found = f"{names} only, although tensorflow-metal {metal} is installed"
     todo = f"{METAL_PAIR} --force-reinstall; a virtual machine shows no GPU"
     return Check("devices", Status.FAIL, found, todo)
@@ -91,10 +101,22 @@ def _without_gpu(facts: Facts, names: str) -> Check:
         found = f"{names} only: CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
         return Check("devices", Status.WARN, found, "unset CUDA_VISIBLE_DEVICES")
     if nvidia.driver and nvidia.has_device_files:
-        return Check("devices", Status.FAIL, f"{names} only, although an NVIDIA driver is installed", "see cuda")
+        return Check(
+            "devices",
+            Status.FAIL,
+            f"{names} only, although an NVIDIA driver is installed",
+            "see cuda",
+        )
     if nvidia.driver or nvidia.has_card:
-        return Check("devices", Status.WARN, f"{names} only, although this machine has an NVIDIA GPU", "see cuda")
-    return Check("devices", Status.OK, f"{names} only: this machine has no NVIDIA GPU, so the CPU computes")
+        return Check(
+            "devices",
+            Status.WARN,
+            f"{names} only, although this machine has an NVIDIA GPU",
+            "see cuda",
+        )
+    return Check(
+        "devices", Status.OK, f"{names} only: this machine has no NVIDIA GPU, so the CPU computes"
+    )
 
 
 def products(facts: Facts) -> Check:
@@ -131,9 +153,18 @@ def training_step(facts: Facts) -> Check:
     times = f"compiled in {units.milliseconds(step['compile_ms'])}, a step takes {units.milliseconds(step['step_ms'])}"
     if not step["finite"]:
         found = f"a small network trains, but its loss is not a number ({times})"
-        return Check("training-step", Status.FAIL, found, "the device or its driver computes wrongly: see matmul")
-    if parted := parting_of_losses(step.get("losses", {})) or parting_of_moves(step.get("moves", {})):
-        return Check("training-step", Status.FAIL, f"a small network trains, but {parted}", _TRAINS_WRONGLY)
+        return Check(
+            "training-step",
+            Status.FAIL,
+            found,
+            "the device or its driver computes wrongly: see matmul",
+        )
+    if parted := parting_of_losses(step.get("losses", {})) or parting_of_moves(
+        step.get("moves", {})
+    ):
+        return Check(
+            "training-step", Status.FAIL, f"a small network trains, but {parted}", _TRAINS_WRONGLY
+        )
     same = ", with the CPU's losses and weights" if step.get("losses") else ""
     return Check("training-step", Status.OK, f"a small network trains{same}: {times}")
 
@@ -156,7 +187,11 @@ def parting_of_moves(moves: Mapping[str, float]) -> str:
     """Return the weight that moves otherwise than on the CPU, by the most; empty where all agree."""
     apart = {name: share for name, share in moves.items() if not share <= _MOVES_DIFFER}
     name = max(apart, key=lambda one: apart[one], default="")
-    return f"on the GPU {name} moves otherwise than on the CPU, by {units.percent(apart[name])}" if apart else ""
+    return (
+        f"on the GPU {name} moves otherwise than on the CPU, by {units.percent(apart[name])}"
+        if apart
+        else ""
+    )
 
 
 def fallback(facts: Facts) -> Check:
@@ -165,9 +200,13 @@ def fallback(facts: Facts) -> Check:
     if "step" not in trial.results:
         return not_reached(facts, "fallback", "step")
     if not trial.gpus:
-        return Check("fallback", Status.NA, "TensorFlow sees no GPU, so every operation runs on the CPU")
+        return Check(
+            "fallback", Status.NA, "TensorFlow sees no GPU, so every operation runs on the CPU"
+        )
     if not trial.log.placed:
-        return Check("fallback", Status.NA, "this TensorFlow does not log the devices of its operations")
+        return Check(
+            "fallback", Status.NA, "this TensorFlow does not log the devices of its operations"
+        )
     fallen = fell_back(trial.log)
     kinds = f"{trial.log.placed} kinds of operations of a small network's training step"
     if not fallen:
@@ -188,13 +227,18 @@ def cuda(facts: Facts) -> Check:
     if not nvidia.has_device_files:
         found = f"NVIDIA driver {nvidia.driver}, but no device files: this container has no access to the GPU"
         return Check(
-            "cuda", Status.WARN, found, "docker run --gpus all (NVIDIA container toolkit), unless you train on the CPU"
+            "cuda",
+            Status.WARN,
+            found,
+            "docker run --gpus all (NVIDIA container toolkit), unless you train on the CPU",
         )
     if "import" not in facts.trial.results:
         return not_reached(facts, "cuda", "cuda")
     if facts.trial.build.get("is_cuda_build") != "True":
         if facts.trial.gpus:
-            return Check("cuda", Status.OK, f"NVIDIA driver {nvidia.driver}; a plug-in provides the GPU")
+            return Check(
+                "cuda", Status.OK, f"NVIDIA driver {nvidia.driver}; a plug-in provides the GPU"
+            )
         found = f"NVIDIA driver {nvidia.driver}, but this TensorFlow was built without CUDA"
         return Check("cuda", Status.FAIL, found, AND_CUDA)
     version = facts.trial.build.get("cuda_version", "")
@@ -209,19 +253,35 @@ def cuda(facts: Facts) -> Check:
         todo = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" if own else AND_CUDA
         return Check("cuda", Status.FAIL, found, todo)
     if fault := explain_cuda(facts.trial):
-        return Check("cuda", Status.WARN if _works(facts.trial) else Status.FAIL, f"{built}; {fault[0]}", fault[1])
+        return Check(
+            "cuda",
+            Status.WARN if _works(facts.trial) else Status.FAIL,
+            f"{built}; {fault[0]}",
+            fault[1],
+        )
     if error := facts.trial.results.get("products", {}).get("xla_error"):
-        return Check("cuda", Status.FAIL, f"{built}; XLA cannot compile for the GPU: {error}", AND_CUDA)
+        return Check(
+            "cuda", Status.FAIL, f"{built}; XLA cannot compile for the GPU: {error}", AND_CUDA
+        )
     if not facts.trial.gpus and not nvidia.hides_all and facts.trial.devices:
         found = f"driver {nvidia.driver}, {built}, but TensorFlow sees no GPU"
-        return Check("cuda", Status.FAIL, found, "run nvidia-smi to check the driver; reboot after a driver update")
-    return Check("cuda", Status.OK, f"driver {nvidia.driver}; TensorFlow is {built} and loaded its libraries")
+        return Check(
+            "cuda",
+            Status.FAIL,
+            found,
+            "run nvidia-smi to check the driver; reboot after a driver update",
+        )
+    return Check(
+        "cuda", Status.OK, f"driver {nvidia.driver}; TensorFlow is {built} and loaded its libraries"
+    )
 
 
 def _works(trial: Trial) -> bool:
     """Return True where every stage ended and every product is right, although TensorFlow logged a fault."""
     is_right = all(_product(product)[1] for product in trial.products)
-    return trial.outcome == "completed" and is_right and not trial.results["products"].get("xla_error")
+    return (
+        trial.outcome == "completed" and is_right and not trial.results["products"].get("xla_error")
+    )
 
 
 def _without_driver(facts: Facts) -> Check:
@@ -257,7 +317,10 @@ def avx(facts: Facts) -> Check:
     if "avx2" not in instructions or "fma" not in instructions:
         found = f"{', '.join(has)} without AVX2 and FMA: the CPU computes at half speed or less"
         return Check(
-            "avx", Status.WARN, found, "in a virtual machine pass the host's processor through; else there is no remedy"
+            "avx",
+            Status.WARN,
+            found,
+            "in a virtual machine pass the host's processor through; else there is no remedy",
         )
     return Check("avx", Status.OK, ", ".join(has))
 
@@ -270,7 +333,12 @@ def onednn(facts: Facts) -> Check:
         return not_reached(facts, "onednn", "import")
     if facts.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
         found = "TF_ENABLE_ONEDNN_OPTS=0 turns oneDNN operations off: the CPU computes more slowly"
-        return Check("onednn", Status.WARN, found, "unset TF_ENABLE_ONEDNN_OPTS, unless you need bitwise equal results")
+        return Check(
+            "onednn",
+            Status.WARN,
+            found,
+            "unset TF_ENABLE_ONEDNN_OPTS, unless you need bitwise equal results",
+        )
     if facts.trial.log.onednn:
         return Check("onednn", Status.OK, "oneDNN operations are on")
     return Check("onednn", Status.NA, "TensorFlow does not log whether oneDNN operations are on")

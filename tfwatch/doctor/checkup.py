@@ -20,7 +20,15 @@ from tfwatch.doctor import check_installation, check_machine, check_tensorflow
 from tfwatch.doctor.check import Check, worst_first
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Machine, RunsFolder
 from tfwatch.doctor.packages import Installed, providers
-from tfwatch.doctor.probes import backend, describe_mount, interpreter, nvidia, read_speed, runs_folder, terminal
+from tfwatch.doctor.probes import (
+    backend,
+    describe_mount,
+    interpreter,
+    nvidia,
+    read_speed,
+    runs_folder,
+    terminal,
+)
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.machine_info import limits
 from tfwatch.sensors.gpu.sensor import choose_sources
@@ -38,7 +46,12 @@ _T = TypeVar("_T")
 _PATIENCE_S = 10.0
 _HANGS = "is a network folder gone?"
 #: Variables that affect TensorFlow and Keras.
-_VARIABLES = ("CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS")
+_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "KERAS_BACKEND",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_USE_LEGACY_KERAS",
+)
 _WHILE_TRAINING = "skipped while a training runs, because the TensorFlow check takes cores from it: press t to run it"
 #: Checks of the same status are shown in this order.
 CHECKS = (
@@ -119,7 +132,9 @@ def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SY
 def _runs(folder: Path, clock: Clock) -> RunsFolder | Unavailable:
     found = _within_limit(lambda: runs_folder(folder, clock), "the runs folder")
     if isinstance(found, Unavailable) and found.fix == _HANGS:
-        return RunsFolder(str(folder), hangs=f"{_PATIENCE_S:g} s; it is on {describe_mount(folder)}")
+        return RunsFolder(
+            str(folder), hangs=f"{_PATIENCE_S:g} s; it is on {describe_mount(folder)}"
+        )
     return found
 
 
@@ -162,7 +177,9 @@ class _Machine:
     def read(self) -> Machine:
         """Return the figures since construction."""
         allowed = limits().memory_bytes
-        return Machine(psutil.virtual_memory().total, allowed, _swap_total(), self._read(), self._gaps)
+        return Machine(
+            psutil.virtual_memory().total, allowed, _swap_total(), self._read(), self._gaps
+        )
 
     def _read(self) -> dict[str, float]:
         figures: dict[str, float] = {}
@@ -219,10 +236,14 @@ def _ask(source: GpuSource) -> Availability:
 def _within_limit(read: Callable[[], _T], name: str, guess: str = _HANGS) -> _T | Unavailable:
     """Return the result of `read`; a call that hangs in the kernel is abandoned after `_PATIENCE_S`."""
     found: list[_T | Unavailable] = []
-    thread = threading.Thread(target=lambda: found.append(_read_or_reason(read)), daemon=True, name="tfwatch-doctor")
+    thread = threading.Thread(
+        target=lambda: found.append(_read_or_reason(read)), daemon=True, name="tfwatch-doctor"
+    )
     thread.start()
     thread.join(_PATIENCE_S)
-    return found[0] if found else Unavailable(f"{name} did not answer within {_PATIENCE_S:g} s", guess)
+    return (
+        found[0] if found else Unavailable(f"{name} did not answer within {_PATIENCE_S:g} s", guess)
+    )
 
 
 def _read_or_reason(read: Callable[[], _T]) -> _T | Unavailable:

@@ -18,17 +18,25 @@ if TYPE_CHECKING:
     from tfwatch.doctor.trial import Trial
 
 _VERSION = r"(\d{1,3}(?:\.\d{1,3}){1,2})"
-_CUDNN = re.compile(rf"Loaded runtime CuDNN library: {_VERSION} but source was compiled with: {_VERSION}")
+_CUDNN = re.compile(
+    rf"Loaded runtime CuDNN library: {_VERSION} but source was compiled with: {_VERSION}"
+)
 _UNSET = "and unset LD_LIBRARY_PATH where it names another cuDNN"
 _LIBDEVICE = re.compile(r"libdevice not found at|[Cc]an't find libdevice|libdevice\.10\.bc")
-_NO_LIBDEVICE = "XLA does not find CUDA's libdevice.10.bc, so what it compiles does not run on the GPU"
+_NO_LIBDEVICE = (
+    "XLA does not find CUDA's libdevice.10.bc, so what it compiles does not run on the GPU"
+)
 _GET_LIBDEVICE = (
     "pip install 'tensorflow[and-cuda]', which has it, or export XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR with the folder "
     "of CUDA that has nvvm/libdevice in it"
 )
 #: Releases up to 2.20 have no kernels for compute capability 12.0 (RTX 50, Blackwell).
-_ARCHITECTURE = re.compile(r"not built with CUDA kernel binaries compatible with compute capability (\d{1,3}\.\d)")
-_NO_KERNEL = re.compile(r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_NO_BINARY_FOR_GPU|no kernel image is available")
+_ARCHITECTURE = re.compile(
+    r"not built with CUDA kernel binaries compatible with compute capability (\d{1,3}\.\d)"
+)
+_NO_KERNEL = re.compile(
+    r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_NO_BINARY_FOR_GPU|no kernel image is available"
+)
 _FROM_PTX = "each one is compiled from PTX at its first use, which can take 30 minutes"
 _BUILT_FOR_IT = (
     "use a TensorFlow that is built for it: NVIDIA's container nvcr.io/nvidia/tensorflow, or a newer release; until "
@@ -39,16 +47,23 @@ _BUILT_FOR_IT = (
 def explain_cuda(trial: Trial) -> tuple[str, str] | None:
     """Return the fault and its remedy; None where none is known."""
     errors = [str(product.get("error", "")) for product in trial.products]
-    text = "\n".join([trial.log_text, *errors, str(trial.results.get("products", {}).get("xla_error", ""))])
+    text = "\n".join(
+        [trial.log_text, *errors, str(trial.results.get("products", {}).get("xla_error", ""))]
+    )
     if found := _CUDNN.search(text):
-        return _explain_cudnn(loaded=found[1], built=found[2], cuda=trial.build.get("cuda_version", ""))
+        return _explain_cudnn(
+            loaded=found[1], built=found[2], cuda=trial.build.get("cuda_version", "")
+        )
     if _LIBDEVICE.search(text):
         return _NO_LIBDEVICE, _GET_LIBDEVICE
     architecture, fails = _ARCHITECTURE.search(text), _NO_KERNEL.search(text)
     if architecture or fails:
         capability = f" (compute capability {architecture[1]})" if architecture else ""
         how = "the driver cannot compile them from PTX" if fails else _FROM_PTX
-        return f"this TensorFlow has no kernels for this GPU's architecture{capability}: {how}", _BUILT_FOR_IT
+        return (
+            f"this TensorFlow has no kernels for this GPU's architecture{capability}: {how}",
+            _BUILT_FOR_IT,
+        )
     return None
 
 
@@ -90,7 +105,9 @@ def _requirement(source: dict[str, Any], extras: str) -> str:
 
 
 #: `{install}` stands for the command that installs tfwatch from its source.
-_REINSTALL = "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/{install}"
+_REINSTALL = (
+    "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/{install}"
+)
 _ARM = "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); elsewhere build TensorFlow for it"
 _PAIR = f"install a pair that works: {METAL_PAIR}"
 #: How a driver's and a CUDA library's names begin.
@@ -98,12 +115,24 @@ _DRIVER_LIBRARY = r"lib(?:cuda|nvidia-)[\w.-]{0,40}\.so"
 _CUDA_LIBRARY = r"lib(?:cu|nv|nccl)[\w.-]{1,40}\.so"
 #: Messages of a library or of the loader, with the remedy; the first one that matches counts.
 _KNOWN = (
-    (r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}", _ARM),
+    (
+        r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}",
+        _ARM,
+    ),
     (r"Library not loaded: \S{1,300}", _PAIR),
     (r"[Ss]ymbol not found[^\n]{1,300}", _PAIR),
-    (r"A module that was compiled using NumPy 1\.x cannot be run in[^\n]{0,200}", "pip install 'numpy<2'"),
-    (r"version `GLIBC[^\n]{1,300}", "this system is older than TensorFlow's wheels: use a newer one, or a container"),
-    (rf"{_DRIVER_LIBRARY}\S{{0,20}}: cannot open shared object file[^\n]{{0,100}}", "install NVIDIA's driver"),
+    (
+        r"A module that was compiled using NumPy 1\.x cannot be run in[^\n]{0,200}",
+        "pip install 'numpy<2'",
+    ),
+    (
+        r"version `GLIBC[^\n]{1,300}",
+        "this system is older than TensorFlow's wheels: use a newer one, or a container",
+    ),
+    (
+        rf"{_DRIVER_LIBRARY}\S{{0,20}}: cannot open shared object file[^\n]{{0,100}}",
+        "install NVIDIA's driver",
+    ),
     (rf"{_CUDA_LIBRARY}\S{{0,20}}: cannot open shared object file[^\n]{{0,100}}", AND_CUDA),
     (r"\S{1,200}: cannot open shared object file[^\n]{0,100}", _REINSTALL),
     (
@@ -189,4 +218,8 @@ def _where(log_text: str) -> str:
     """Return the innermost frame of the main thread's stack, which the child writes just before the time limit."""
     stack = log_text.rpartition("(most recent call first)")[2]
     found = _FRAME.search(stack)
-    return f"; it was in {found[3]} of {'/'.join(found[1].split('/')[-3:])}, line {found[2]}" if found else ""
+    return (
+        f"; it was in {found[3]} of {'/'.join(found[1].split('/')[-3:])}, line {found[2]}"
+        if found
+        else ""
+    )

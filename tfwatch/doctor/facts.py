@@ -119,7 +119,9 @@ class DiskSpeed:
     @property
     def is_slow(self) -> bool:
         """True where the disk is the likely limit of a training, if nothing else slowed the read."""
-        return self.bytes_s < _SLOW_BYTES_S and (self.files_s is None or self.files_s < _SLOW_FILES_S)
+        return self.bytes_s < _SLOW_BYTES_S and (
+            self.files_s is None or self.files_s < _SLOW_FILES_S
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,11 @@ class Facts:
     @property
     def is_rosetta(self) -> bool:
         """True for an Intel Python on an Apple chip."""
-        return self.is_mac and self.is_x86 and bool(self.interpreter.is_translated or self.interpreter.is_arm64)
+        return (
+            self.is_mac
+            and self.is_x86
+            and bool(self.interpreter.is_translated or self.interpreter.is_arm64)
+        )
 
     @property
     def is_x86(self) -> bool:

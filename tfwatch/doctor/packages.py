@@ -26,7 +26,9 @@ _NEWEST_METAL = (1, 2)
 METAL_PAIR = "pip install -U 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
 _METAL_LIBRARY = "libmetal_plugin.dylib"
 AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
-_NATIVE = "on an Apple chip install an arm64 Python, which runs without Rosetta, and tfwatch with it"
+_NATIVE = (
+    "on an Apple chip install an arm64 Python, which runs without Rosetta, and tfwatch with it"
+)
 #: The bounds of `dependencies` in pyproject.toml.
 _OLDEST_TENSORFLOW = (2, 18)
 _OLDEST_KERAS = (3, 8)
@@ -67,9 +69,13 @@ class Installed:
     def here() -> Installed:
         """Return the packages of this Python."""
         versions = {name: version for name in PACKAGES if (version := _version(name))}
-        if importlib.util.find_spec("tensorflow"):  # another distribution may install it: tensorflow-cpu, tf-nightly
+        if importlib.util.find_spec(
+            "tensorflow"
+        ):  # another distribution may install it: tensorflow-cpu, tf-nightly
             versions.setdefault("tensorflow", _UNKNOWN)
-        return Installed(sys.platform, platform.machine(), sys.version_info[:2], versions, _has_other_plugin())
+        return Installed(
+            sys.platform, platform.machine(), sys.version_info[:2], versions, _has_other_plugin()
+        )
 
     @property
     def is_apple_silicon(self) -> bool:
@@ -85,7 +91,11 @@ class Installed:
     def stack(self) -> str:
         """The installed versions, e.g. `TensorFlow 2.19.1, Keras 3.12.0, tensorflow-metal 1.2.0`."""
         names = {"tensorflow": "TensorFlow", "keras": "Keras"}
-        return ", ".join(f"{names.get(name, name)} {self.versions[name]}" for name in PACKAGES if name in self.versions)
+        return ", ".join(
+            f"{names.get(name, name)} {self.versions[name]}"
+            for name in PACKAGES
+            if name in self.versions
+        )
 
     def obstacle(self) -> str:
         """Return the problem that keeps training from starting and its remedy; empty where it can start."""
@@ -93,7 +103,9 @@ class Installed:
 
     def hint(self) -> str:
         """Return the problem that slows training down and its remedy; empty without one."""
-        return next((str(problem) for problem in self.find_problems() if not problem.is_blocking), "")
+        return next(
+            (str(problem) for problem in self.find_problems() if not problem.is_blocking), ""
+        )
 
     def find_problems(self) -> Iterator[Problem]:
         """Yield the problems of the versions, the blocking ones first."""
@@ -103,9 +115,13 @@ class Installed:
             return
         yield from self._metal_that_does_not_load(tensorflow)
         if keras and _is_older(keras, _OLDEST_KERAS):
-            yield Problem(f"Keras {keras} is older than tfwatch supports", "pip install -U 'keras>=3.8'")
+            yield Problem(
+                f"Keras {keras} is older than tfwatch supports", "pip install -U 'keras>=3.8'"
+            )
         if _is_older(tensorflow, _OLDEST_TENSORFLOW):
-            found = f"TensorFlow {tensorflow} is older than the versions that tfwatch is tested with"
+            found = (
+                f"TensorFlow {tensorflow} is older than the versions that tfwatch is tested with"
+            )
             yield Problem(found, self._newer_tensorflow(), is_blocking=False)
         yield from self._without_metal()
 
@@ -121,12 +137,23 @@ class Installed:
             return
         found = f"tensorflow-metal {metal} does not load with TensorFlow {tensorflow}"
         if _pair(metal) <= _NEWEST_METAL and _pair(tensorflow) >= _NEWEST_WITH_METAL:
-            yield Problem(found, f"{METAL_PAIR}, or pip uninstall tensorflow-metal to train on the CPU", is_metal=True)
-        elif any(low <= _pair(tensorflow) < high and _pair(metal) < least for low, high, least in _METAL_PAIRS):
+            yield Problem(
+                found,
+                f"{METAL_PAIR}, or pip uninstall tensorflow-metal to train on the CPU",
+                is_metal=True,
+            )
+        elif any(
+            low <= _pair(tensorflow) < high and _pair(metal) < least
+            for low, high, least in _METAL_PAIRS
+        ):
             yield Problem(found, METAL_PAIR, is_metal=True)
 
     def _without_metal(self) -> Iterator[Problem]:
-        if not self.is_apple_silicon or "tensorflow-metal" in self.versions or self.has_other_plugin:
+        if (
+            not self.is_apple_silicon
+            or "tensorflow-metal" in self.versions
+            or self.has_other_plugin
+        ):
             return
         if self.python >= (3, 13):
             found, todo = (
@@ -134,12 +161,17 @@ class Installed:
                 "training runs on the CPU; use Python 3.12 to train on the GPU",
             )
         else:
-            found, todo = "tensorflow-metal is not installed", f"training runs on the CPU; {METAL_PAIR}"
+            found, todo = (
+                "tensorflow-metal is not installed",
+                f"training runs on the CPU; {METAL_PAIR}",
+            )
         yield Problem(found, todo, is_blocking=False, is_metal=True)
 
     def _without_tensorflow(self) -> Problem:
         if self.is_mac_x86:
-            return Problem("this Python is built for Intel Macs, which TensorFlow no longer supports", _NATIVE)
+            return Problem(
+                "this Python is built for Intel Macs, which TensorFlow no longer supports", _NATIVE
+            )
         return Problem("TensorFlow is not installed", "pip install tensorflow")
 
 
@@ -152,7 +184,10 @@ def providers() -> tuple[str, ...]:
 
 def _has_other_plugin() -> bool:
     """Return True where the folders of TensorFlow's plug-ins (PluggableDevice) hold one that is not Apple's."""
-    folders = (Path(folder) / "tensorflow-plugins" for folder in (*site.getsitepackages(), site.getusersitepackages()))
+    folders = (
+        Path(folder) / "tensorflow-plugins"
+        for folder in (*site.getsitepackages(), site.getusersitepackages())
+    )
     return any(file.name != _METAL_LIBRARY for folder in folders for file in folder.glob("*.[ds]*"))
 
 

@@ -60,7 +60,9 @@ _READ = re.compile(r"^read_bytes: (\d{1,19})$", re.MULTILINE | re.ASCII)
 def interpreter(system: str, root: Path = Path("/")) -> Interpreter:
     """Return this Python and its processor."""
     if system == "darwin":
-        is_translated, is_arm64, chip, instructions = parse_sysctl(run(_SYSCTL, _SYSCTL_LIMIT_S).out)
+        is_translated, is_arm64, chip, instructions = parse_sysctl(
+            run(_SYSCTL, _SYSCTL_LIMIT_S).out
+        )
     else:
         is_translated = is_arm64 = None
         chip, instructions = parse_cpuinfo(kernel_text(root / "proc/cpuinfo"))
@@ -99,7 +101,8 @@ def nvidia(environ: Mapping[str, str], root: Path = Path("/")) -> Nvidia:
     """Return NVIDIA's driver and card as the system reports them, independent of TensorFlow."""
     is_windows = (root / "dev/dxg").exists() and (root / "usr/lib/wsl/lib/libcuda.so.1").exists()
     return Nvidia(
-        driver=parse_driver(kernel_text(root / "proc/driver/nvidia/version")) or (_WINDOWS if is_windows else ""),
+        driver=parse_driver(kernel_text(root / "proc/driver/nvidia/version"))
+        or (_WINDOWS if is_windows else ""),
         has_card=any(map(_is_nvidia_display, (root / "sys/bus/pci/devices").glob("*"))),
         has_device_files=is_windows or any((root / "dev").glob("nvidia[0-9]*")),
         hidden=environ.get("CUDA_VISIBLE_DEVICES"),
@@ -114,7 +117,9 @@ def parse_driver(text: str) -> str:
 
 def _is_nvidia_display(device: Path) -> bool:
     """Return True for an NVIDIA device of PCI class 0x03, a GPU; a card's other devices are for sound."""
-    return kernel_text(device / "vendor").strip() == _NVIDIA and kernel_text(device / "class").startswith(_DISPLAY)
+    return kernel_text(device / "vendor").strip() == _NVIDIA and kernel_text(
+        device / "class"
+    ).startswith(_DISPLAY)
 
 
 def terminal(environ: Mapping[str, str], needs: tuple[int, int]) -> Terminal | Unavailable:
@@ -125,7 +130,14 @@ def terminal(environ: Mapping[str, str], needs: tuple[int, int]) -> Terminal | U
         except OSError:
             continue
         if columns > 0 and rows > 0:
-            return Terminal(columns, rows, needs, count_colours(environ), has_unicode(environ), environ.get("TERM", ""))
+            return Terminal(
+                columns,
+                rows,
+                needs,
+                count_colours(environ),
+                has_unicode(environ),
+                environ.get("TERM", ""),
+            )
     return Unavailable("no standard descriptor is a terminal that reports its size", "")
 
 
@@ -170,9 +182,13 @@ def runs_folder(folder: Path, clock: Clock = SYSTEM) -> RunsFolder:
 def describe_mount(folder: Path) -> str:
     """Return the mount of a folder, e.g. `/home (nfs4 from server:/home)`, without any call that the folder answers."""
     path = PurePath(os.path.abspath(folder))
-    mounts = [mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)]
+    mounts = [
+        mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)
+    ]
     # Of several at one point the last one is on top.
-    mount = max(reversed(mounts), key=lambda mount: len(PurePath(mount.mountpoint).parts), default=None)
+    mount = max(
+        reversed(mounts), key=lambda mount: len(PurePath(mount.mountpoint).parts), default=None
+    )
     return f"{mount.mountpoint} ({mount.fstype} from {mount.device})" if mount else str(path.parent)
 
 
@@ -232,7 +248,10 @@ def _read_any(folder: Path, clock: Clock) -> DiskSpeed | Unavailable:
             return _read_files(folder, [path for path, _ in files], clock)
         return _read_temporary(_existing(folder), clock)
     except OSError as error:
-        return Unavailable(f"no file could be read or written in {short_path(folder)}: {error.strerror or error}", "")
+        return Unavailable(
+            f"no file could be read or written in {short_path(folder)}: {error.strerror or error}",
+            "",
+        )
 
 
 def _list_files(folder: Path, due_ns: int, clock: Clock) -> Iterator[tuple[str, int]]:
@@ -274,7 +293,8 @@ def _read_files(folder: Path, paths: Iterable[str], clock: Clock) -> DiskSpeed:
 def _read_temporary(folder: Path, clock: Clock) -> DiskSpeed | Unavailable:
     if shutil.disk_usage(folder).free < _TEMPORARY_BYTES + _SPARE_BYTES:
         return Unavailable(
-            f"{short_path(folder)} has no data to read, and too little space for a temporary file", "free space"
+            f"{short_path(folder)} has no data to read, and too little space for a temporary file",
+            "free space",
         )
     due_ns = clock.now_ns() + round(_READ_LIMIT_S * 1e9)
     piece = os.urandom(_PIECE)
@@ -321,7 +341,9 @@ def _bytes_from_disk() -> int | None:
 
 def _share_from_disk(read: int, before: int | None) -> float | None:
     after = _bytes_from_disk()
-    return None if before is None or after is None or not read else min((after - before) / read, 1.0)
+    return (
+        None if before is None or after is None or not read else min((after - before) / read, 1.0)
+    )
 
 
 def _existing(folder: Path) -> Path:

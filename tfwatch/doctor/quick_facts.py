@@ -34,17 +34,25 @@ def describe_machine() -> str:
     """Return this machine in one line: processor, memory, installed TensorFlow, and the reason for a missing GPU."""
     installed = Installed.here()
     machine = Machine(psutil.virtual_memory().total)
-    line = machine_line(Facts(interpreter=interpreter(installed.system), installed=installed, machine=machine))
+    line = machine_line(
+        Facts(interpreter=interpreter(installed.system), installed=installed, machine=machine)
+    )
     return ", ".join(filter(None, (line, find_gpu().missing)))
 
 
 def machine_line(facts: Facts) -> str:
     """Return e.g. `Apple M2 Pro, 16 GB, TensorFlow 2.19.1 + metal 1.2.0, GPU ok`, without unknown parts."""
-    return ", ".join(filter(None, (facts.interpreter.chip, _memory(facts), _stack(facts), _gpu(facts))))
+    return ", ".join(
+        filter(None, (facts.interpreter.chip, _memory(facts), _stack(facts), _gpu(facts)))
+    )
 
 
 def _memory(facts: Facts) -> str:
-    return "" if isinstance(facts.machine, Unavailable) else f"{facts.machine.memory_bytes / 2**30:.0f} GB"
+    return (
+        ""
+        if isinstance(facts.machine, Unavailable)
+        else f"{facts.machine.memory_bytes / 2**30:.0f} GB"
+    )
 
 
 def _stack(facts: Facts) -> str:
@@ -67,7 +75,11 @@ def _gpu(facts: Facts) -> str:
         return "no GPU"
     right = {product.get("device") for product in trial.products if product.get("right")}
     count = f"{len(trial.gpus)} GPUs" if len(trial.gpus) > 1 else "GPU"
-    return f"{count} ok" if all(gpu.get("name") in right for gpu in trial.gpus) else f"{count} not working"
+    return (
+        f"{count} ok"
+        if all(gpu.get("name") in right for gpu in trial.gpus)
+        else f"{count} not working"
+    )
 
 
 def find_gpu(root: Path = Path("/")) -> GpuPresence:
@@ -75,7 +87,8 @@ def find_gpu(root: Path = Path("/")) -> GpuPresence:
     installed = Installed.here()
     has_other_gpu = any((root / path).exists() for path in _OTHER_GPUS)
     return GpuPresence(
-        explain_missing_gpu(installed, nvidia(os.environ, root), has_other_gpu), installed.system == "darwin"
+        explain_missing_gpu(installed, nvidia(os.environ, root), has_other_gpu),
+        installed.system == "darwin",
     )
 
 

@@ -37,9 +37,15 @@ _PROGRAM = (
 STEP_BEGINS = "tfwatch: the training step begins"
 STEP_ENDS = "tfwatch: the training step ends"
 #: TensorFlow logs placements and missing libraries only with these, and takes no more GPU memory than it needs.
-_VARIABLES = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+_VARIABLES = {
+    "TF_CPP_MIN_LOG_LEVEL": "0",
+    "TF_CPP_VMODULE": "dso_loader=1",
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+}
 _MISSING_LIBRARY = re.compile(r"Could not load dynamic library '([^'\n]{1,200})'")
-_INSTRUCTIONS = re.compile(r"enable the following instructions: ([A-Z0-9_ .]{1,200}), in other operations")
+_INSTRUCTIONS = re.compile(
+    r"enable the following instructions: ([A-Z0-9_ .]{1,200}), in other operations"
+)
 #: A placement in a graph, `mean/Mean: (Mean): /job:localhost/replica:0/task:0/device:GPU:0`, or of an eager operation.
 _PLACED = re.compile(
     r"(?:\((\w{1,100})\): |Executing op (\w{1,100}) in device )/job:[\w/:]{1,100}/device:([A-Za-z]{1,20}):\d"
@@ -121,7 +127,10 @@ def try_tensorflow(notify: Callable[[str], None], limit_s: float = LIMIT_S) -> T
 
 
 def run_trial(
-    command: Sequence[str], notify: Callable[[str], None], limit_s: float = LIMIT_S, clock: Clock = SYSTEM
+    command: Sequence[str],
+    notify: Callable[[str], None],
+    limit_s: float = LIMIT_S,
+    clock: Clock = SYSTEM,
 ) -> Trial:
     """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time limit."""
     due_ns = clock.now_ns() + round(limit_s * 1e9)
@@ -191,7 +200,9 @@ class _Output:
             log=read_log(log_text, STEP_BEGINS, STEP_ENDS),
         )
 
-    def _read_piece(self, pipe: IO[bytes], into: Callable[[bytes], None], waiting: selectors.BaseSelector) -> None:
+    def _read_piece(
+        self, pipe: IO[bytes], into: Callable[[bytes], None], waiting: selectors.BaseSelector
+    ) -> None:
         piece = pipe.read1(_PIECE)  # type: ignore[attr-defined]
         if piece:
             into(piece)

@@ -136,7 +136,9 @@ class _Families:
         """Add a sample of a sum over the whole run, where there is one."""
         self._add(CounterMetricFamily, name, text, value, labels)
 
-    def _add(self, kind: Any, name: str, text: str, value: float | None, labels: dict[str, str]) -> None:
+    def _add(
+        self, kind: Any, name: str, text: str, value: float | None, labels: dict[str, str]
+    ) -> None:
         if value is None or not math.isfinite(value):
             return
         family = self._found.get(name) or kind(name, text, labels=list(labels))
@@ -180,11 +182,22 @@ def _add_run(families: _Families, name: str, view: RunView) -> None:
     manifest = view.snapshot.manifest
     text = "A run: its workload, device and versions; always 1."
     versions = {key: manifest.versions.get(key, "") for key in ("tensorflow", "keras", "tfwatch")}
-    about = {"workload": manifest.workload, "device": manifest.device, "host_name": _host(view), **versions}
+    about = {
+        "workload": manifest.workload,
+        "device": manifest.device,
+        "host_name": _host(view),
+        **versions,
+    }
     families.gauge("tfwatch_run_info", text, 1.0, run=name, **about)
     now = _state(view)
     for state in STATES:
-        families.gauge("tfwatch_run_state", "1 for the state of the run.", float(state == now), run=name, state=state)
+        families.gauge(
+            "tfwatch_run_state",
+            "1 for the state of the run.",
+            float(state == now),
+            run=name,
+            state=state,
+        )
 
 
 def _state(view: RunView) -> str:
@@ -196,11 +209,19 @@ def _state(view: RunView) -> str:
 def _add_sums(families: _Families, run: str, view: RunView) -> None:
     """Add the sums over the whole run; their rates are those of any window."""
     snapshot, epochs = view.snapshot, view.snapshot.epochs.rows
-    families.counter("tfwatch_steps_total", "Training steps completed.", float(snapshot.steps_total), run=run)
+    families.counter(
+        "tfwatch_steps_total", "Training steps completed.", float(snapshot.steps_total), run=run
+    )
     text = "Seconds of all steps: data_wait is the time that the device starves."
     for part, column in _PARTS.items():
         if len(epochs):
-            families.counter("tfwatch_step_seconds_total", text, float(epochs[column].sum()) / 1e3, run=run, part=part)
+            families.counter(
+                "tfwatch_step_seconds_total",
+                text,
+                float(epochs[column].sum()) / 1e3,
+                run=run,
+                part=part,
+            )
     if len(epochs) and epochs["copies"].any():
         copy_s = float(epochs["copy_ms"].sum()) / 1e3
         families.counter("tfwatch_step_seconds_total", text, copy_s, run=run, part="copy")
@@ -209,8 +230,15 @@ def _add_sums(families: _Families, run: str, view: RunView) -> None:
     families.counter("tfwatch_examples_total", "Examples trained on.", examples, run=run)
     # A long run is still searched: the number so far is not the run's.
     stalls = len(view.stalls) if view.situation.searched is None else None
-    families.counter("tfwatch_stalls_total", "Stretches in which the device got no batch.", stalls, run=run)
-    families.counter("tfwatch_switches_total", "Live switches of a knob.", len(snapshot.events.switches()), run=run)
+    families.counter(
+        "tfwatch_stalls_total", "Stretches in which the device got no batch.", stalls, run=run
+    )
+    families.counter(
+        "tfwatch_switches_total",
+        "Live switches of a knob.",
+        len(snapshot.events.switches()),
+        run=run,
+    )
 
 
 def _add_present(families: _Families, run: str, view: RunView) -> None:
@@ -220,15 +248,23 @@ def _add_present(families: _Families, run: str, view: RunView) -> None:
     text = "Data wait as a share of step time over the last seconds: from 0.05 moderately, from 0.2 highly input-bound."
     families.gauge("tfwatch_data_wait_ratio", text, split.wait_share if split else None, run=run)
     text = "Mean step time over the last seconds."
-    families.gauge("tfwatch_step_time_seconds", text, split.step.mean / 1e3 if split else None, run=run)
+    families.gauge(
+        "tfwatch_step_time_seconds", text, split.step.mean / 1e3 if split else None, run=run
+    )
     for bound in Bound if now.judgement.bound else ():
         at = float(bound is now.judgement.bound)
-        families.gauge("tfwatch_bound", "1 for the limit of the steps.", at, run=run, bound=bound.value)
+        families.gauge(
+            "tfwatch_bound", "1 for the limit of the steps.", at, run=run, bound=bound.value
+        )
     waiting_s = now.phase_s if now.phase is Phase.WAIT else None
-    families.gauge("tfwatch_open_data_wait_seconds", "The data wait that lasts now.", waiting_s, run=run)
+    families.gauge(
+        "tfwatch_open_data_wait_seconds", "The data wait that lasts now.", waiting_s, run=run
+    )
     epoch = latest.epoch + 1 if latest else None
     families.gauge("tfwatch_epoch", "The epoch, counted from 1.", epoch, run=run)
-    families.gauge("tfwatch_remaining_seconds", "Forecast time until the end of the run.", now.left_s, run=run)
+    families.gauge(
+        "tfwatch_remaining_seconds", "Forecast time until the end of the run.", now.left_s, run=run
+    )
     _add_loss(families, run, view)
 
 
@@ -236,18 +272,27 @@ def _add_loss(families: _Families, run: str, view: RunView) -> None:
     latest, manifest = view.snapshot.latest, view.snapshot.manifest
     diverged = view.situation.diverged
     loss = latest.loss if latest and not diverged else None
-    families.gauge("tfwatch_loss", "The training loss; without a sample while it is NaN or infinite.", loss, run=run)
+    families.gauge(
+        "tfwatch_loss",
+        "The training loss; without a sample while it is NaN or infinite.",
+        loss,
+        run=run,
+    )
     if loss is not None or diverged:
         text = "1 while the loss is NaN or infinite."
         families.gauge("tfwatch_loss_diverged", text, float(diverged is not None), run=run)
     metric = latest.metric if latest and manifest.metric else None
-    families.gauge("tfwatch_metric", "The training metric.", metric, run=run, metric=manifest.metric)
+    families.gauge(
+        "tfwatch_metric", "The training metric.", metric, run=run, metric=manifest.metric
+    )
 
 
 def _add_process(families: _Families, run: str, view: RunView) -> None:
     newest = _newest_sample(view)
     value = None if newest is None else float(newest["process_bytes"])
-    families.gauge("process_memory_usage_bytes", "Memory of the process that trains.", value, run=run)
+    families.gauge(
+        "process_memory_usage_bytes", "Memory of the process that trains.", value, run=run
+    )
     value = None if newest is None else float(newest["process_cores"])
     families.gauge("tfwatch_process_cpu_cores", "CPU cores that the process uses.", value, run=run)
 
@@ -256,14 +301,23 @@ def _add_machine(families: _Families, view: RunView) -> None:
     newest, host = _newest_sample(view), _host(view)
     if newest is None:
         return
-    used, cores = float(newest["memory_used_bytes"]), view.snapshot.manifest.machine.get("cores") or math.nan
+    used, cores = (
+        float(newest["memory_used_bytes"]),
+        view.snapshot.manifest.machine.get("cores") or math.nan,
+    )
     text = "Memory of the machine."
-    families.gauge("system_memory_usage_bytes", text, used, host_name=host, system_memory_state="used")
+    families.gauge(
+        "system_memory_usage_bytes", text, used, host_name=host, system_memory_state="used"
+    )
     text = "CPU time in use as a share of all cores."
-    families.gauge("system_cpu_utilization_ratio", text, float(newest["cpu_cores"]) / cores, host_name=host)
+    families.gauge(
+        "system_cpu_utilization_ratio", text, float(newest["cpu_cores"]) / cores, host_name=host
+    )
     text = "Power of a part of the machine."
     watts = float(newest["cpu_power_w"])
-    families.gauge("hw_power_watts", text, watts, host_name=host, hw_id="cpu", hw_name="CPU", hw_type="cpu")
+    families.gauge(
+        "hw_power_watts", text, watts, host_name=host, hw_id="cpu", hw_name="CPU", hw_type="cpu"
+    )
     gpu = gpu_status(view.snapshot.events.of(GpuFound, SensorMissing))
     if isinstance(gpu, GpuFound):
         _add_gpu(families, newest, gpu, host)
@@ -273,20 +327,32 @@ def _add_gpu(families: _Families, newest: Any, gpu: GpuFound, host: str) -> None
     """Add the figures of the GPU that trains: the first one."""
     about = {"host_name": host, "hw_id": "gpu0", "hw_name": gpu.name}
     busy, memory = float(newest["gpu_busy"]), float(newest["gpu_memory_bytes"])
-    families.gauge("hw_gpu_utilization_ratio", "Share of time with a kernel on the GPU.", busy, **about)
+    families.gauge(
+        "hw_gpu_utilization_ratio", "Share of time with a kernel on the GPU.", busy, **about
+    )
     families.gauge("hw_gpu_memory_usage_bytes", "Memory of the GPU in use.", memory, **about)
     families.gauge("hw_gpu_memory_limit_bytes", "Memory of the GPU.", gpu.memory_bytes, **about)
     text = "Power of a part of the machine."
     families.gauge("hw_power_watts", text, float(newest["gpu_power_w"]), **about, hw_type="gpu")
     celsius = float(newest["gpu_temperature_c"])
-    families.gauge("hw_temperature_celsius", "Temperature of a part of the machine.", celsius, **about, hw_type="gpu")
+    families.gauge(
+        "hw_temperature_celsius",
+        "Temperature of a part of the machine.",
+        celsius,
+        **about,
+        hw_type="gpu",
+    )
 
 
 def _newest_of_each_host(runs: Iterable[FollowedRun]) -> Iterator[RunView]:
     """Yield one view a machine: several runs on it sample the same figures."""
     hosts: set[str] = set()
     for run in runs:
-        if not run.view.is_over and _newest_sample(run.view) is not None and _host(run.view) not in hosts:
+        if (
+            not run.view.is_over
+            and _newest_sample(run.view) is not None
+            and _host(run.view) not in hosts
+        ):
             hosts.add(_host(run.view))
             yield run.view
 
@@ -294,7 +360,10 @@ def _newest_of_each_host(runs: Iterable[FollowedRun]) -> Iterator[RunView]:
 def _newest_sample(view: RunView) -> Any:
     """Return the newest sample; None without a recent one."""
     snapshot = view.snapshot
-    if not len(snapshot.samples) or float(snapshot.samples["at_ns"][-1]) / 1e9 < snapshot.now_s - _FRESH_S:
+    if (
+        not len(snapshot.samples)
+        or float(snapshot.samples["at_ns"][-1]) / 1e9 < snapshot.now_s - _FRESH_S
+    ):
         return None
     return snapshot.samples[-1]
 

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 def earlier_of(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Earlier | None:
     """The run before a restart; None where there is none, or it cannot be read any more."""
     run = find_earlier(manifest, folder, clock)
-    return earlier_run(run.manifest.run, start_of(run.manifest), run.steps, run.events) if run else None
+    return (
+        earlier_run(run.manifest.run, start_of(run.manifest), run.steps, run.events)
+        if run
+        else None
+    )
 
 
 def start_of(manifest: Manifest) -> Start:
@@ -43,7 +47,9 @@ def restart_of(run: Run) -> Restart | None:
     if earlier is None:
         return None
     start, count = start_of(run.manifest), len(run.steps)
-    return restart(earlier, start, run.events, count, lambda first, last: run.steps[first - 1 : last])
+    return restart(
+        earlier, start, run.events, count, lambda first, last: run.steps[first - 1 : last]
+    )
 
 
 class RestartFollower:
@@ -64,8 +70,12 @@ class RestartFollower:
             return
         start = start_of(snapshot.manifest)
         switches = snapshot.events.of(PipelineSwitched)
-        self.found = (restart(self._earlier, start, switches, snapshot.steps_total, self._steps_between),)
-        self._whole = snapshot.steps_total >= min(LONGEST, switches[0].step - 1 if switches else LONGEST)
+        self.found = (
+            restart(self._earlier, start, switches, snapshot.steps_total, self._steps_between),
+        )
+        self._whole = snapshot.steps_total >= min(
+            LONGEST, switches[0].step - 1 if switches else LONGEST
+        )
 
 
 #: The earlier runs that are looked at, at most.
@@ -94,10 +104,14 @@ class PreviousRunSearch:
     def __call__(self, snapshot: Snapshot) -> PreviousRun | None:
         """Return the earlier run; None until it is known, and where there is none. Call it once a frame."""
         self._frames += 1
-        is_due = self._frames > FIRST_FRAMES and snapshot.folder is not None and snapshot.steps_total > 0
+        is_due = (
+            self._frames > FIRST_FRAMES and snapshot.folder is not None and snapshot.steps_total > 0
+        )
         if self._thread is None and is_due:
             args = snapshot.folder, snapshot.manifest
-            self._thread = threading.Thread(target=self._search, args=args, daemon=True, name="tfwatch-previous")
+            self._thread = threading.Thread(
+                target=self._search, args=args, daemon=True, name="tfwatch-previous"
+            )
             self._thread.start()
         return self._found
 
@@ -141,4 +155,6 @@ def _is_alike(earlier: Manifest, manifest: Manifest) -> bool:
 def _previous(name: str, snapshot: Snapshot) -> PreviousRun:
     charts = LearningCurves().take(snapshot)
     epochs = EpochTable(snapshot.epochs.rows, snapshot.events, ())
-    return PreviousRun(name, {chart.name: chart for chart in charts}, {one.epoch: one.step_ms for one in epochs})
+    return PreviousRun(
+        name, {chart.name: chart for chart in charts}, {one.epoch: one.step_ms for one in epochs}
+    )

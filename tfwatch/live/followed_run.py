@@ -84,7 +84,10 @@ class MachineFollower:
             if self._whole is None or self._whole[0] != len(samples):
                 whole = summarise_machine(samples, words, typical=True)
                 gpus = gpu_lanes(snapshot.gpus, find_gpus(words), median)
-                self._whole = len(samples), replace(whole, process_memory=_process_memory(snapshot), gpus=gpus)
+                self._whole = (
+                    len(samples),
+                    replace(whole, process_memory=_process_memory(snapshot), gpus=gpus),
+                )
             return self._whole[1]
         if snapshot.now_s >= self._due_s:
             self._due_s = snapshot.now_s + _GROWTH_EVERY_S
@@ -92,7 +95,9 @@ class MachineFollower:
         changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
         changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
         since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
-        machine = summarise_machine(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
+        machine = summarise_machine(
+            recent(samples, snapshot.now_s), words, self._growth, since_s=since_s
+        )
         return replace(
             machine,
             gpu_check=check_gpu(snapshot.steps, samples, snapshot.now_s, since_s),
@@ -105,7 +110,9 @@ class MachineFollower:
             return None
         pulse = snapshot.pulse
         waits = pulse is not None and pulse.phase is Phase.WAIT and snapshot.life is Life.RUNNING
-        return self._energy.so_far(snapshot.samples, pulse.since_ns / 1e9 if pulse and waits else None)
+        return self._energy.so_far(
+            snapshot.samples, pulse.since_ns / 1e9 if pulse and waits else None
+        )
 
 
 #: Steps that wait for their search, at most: half of those that a snapshot has at hand.
@@ -138,7 +145,11 @@ class StepSearch:
 
     def take(self, snapshot: Snapshot) -> None:
         """Once a second, and in each frame while there is more to search than is kept at hand."""
-        due = second_of(snapshot.now_s, Slot.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
+        due = (
+            second_of(snapshot.now_s, Slot.SEARCH),
+            len(snapshot.events.of(PipelineSwitched)),
+            snapshot.life,
+        )
         # The clock of a run that is over stands still while its steps are still searched.
         behind = 0 if snapshot.life.is_over else _BEHIND
         if due != self._due or snapshot.steps_total - self.searched > behind:
@@ -158,7 +169,11 @@ class StepSearch:
     def _search_block(self, snapshot: Snapshot) -> None:
         first, last = self.searched + 1, min(self.searched + _BLOCK, snapshot.steps_total)
         in_hand = snapshot.steps_total - len(snapshot.steps)
-        rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
+        rows = (
+            snapshot.steps[first - 1 - in_hand :]
+            if first > in_hand
+            else self._steps_between(first, last)
+        )
         new = rows[rows["step"] > self.searched]
         self._stall_search.take(new)
         self._name_stalls(snapshot.events)
@@ -177,9 +192,14 @@ class StepSearch:
     def _name_stalls(self, events: Events) -> None:
         """Look for causes, which are recorded after a stall, until none can come."""
         found = self._stall_search.stretches(len(self._named))
-        named = [stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch)))) for stretch in found]
+        named = [
+            stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch))))
+            for stretch in found
+        ]
         self.stalls = tuple(
-            without_switches(without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched))
+            without_switches(
+                without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched)
+            )
         )
         newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]

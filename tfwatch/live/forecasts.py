@@ -10,11 +10,28 @@ from tfwatch.analysis.steps.summary import between
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.autopilot.estimator import affects_step_time
 from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.forecasting.evidence import Evidence, EvidenceTables, build_evidence, stage_tables_by_time
-from tfwatch.analysis.tuning.forecasting.forecast import CheckedForecast, Forecast, Record, check_forecast, forecast
+from tfwatch.analysis.tuning.forecasting.evidence import (
+    Evidence,
+    EvidenceTables,
+    build_evidence,
+    stage_tables_by_time,
+)
+from tfwatch.analysis.tuning.forecasting.forecast import (
+    CheckedForecast,
+    Forecast,
+    Record,
+    check_forecast,
+    forecast,
+)
 from tfwatch.analysis.tuning.tuner_text import running_experiment
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, StagesFound
+from tfwatch.core.events import (
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    PipelineSwitched,
+    StagesFound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +73,10 @@ class ForecastFollower:
         self._at_s = 0.0
 
     def take(
-        self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, knob_state.KnobState]
+        self,
+        snapshot: Snapshot,
+        comparisons: Sequence[Comparison],
+        knobs: Mapping[str, knob_state.KnobState],
     ) -> None:
         """Take in a snapshot; where nothing is due, the last forecasts stay. A run that is over has none."""
         since_s, self._at_s = snapshot.now_s - self._at_s, snapshot.now_s
@@ -71,25 +91,41 @@ class ForecastFollower:
         self._go_on(_SPREAD_S if switched or since_s >= _SPREAD_S else 0.0)
 
     def _begin(
-        self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, knob_state.KnobState]
+        self,
+        snapshot: Snapshot,
+        comparisons: Sequence[Comparison],
+        knobs: Mapping[str, knob_state.KnobState],
     ) -> None:
         """Gather the evidence of the next forecasts."""
-        self.record = self._record(build_evidence_tables(snapshot, self._steps_between), comparisons)
-        asked = any(
-            state.asked and not snapshot.manifest.epochs_until(knob, state.asked) for knob, state in knobs.items()
+        self.record = self._record(
+            build_evidence_tables(snapshot, self._steps_between), comparisons
         )
-        running_test = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
+        asked = any(
+            state.asked and not snapshot.manifest.epochs_until(knob, state.asked)
+            for knob, state in knobs.items()
+        )
+        running_test = running_experiment(
+            snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
+        )
         no_forecast_reason = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
         known = evidence_now(snapshot, self._steps_between, comparisons, no_forecast_reason)
         self.table, self.cores_free = known.stages, known.cores_free
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
             return
-        turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable and affects_step_time(knob))
+        turnable = (
+            knobs[knob]
+            for knob in knobs
+            if knob in snapshot.manifest.switchable and affects_step_time(knob)
+        )
         stages = len(snapshot.manifest.parallel_stages)
         self._series = _Series(
             known,
-            [(state.knob, value) for state in turnable for value in knob_state.choices(state, stages)],
+            [
+                (state.knob, value)
+                for state in turnable
+                for value in knob_state.choices(state, stages)
+            ],
         )
 
     def _go_on(self, since_s: float) -> None:
@@ -99,14 +135,22 @@ class ForecastFollower:
 
     def _record(self, tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
         """The forecast of a switch is made once: the evidence before it does not change."""
-        settled = ((n, switch.step) for n, switch in enumerate(comparisons) if switch.settled and switch.step)
+        settled = (
+            (n, switch.step)
+            for n, switch in enumerate(comparisons)
+            if switch.settled and switch.step
+        )
         new = [(n, step) for n, step in settled if step not in self._made]
         for n, step in new[:_AT_ONCE]:
             self._made[step] = check_forecast(tables, comparisons, n)
         self._behind = len(new) > _AT_ONCE
         pairs = ((switch, self._made.get(switch.step or 0)) for switch in comparisons)
         return Record(
-            tuple(CheckedForecast(now, one.forecast, now.after.step.median) for now, one in pairs if one and now.after)
+            tuple(
+                CheckedForecast(now, one.forecast, now.after.step.median)
+                for now, one in pairs
+                if one and now.after
+            )
         )
 
 
@@ -132,12 +176,16 @@ def stages_found(events: Iterable[Event]) -> dict[int, StagesFound]:
     return {event.pipeline: event for event in events if isinstance(event, StagesFound)}
 
 
-def build_evidence_tables(snapshot: Snapshot, steps_between: Callable[[int, int], Rows]) -> EvidenceTables:
+def build_evidence_tables(
+    snapshot: Snapshot, steps_between: Callable[[int, int], Rows]
+) -> EvidenceTables:
     """The tables that evidence is gathered from, of a run as it is now.
 
     steps_between: reads rows of the run, by the first and the last step.
     """
-    return _tables(snapshot, steps_between, _tables_kept(snapshot), snapshot.events.of(PipelineSwitched))
+    return _tables(
+        snapshot, steps_between, _tables_kept(snapshot), snapshot.events.of(PipelineSwitched)
+    )
 
 
 def build_evidence_tables_of_run(run: Run) -> EvidenceTables:
@@ -168,9 +216,13 @@ def evidence_now(
     """
     if comparisons is None:
         switches, accelerated = snapshot.events.switches(), snapshot.manifest.accelerated
-        comparisons = compare(switches, snapshot.steps_total, steps_between, accelerated=accelerated)
+        comparisons = compare(
+            switches, snapshot.steps_total, steps_between, accelerated=accelerated
+        )
     tables = build_evidence_tables(snapshot, steps_between)
-    return build_evidence(tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), no_forecast_reason)
+    return build_evidence(
+        tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), no_forecast_reason
+    )
 
 
 def _tables_kept(snapshot: Snapshot) -> Callable[[int, int], StageTable | None]:

@@ -16,7 +16,11 @@ from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.fits import fits_end_epochs
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
-from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
+from tfwatch.analysis.steps.time_breakdown import (
+    TimeBreakdown,
+    make_time_breakdown,
+    mean_time_spent,
+)
 from tfwatch.analysis.steps.verdict import Conditions, breakdown
 from tfwatch.analysis.tuning.comparison import find_better_settings
 from tfwatch.analysis.tuning.forecasting.evidence import Evidence, build_evidence, last_table
@@ -68,7 +72,9 @@ class JudgedRun:
     def hardware(self) -> Hardware:
         """The machine in figures."""
         run = self.run
-        return summarise_hardware(run.samples, run.plausible_steps, run.events, run.manifest.accelerated, run.gpus)
+        return summarise_hardware(
+            run.samples, run.plausible_steps, run.events, run.manifest.accelerated, run.gpus
+        )
 
     @cached_property
     def record(self) -> Record:
@@ -79,7 +85,9 @@ class JudgedRun:
     def lost(self) -> DataWaitCost:
         size = self.run.manifest.batch_size
         examples = self.summary.steps * size if size else None
-        return cost_of_data_wait(self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy)
+        return cost_of_data_wait(
+            self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy
+        )
 
     @cached_property
     def restart(self) -> Restart | None:
@@ -160,7 +168,9 @@ class JudgedRun:
             last, at_ns = len(self.run.steps), round(self.run.length_s * 1e9)
         else:
             last, at_ns = setting.undecided.stretches[-1][1], setting.undecided.at_ns
-            switches = [switch for switch in switches if switch.step is not None and switch.step <= last]
+            switches = [
+                switch for switch in switches if switch.step is not None and switch.step <= last
+            ]
         found = build_evidence(self._tables, switches, last, at_ns)
         if setting.undecided is None and len(setting.stretches) <= 1:
             return found

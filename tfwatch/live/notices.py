@@ -14,7 +14,11 @@ from tfwatch.analysis.findings.banner import banner, describe_bound
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.situation import NOT_JUDGED, Banner
 from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
-from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
+from tfwatch.analysis.tuning.tuner_text import (
+    AUTOPILOT_EVENTS,
+    running_autopilot,
+    running_experiment,
+)
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched
@@ -157,12 +161,16 @@ class LightFollower:
     def follow(self, snapshot: Snapshot) -> tuple[Situation, Banner]:
         """Return the situation of a snapshot and its finding."""
         setting = MeasuredSetting(self._judge(snapshot))
-        now = at_this_moment(build_situation(snapshot.manifest, snapshot.stages_found, setting), snapshot)
+        now = at_this_moment(
+            build_situation(snapshot.manifest, snapshot.stages_found, setting), snapshot
+        )
         recent, events = snapshot.steps[-_RECENT:], snapshot.events
         now = replace(
             now,
             median_step_ms=float(np.median(step_ms(recent))) if len(recent) else None,
-            experiment=running_experiment(events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)),
+            experiment=running_experiment(
+                events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
+            ),
             autopilot_run=running_autopilot(events.of(*AUTOPILOT_EVENTS)),
         )
         return now, banner(now)
@@ -205,7 +213,9 @@ class Notifier:
         self._light = LightFollower()
         self._failures: deque[str] = deque()
         self._is_broken = False
-        self._command = NotifyCommand(options.command, self._failures.append) if options.command else None
+        self._command = (
+            NotifyCommand(options.command, self._failures.append) if options.command else None
+        )
 
     @property
     def rings(self) -> bool:
@@ -226,12 +236,16 @@ class Notifier:
         if not self.is_on:
             return "notices are off"
         ways = ["the bell"] if self._in_terminal else []
-        ways += ["the desktop"] if self._in_terminal and desktop_notification("", self._environ) else []
+        ways += (
+            ["the desktop"] if self._in_terminal and desktop_notification("", self._environ) else []
+        )
         ways += ["your command"] if self._command else []
         lasting = f"starving or without a batch for {self.options.after_s:g} s"
         return f"notices by {' and '.join(ways)}: {lasting}, loss NaN, the end"
 
-    def look(self, snapshot: Snapshot, situation: Situation, finding: Banner, *, ends: bool = True) -> None:
+    def look(
+        self, snapshot: Snapshot, situation: Situation, finding: Banner, *, ends: bool = True
+    ) -> None:
         """Pass on what is due. ends: the end of the run is noticed, unless the user of this screen stopped it."""
         if self._is_broken:
             return
@@ -266,6 +280,10 @@ class Notifier:
         sentence = printable(f"{title}: {notice.sentence}" if title else notice.sentence)
         if self._command:
             folder = str(snapshot.folder.absolute()) if snapshot and snapshot.folder else ""
-            variables = {"TFWATCH_NOTICE": sentence, "TFWATCH_CAUSE": notice.cause.value, "TFWATCH_RUN": folder}
+            variables = {
+                "TFWATCH_NOTICE": sentence,
+                "TFWATCH_CAUSE": notice.cause.value,
+                "TFWATCH_RUN": folder,
+            }
             self._command.run(sentence, variables)
         self.show(sentence, notification(sentence, self._environ) if self._in_terminal else "")

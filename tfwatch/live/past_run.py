@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 _MOST_STEPS = 200_000
 _NO_LABELS = Labels()
 #: The states of a rank, by what they mean for the group: a rank that died stops the others.
-_WORST_FIRST = ("killed", "failed", "not responding", "unknown", "folder gone", "running", "stopped", "finished")
+_WORST_FIRST = (
+    "killed",
+    "failed",
+    "not responding",
+    "unknown",
+    "folder gone",
+    "running",
+    "stopped",
+    "finished",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,11 @@ class MeasuredSetting:
 
 
 def build_situation(
-    manifest: Manifest, found: Mapping[int, StagesFound], setting: MeasuredSetting, *, live: bool = False
+    manifest: Manifest,
+    found: Mapping[int, StagesFound],
+    setting: MeasuredSetting,
+    *,
+    live: bool = False,
 ) -> Situation:
     """The situation of a run with this setting. found: the stages of its pipelines. live: keys are obeyed."""
     return Situation(
@@ -110,7 +114,9 @@ def build_situation(
     )
 
 
-def _batch_source(knobs: Mapping[str, str], found: Mapping[int, StagesFound], data: str) -> BatchSource:
+def _batch_source(
+    knobs: Mapping[str, str], found: Mapping[int, StagesFound], data: str
+) -> BatchSource:
     """Return the source of the batches.
 
     Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a `PyDataset` is known by
@@ -120,7 +126,11 @@ def _batch_source(knobs: Mapping[str, str], found: Mapping[int, StagesFound], da
         has_workers = knobs.get("workers", "off") != "off" or knobs["multiprocessing"] == "on"
         return BatchSource(SourceKind.PY_DATASET, has_workers)
     source = find_batch_source(found.values())
-    return source if source.kind is not SourceKind.UNKNOWN else BatchSource(_KINDS.get(data, SourceKind.UNKNOWN))
+    return (
+        source
+        if source.kind is not SourceKind.UNKNOWN
+        else BatchSource(_KINDS.get(data, SourceKind.UNKNOWN))
+    )
 
 
 _KINDS = {kind.value: kind for kind in SourceKind}
@@ -149,7 +159,9 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         failed=events.newest(TrainingFailed),
         metric=_metric_text(snapshot),
         memory=_memory(snapshot),
-        run=_run_argument(snapshot.folder, bool(snapshot.manifest.group)) if snapshot.folder else "",
+        run=_run_argument(snapshot.folder, bool(snapshot.manifest.group))
+        if snapshot.folder
+        else "",
         located=_located(snapshot),
         diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
     )
@@ -208,9 +220,14 @@ def _memory(snapshot: Snapshot) -> Memory | None:
         return None
     row = snapshot.samples[-1]
     used, available, swap = (
-        float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
+        float(row[name])
+        for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
     )
-    return None if math.isnan(used) else Memory(used, available, swap, memory_total(snapshot.manifest.machine))
+    return (
+        None
+        if math.isnan(used)
+        else Memory(used, available, swap, memory_total(snapshot.manifest.machine))
+    )
 
 
 def steps_in_all(snapshot: Snapshot) -> int | None:

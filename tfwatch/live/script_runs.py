@@ -69,7 +69,9 @@ class ScriptRuns:
 
         A run whose disk does not respond is opened by a later call.
         """
-        self._opening += [PatientSource(FolderSource(folder), self._clock) for folder in self._found.take()]
+        self._opening += [
+            PatientSource(FolderSource(folder), self._clock) for folder in self._found.take()
+        ]
         reader = None
         with suppress(DiskSilentError):
             while self._opening:
@@ -83,7 +85,9 @@ class ScriptRuns:
     def _open(self, source: PatientSource) -> RunReader:
         opened, before = RunReader(source, self._clock), self.folder
         if before:
-            self.fits += source.ask(("fits",), lambda: _fits_in(before, len(self.fits) + 1, self._clock))
+            self.fits += source.ask(
+                ("fits",), lambda: _fits_in(before, len(self.fits) + 1, self._clock)
+            )
         self.folder = source.folder
         return opened
 
@@ -105,7 +109,9 @@ def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:
     origin_s, loop = run.manifest.origin_wall_ns / 1e9, run.manifest.loop
     counter = FitCounter(origin_s, lambda first, last: run.steps[first - 1 : last], first, loop)
     started = [event for event in run.events if isinstance(event, EpochStarted)]
-    counter.take(started, [event for event in run.events if isinstance(event, EpochEnded)], is_over=True)
+    counter.take(
+        started, [event for event in run.events if isinstance(event, EpochEnded)], is_over=True
+    )
     *before, last = counter.done or [None]
     return (*before, replace(last, outcome=_outcome(run))) if last else ()
 

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.between_epochs import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
+from tfwatch.analysis.findings.between_epochs import (
+    find_slow_callback,
+    find_slow_epoch_end,
+    has_shuffle_fill,
+)
 from tfwatch.analysis.findings.code_suggestions import pasted_lines
 from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
@@ -48,7 +52,13 @@ from tfwatch.core.rows import step_ms
 from tfwatch.live.earlier_runs import RestartFollower
 from tfwatch.live.followed_run import StepSearch, pauses_of
 from tfwatch.live.forecasts import ForecastFollower
-from tfwatch.live.run_situation import MeasuredSetting, at_this_moment, build_situation, judge_now, steps_in_all
+from tfwatch.live.run_situation import (
+    MeasuredSetting,
+    at_this_moment,
+    build_situation,
+    judge_now,
+    steps_in_all,
+)
 from tfwatch.runs.reading.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
@@ -134,7 +144,9 @@ class RunView:
         """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
         now = {knob: state.now for knob, state in self.knobs.items()}
         fast_name = self.snapshot.manifest.fast_pipeline
-        return self.finding.edit or pasted_lines(now, {}, self.situation.stages, fast_name, code=self.situation.code)
+        return self.finding.edit or pasted_lines(
+            now, {}, self.situation.stages, fast_name, code=self.situation.code
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +204,9 @@ class Follower:
         self._log = LogFollower()
         self._forecasts = ForecastFollower(steps_between)
 
-    def follow(self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None) -> RunView:
+    def follow(
+        self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None
+    ) -> RunView:
         """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop.
 
         Raises:
@@ -204,11 +218,17 @@ class Follower:
         # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
         second = second_of(snapshot.now_s, Slot.JUDGE)
         over = snapshot.life.is_over
-        due = second, len(switches), self._step_search.searched if over else min(snapshot.steps_total, NEEDED)
+        due = (
+            second,
+            len(switches),
+            self._step_search.searched if over else min(snapshot.steps_total, NEEDED),
+        )
         if due != self._figured:
             self._figures = self._figure(snapshot)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
-            self._comparisons = tuple(compare(switches, total, self._steps_between, self._known, accelerated))
+            self._comparisons = tuple(
+                compare(switches, total, self._steps_between, self._known, accelerated)
+            )
             self._restarts.take(snapshot)
             self._count_fits(snapshot)
             self._figured = due
@@ -282,12 +302,18 @@ class Follower:
         """The time breakdown of the run so far, and of its newest whole epoch."""
         last = find_open_phase(snapshot.ended, snapshot.pulse)
         # Pauses are many, and the time breakdown needs only the stops.
-        self._breakdown_events += (event for event in snapshot.events[self._seen :] if _is_breakdown_event(event))
+        self._breakdown_events += (
+            event for event in snapshot.events[self._seen :] if _is_breakdown_event(event)
+        )
         self._seen = len(snapshot.events)
         doing = last.phase if last else None
-        return self._time_breakdown.take(snapshot.epochs.rows, self._breakdown_events, snapshot.now_s, doing)
+        return self._time_breakdown.take(
+            snapshot.epochs.rows, self._breakdown_events, snapshot.now_s, doing
+        )
 
-    def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
+    def _situation(
+        self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
+    ) -> Situation:
         figures, comparisons = self._figures, self._comparisons
         setting = replace(
             figures.setting,
@@ -300,7 +326,9 @@ class Follower:
         now = at_this_moment(now, snapshot)
         return replace(
             now,
-            last_finding=self._ended_finding() if self._ended_finding and snapshot.life.is_over else None,
+            last_finding=self._ended_finding()
+            if self._ended_finding and snapshot.life.is_over
+            else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             median_step_ms=figures.median_step_ms,
             waited_s=figures.waited_s,
@@ -317,25 +345,37 @@ class Follower:
             record=self._forecasts.record,
             stalls=len(self._step_search.stalls),
             searched=self._step_search.done,
-            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._step_search.stalls), default=0.0),
+            longest_stall_s=max(
+                (stall.lost_ms / 1e3 for stall in self._step_search.stalls), default=0.0
+            ),
         )
 
 
 def _slow_epoch_end(events: Events) -> Paused | None:
     """Of the newest epochs: pauses are many."""
     ended = events.of(EpochEnded)[-_ENDS:]
-    return find_slow_epoch_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)]) if ended else None
+    return (
+        find_slow_epoch_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)])
+        if ended
+        else None
+    )
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
-    found = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
+    found = running_experiment(
+        snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
+    )
     return replace(found, cut_off=snapshot.life.is_over) if found else None
 
 
 def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
     """The requests for the next batch; one that waits for an epoch to begin stands beside its knob."""
     asked = {knob: state.asked for knob, state in knobs.items() if state.asked is not None}
-    return {knob: value for knob, value in asked.items() if not snapshot.manifest.epochs_until(knob, value)}
+    return {
+        knob: value
+        for knob, value in asked.items()
+        if not snapshot.manifest.epochs_until(knob, value)
+    }
 
 
 def _is_breakdown_event(event: Event) -> bool:

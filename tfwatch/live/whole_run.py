@@ -40,7 +40,18 @@ _LEAST_EPOCHS = 4
 _COLUMNS = 128
 #: Parts of a metric's name that say which way it gets better; Keras' own `mode="auto"` has fewer.
 _HIGHER = ("acc", "auc", "precision", "recall", "f1", "fbeta", "iou", "dice", "r2", "bleu")
-_LOWER = ("loss", "error", "mse", "mae", "rmse", "msle", "mape", "perplexity", "divergence", "entropy")
+_LOWER = (
+    "loss",
+    "error",
+    "mse",
+    "mae",
+    "rmse",
+    "msle",
+    "mape",
+    "perplexity",
+    "divergence",
+    "entropy",
+)
 _VALIDATION = "val_"
 
 
@@ -127,11 +138,15 @@ class LearningCurves:
 
     def _best(self, name: str) -> Best | None:
         better = better_way(name)
-        values = np.array(self._values.get(_VALIDATION + name, self._values.get(name, ())), dtype=np.float64)
+        values = np.array(
+            self._values.get(_VALIDATION + name, self._values.get(name, ())), dtype=np.float64
+        )
         if better is None or not np.isfinite(values).any():
             return None
         at = int(
-            np.nanargmax(values) if better == "higher" else np.nanargmin(np.where(np.isinf(values), np.nan, values))
+            np.nanargmax(values)
+            if better == "higher"
+            else np.nanargmin(np.where(np.isinf(values), np.nan, values))
         )
         return Best(float(values[at]), self._steps[at], self._epochs[at])
 
@@ -208,14 +223,22 @@ class EpochTable(Sequence[EpochFigures]):
     def __getitem__(self, at: slice) -> list[EpochFigures]: ...
     def __getitem__(self, at: int | slice) -> EpochFigures | list[EpochFigures]:
         found = range(len(self._rows))[at]
-        return self._figures(found) if isinstance(found, int) else [self._figures(each) for each in found]
+        return (
+            self._figures(found)
+            if isinstance(found, int)
+            else [self._figures(each) for each in found]
+        )
 
     def _figures(self, at: int) -> EpochFigures:
         row = self._rows[at]
         begin_ns = int(row["first_ns"])
         end_ns = int(self._rows["first_ns"][at + 1]) if at + 1 < len(self._rows) else _LAST_NS
         number = int(row["epoch"])
-        ended = [one for one in self._events.between(EpochEnded, begin_ns, end_ns) if one.epoch & _NUMBER == number]
+        ended = [
+            one
+            for one in self._events.between(EpochEnded, begin_ns, end_ns)
+            if one.epoch & _NUMBER == number
+        ]
         validated = self._events.between(ValidationEnded, begin_ns, end_ns)
         total_ms = _total_ms(row)
         return EpochFigures(
@@ -225,14 +248,19 @@ class EpochTable(Sequence[EpochFigures]):
             step_ms=total_ms / int(row["steps"]),
             wait_share=float(row["wait_ms"]) / total_ms if total_ms > 0 else 0.0,
             metrics=ended[-1].metrics if ended else {},
-            switches=tuple(without_experiments(self._events.between(PipelineSwitched, begin_ns, end_ns))),
+            switches=tuple(
+                without_experiments(self._events.between(PipelineSwitched, begin_ns, end_ns))
+            ),
             stalls=tuple(self._stalls_between(begin_ns, end_ns)),
             traced=int(row["traced"]),
             validation_ms=sum(one.took_ms for one in validated) if validated else None,
         )
 
     def _stalls_between(self, begin_ns: int, end_ns: int) -> Sequence[Stall]:
-        first, end = (bisect_left(self._stalls, at_ns, key=attrgetter("start_ns")) for at_ns in (begin_ns, end_ns))
+        first, end = (
+            bisect_left(self._stalls, at_ns, key=attrgetter("start_ns"))
+            for at_ns in (begin_ns, end_ns)
+        )
         return self._stalls[first:end]
 
 
@@ -274,7 +302,11 @@ def sensor_lanes(snapshot: Snapshot, names: tuple[str, ...], columns: int) -> li
 def _limits(snapshot: Snapshot) -> dict[str, float | None]:
     gpu = gpu_status(snapshot.events.of(GpuFound, SensorMissing))
     gpu_bytes = gpu.memory_bytes if isinstance(gpu, GpuFound) and not gpu.unified else None
-    return {"gpu_busy": 1.0, "gpu_memory_bytes": gpu_bytes, "cpu_cores": snapshot.manifest.machine.get("cores")}
+    return {
+        "gpu_busy": 1.0,
+        "gpu_memory_bytes": gpu_bytes,
+        "cpu_cores": snapshot.manifest.machine.get("cores"),
+    }
 
 
 def _lane(name: str, values: Floats, at: NDArray[np.int64], columns: int) -> SensorLane | None:

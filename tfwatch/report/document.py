@@ -50,15 +50,27 @@ if TYPE_CHECKING:
 _FIGURES = ("busy_ms", "parallelism", "buffered", "buffer_size", "buffered_bytes")
 
 
-def pipeline_json(table: StageTable | None, split: Breakdown | None, events: Iterable[Event]) -> dict[str, Any]:
+def pipeline_json(
+    table: StageTable | None, split: Breakdown | None, events: Iterable[Event]
+) -> dict[str, Any]:
     """Return the last stage table of a run; `missing` is the reason for none, where it is known.
 
     split: of the steps of the last setting.
     """
-    reasons = [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == PIPELINE]
+    reasons = [
+        event.reason
+        for event in events
+        if isinstance(event, SensorMissing) and event.sensor == PIPELINE
+    ]
     missing = reasons[-1] if reasons else None
     if table is None:
-        return {"stages": [], "total_ms": None, "fetch_threads_ms": None, "bottleneck": None, "missing": missing}
+        return {
+            "stages": [],
+            "total_ms": None,
+            "fetch_threads_ms": None,
+            "bottleneck": None,
+            "missing": missing,
+        }
     return {
         "stages": [_stage(stage) for stage in table.stages],
         "total_ms": table.all_ms,
@@ -71,19 +83,31 @@ def pipeline_json(table: StageTable | None, split: Breakdown | None, events: Ite
 def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
     """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not located."""
     steps = range(stall.step, stall.step + stall.steps)
-    located = next((event for event in events if isinstance(event, StallLocated) and event.step in steps), None)
+    located = next(
+        (event for event in events if isinstance(event, StallLocated) and event.step in steps), None
+    )
     if located is None:
         return ""
     place = located.place if located.thread == "generator" or not located.stage else ""
-    return "".join(f", in {words}" for words in (located.stage,) if words) + (f", at {place}" if place else "")
+    return "".join(f", in {words}" for words in (located.stage,) if words) + (
+        f", at {place}" if place else ""
+    )
 
 
 def _bottleneck(table: StageTable, place: Bottleneck) -> dict[str, Any]:
-    return {"stage": table.stages[place.stage].name, "reason": place.reason, "sentence": place.sentence}
+    return {
+        "stage": table.stages[place.stage].name,
+        "reason": place.reason,
+        "sentence": place.sentence,
+    }
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    return {"name": stage.name, "kind": stage.kind, **{name: getattr(stage, name) for name in _FIGURES}}
+    return {
+        "name": stage.name,
+        "kind": stage.kind,
+        **{name: getattr(stage, name) for name in _FIGURES},
+    }
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -145,7 +169,11 @@ def _split(manifest: Manifest) -> str | None:
 
 def _copy(manifest: Manifest, judgement: Judgement) -> dict[str, Any]:
     split = judgement.breakdown
-    rate = bandwidth(manifest.copied_bytes, split.copying_ms(manifest.copy_ahead_ms)) if split else None
+    rate = (
+        bandwidth(manifest.copied_bytes, split.copying_ms(manifest.copy_ahead_ms))
+        if split
+        else None
+    )
     return {
         "bytes": manifest.copied_bytes,
         "gigabytes_per_s": None if rate is None else rate / 1e9,
@@ -172,7 +200,12 @@ def _divergence(one: Divergence) -> dict[str, Any]:
 
 def _log_finding(one: LogFinding) -> dict[str, Any]:
     meaning = one.meaning
-    return {"name": meaning.name, "harmless": meaning.harmless, "meaning": meaning.text, "lines": one.count}
+    return {
+        "name": meaning.name,
+        "harmless": meaning.harmless,
+        "meaning": meaning.text,
+        "lines": one.count,
+    }
 
 
 def _energy(machine: Hardware) -> dict[str, Any]:
@@ -204,7 +237,10 @@ def _machine(machine: Hardware) -> dict[str, Any]:
         "energy_known_s": machine.energy.known_s if machine.energy else None,
         "thermal_limit_s": machine.heat_s,
         "swapping_s": machine.swap_s,
-        "missing": {event.sensor: {"reason": event.reason, "fix": event.fix or None} for event in machine.missing},
+        "missing": {
+            event.sensor: {"reason": event.reason, "fix": event.fix or None}
+            for event in machine.missing
+        },
     }
 
 
@@ -224,13 +260,23 @@ def _gpu(gpu: GpuLane) -> dict[str, Any]:
 
 def _time_breakdown(time_breakdown: TimeBreakdown) -> dict[str, Any]:
     epochs = [_entry(entry) for entry in time_breakdown.epochs]
-    return {"total": _entry(time_breakdown.total), "start": _entry(time_breakdown.start), "epochs": epochs}
+    return {
+        "total": _entry(time_breakdown.total),
+        "start": _entry(time_breakdown.start),
+        "epochs": epochs,
+    }
 
 
 def _entry(entry: TimeSpent) -> dict[str, Any]:
     parts = {name: getattr(entry, name) for name in PARTS}
     parts["copy_s"] = entry.copy_s if entry.copies else None
-    return {"epoch": entry.epoch, "steps": entry.steps, "wall_s": entry.wall_s, "between_s": entry.between_s, **parts}
+    return {
+        "epoch": entry.epoch,
+        "steps": entry.steps,
+        "wall_s": entry.wall_s,
+        "between_s": entry.between_s,
+        **parts,
+    }
 
 
 def _spike(spike: Spike) -> dict[str, Any]:

@@ -57,7 +57,9 @@ def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> li
 
     Failed ones in runs of earlier versions, without their setting, are left out.
     """
-    without_effect = [event for event in events if isinstance(event, SwitchFailed | SwitchMissed) and event.new]
+    without_effect = [
+        event for event in events if isinstance(event, SwitchFailed | SwitchMissed) and event.new
+    ]
     return [*map(_switch, switches), *map(_without_effect, without_effect)]
 
 
@@ -99,7 +101,13 @@ def _switch(switch: Comparison) -> dict[str, Any]:
 
 def _wait_json(change: WaitChange | None) -> dict[str, float | None]:
     ends = (change.ms, change.low_ms, change.high_ms) if change else (None, None, None)
-    return dict(zip(("data_wait_change_ms", "data_wait_change_low_ms", "data_wait_change_high_ms"), ends, strict=True))
+    return dict(
+        zip(
+            ("data_wait_change_ms", "data_wait_change_low_ms", "data_wait_change_high_ms"),
+            ends,
+            strict=True,
+        )
+    )
 
 
 def effect_json(switch: Comparison | None) -> dict[str, Any]:

@@ -118,7 +118,9 @@ def make_group_verdict(judged: JudgedGroup) -> GroupVerdict:
         no_straggler = no_straggler_sentence(judged.waiting_share, judged.aligned)
         return GroupVerdict(Tone.GOOD.value, banner_word(None), [no_straggler], "")
     sentences = [straggler_sentence(found), without_sentence(found)]
-    return GroupVerdict(_TONES[found.level].value, banner_word(found), sentences, ADVICE[found.cause])
+    return GroupVerdict(
+        _TONES[found.level].value, banner_word(found), sentences, ADVICE[found.cause]
+    )
 
 
 def make_group_figures(judged: JudgedGroup) -> list[Figure]:
@@ -128,19 +130,38 @@ def make_group_figures(judged: JudgedGroup) -> list[Figure]:
     shares = {one.rank: one.split.wait_share for one in judged.ranks if one.split}
     worst = max(shares, key=lambda rank: shares[rank], default=None)
     found = [
-        Figure("group step", units.milliseconds(known.group_ms if known else None), _usual(judged, steps)),
-        Figure("waiting for ranks", units.percent(judged.waiting_share), "of the time of all ranks"),
-        Figure("data wait", units.percent(shares.get(worst)) if worst is not None else units.MISSING, _of_rank(worst)),
+        Figure(
+            "group step",
+            units.milliseconds(known.group_ms if known else None),
+            _usual(judged, steps),
+        ),
+        Figure(
+            "waiting for ranks", units.percent(judged.waiting_share), "of the time of all ranks"
+        ),
+        Figure(
+            "data wait",
+            units.percent(shares.get(worst)) if worst is not None else units.MISSING,
+            _of_rank(worst),
+        ),
     ]
     if straggler := judged.named_straggler:
         without = units.milliseconds(straggler.group_ms - straggler.gain_ms)
-        found.insert(1, Figure("step without it", without, f"without rank {straggler.rank}, from the recorded steps"))
+        found.insert(
+            1,
+            Figure(
+                "step without it",
+                without,
+                f"without rank {straggler.rank}, from the recorded steps",
+            ),
+        )
     return found
 
 
 def _usual(judged: JudgedGroup, steps: str) -> str:
     longer = units.counted(len(judged.long_steps), "long step")
-    return f"mean of the newest {steps} in common" + (f", without {longer}" if judged.long_steps else "")
+    return f"mean of the newest {steps} in common" + (
+        f", without {longer}" if judged.long_steps else ""
+    )
 
 
 def _of_rank(rank: int | None) -> str:
@@ -156,11 +177,19 @@ def make_rank_rows(judged: JudgedGroup) -> list[RankRow]:
 
 def _row(judged: JudgedGroup, state: RankState, longest: float, is_late: bool) -> RankRow:
     split = state.split
-    means = (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean) if split else (None,) * 4
+    means = (
+        (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean)
+        if split
+        else (None,) * 4
+    )
     figures = [units.count(state.step), *map(units.milliseconds, (*means, state.late_ms))]
     bars = []
     if split and longest > 0:
-        parts = (("compute", split.compute.mean), ("host", split.host.mean), ("wait", split.wait.mean))
+        parts = (
+            ("compute", split.compute.mean),
+            ("host", split.host.mean),
+            ("wait", split.wait.mean),
+        )
         bars = [Bar(kind, round(value / longest * 100, 2)) for kind, value in parts]
     behind = f", {units.counted(state.behind, 'step')} behind" if state.is_lagging else ""
     text = fate(judged.group.ranks[state.rank]) + behind
@@ -184,7 +213,9 @@ def make_long_steps(steps: GroupSteps | None) -> list[LongStepRow]:
         LongStepRow(
             units.count(one.step),
             units.MISSING if one.rank is None else str(one.rank),
-            "all ranks are in the call, and none shows why" if one.rank is None else one.cause.value,
+            "all ranks are in the call, and none shows why"
+            if one.rank is None
+            else one.cause.value,
             units.duration(one.lost_ms / 1e3),
         )
         for one in (steps.long_steps if steps else ())[:_MOST_LONG_STEPS]
@@ -209,7 +240,11 @@ def make_rank_section(rank: int, judged: JudgedRun, is_redacted: bool) -> RankSe
         failure=tuple(failure(run)),
         figures=make_figures(judged),
         parts=parts_table(judged.summary.steady),
-        machine=[(name, value) for name, value in make_machine(judged) if not is_redacted or name != "host"],
+        machine=[
+            (name, value)
+            for name, value in make_machine(judged)
+            if not is_redacted or name != "host"
+        ],
         settings=make_settings(judged),
         stalls=make_stalls(judged),
     )
@@ -240,14 +275,19 @@ def make_group_chart(steps: GroupSteps | None) -> GroupChart | None:
     total: Floats = np.sum(columns.parts, axis=0)
     top, highest, each = top_ms(total), float(total.max()), int(columns.counts.max())
     up, across = Scale(0.0, top), Scale(float(columns.first[0]), float(columns.last[-1] + 1))
-    begins, ends = across.shares(columns.first.astype(float)), across.shares((columns.last + 1).astype(float))
+    begins, ends = (
+        across.shares(columns.first.astype(float)),
+        across.shares((columns.last + 1).astype(float)),
+    )
     return GroupChart(
         layers=_layers(columns, begins, ends, up),
         hovers=_hovers(columns, begins, ends),
         steps=ticks(across, lambda step: f"step {units.count(round(step))}", _MOST_TICKS),
         heights=ticks(up, height_text),
         cut=units.milliseconds(highest) if highest > top else "",
-        per_column="Each column is one step" if each == 1 else f"Each column is the mean of {each} steps at most",
+        per_column="Each column is one step"
+        if each == 1
+        else f"Each column is the mean of {each} steps at most",
     )
 
 
@@ -272,7 +312,9 @@ def _hovers(columns: StepColumns, begins: Floats, ends: Floats) -> list[Hover]:
             for (_, name), part in zip(reversed(_LAYERS), reversed(columns.parts), strict=True)
         )
         text = f"{where}: {units.milliseconds(float(total))}/step: {parts}"
-        found.append(Hover(round(begins[n] * 1000, 1), round((ends[n] - begins[n]) * 1000, 1), text))
+        found.append(
+            Hover(round(begins[n] * 1000, 1), round((ends[n] - begins[n]) * 1000, 1), text)
+        )
     return found
 
 
@@ -296,7 +338,8 @@ def as_group_html(
         "label": labels.name,
         "tags": labels.tags,
         "name": group.folder.name,
-        "ranks": units.counted(len(group.ranks), "rank") + (f" of {size}" if size and size != len(group.ranks) else ""),
+        "ranks": units.counted(len(group.ranks), "rank")
+        + (f" of {size}" if size and size != len(group.ranks) else ""),
         "launcher": group.file.launcher,
         "state": judged.state,
         "states": state_lines(judged),
@@ -317,7 +360,10 @@ def as_group_html(
 
 
 def as_group_markdown(
-    judged: JudgedGroup, steps: GroupSteps | None, labels: Labels, redaction: Redaction | None = None
+    judged: JudgedGroup,
+    steps: GroupSteps | None,
+    labels: Labels,
+    redaction: Redaction | None = None,
 ) -> str:
     """Return the summary of a group.
 
@@ -330,7 +376,11 @@ class _GroupPage(MarkdownPage):
     """The summary of a group."""
 
     def __init__(
-        self, judged: JudgedGroup, steps: GroupSteps | None, labels: Labels, redaction: Redaction | None
+        self,
+        judged: JudgedGroup,
+        steps: GroupSteps | None,
+        labels: Labels,
+        redaction: Redaction | None,
     ) -> None:
         super().__init__(redaction)
         self._judged, self._steps = judged, steps
@@ -338,12 +388,17 @@ class _GroupPage(MarkdownPage):
 
     def text(self) -> str:
         """Return the whole summary."""
-        return "\n".join(line for part in (self._head(), self._figures(), self._ranks()) for line in part)
+        return "\n".join(
+            line for part in (self._head(), self._figures(), self._ranks()) for line in part
+        )
 
     def _head(self) -> Iterator[str]:
         judged = self._judged
         verdict, ranks = make_group_verdict(judged), judged.group.ranks
-        title, count = self._labels.name or next(iter(ranks.values())).manifest.title, units.counted(len(ranks), "rank")
+        title, count = (
+            self._labels.name or next(iter(ranks.values())).manifest.title,
+            units.counted(len(ranks), "rank"),
+        )
         yield f"### {self._plain(f'{title}, {count}')}"
         yield ""
         yield f"**{self._plain(verdict.word)}**: {self._plain('; '.join(verdict.sentences))}"
@@ -357,11 +412,24 @@ class _GroupPage(MarkdownPage):
         yield from self._table(("figure", "value", ""), rows)
 
     def _ranks(self) -> Iterator[str]:
-        head = ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "machine", "state")
+        head = (
+            "rank",
+            "step",
+            "ms/step",
+            "data wait",
+            "compute",
+            "host",
+            "late by",
+            "machine",
+            "state",
+        )
         rows = [
-            (one.rank, *one.figures, one.machine or units.MISSING, one.state) for one in make_rank_rows(self._judged)
+            (one.rank, *one.figures, one.machine or units.MISSING, one.state)
+            for one in make_rank_rows(self._judged)
         ]
         yield from self._table(head, rows)
         if long_steps := make_long_steps(self._steps):
             cells = [(one.step, one.rank, one.cause, one.lost) for one in long_steps]
-            yield from self._folded("Steps that one rank held up", ("step", "rank", "cause", "lost"), cells)
+            yield from self._folded(
+                "Steps that one rank held up", ("step", "rank", "cause", "lost"), cells
+            )

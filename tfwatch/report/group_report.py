@@ -34,7 +34,11 @@ def finding_lines(judged: JudgedGroup) -> list[str]:
     if judged.why_not:
         return [f"straggler: n/a, {judged.why_not}"]
     if found := judged.straggler:
-        lines = [straggler_sentence(found), without_sentence(found), f"its own screen: {_replay(judged, found.rank)}"]
+        lines = [
+            straggler_sentence(found),
+            without_sentence(found),
+            f"its own screen: {_replay(judged, found.rank)}",
+        ]
     else:
         lines = [no_straggler_sentence(judged.waiting_share, judged.aligned)]
     return [*lines, *long_step_lines(judged.long_steps)]
@@ -45,16 +49,21 @@ def _left_out(judged: JudgedGroup) -> list[str]:
     if judged.is_whole:
         return []
     first, last = units.count(judged.first_step), units.count(judged.last_step)
-    return [f"of the newest steps, {first} to {last}; of all steps: tfwatch report, check and compare"]
+    return [
+        f"of the newest steps, {first} to {last}; of all steps: tfwatch report, check and compare"
+    ]
 
 
 def rank_table(judged: JudgedGroup) -> list[str]:
     """Return a line a rank: its newest steady steps, and by how much it comes later to the call than the first rank."""
-    rows: list[tuple[str, ...]] = [("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "state")]
+    rows: list[tuple[str, ...]] = [
+        ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "state")
+    ]
     rows += [_row(rank, fate(judged.group.ranks[rank.rank])) for rank in judged.ranks]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
-        "  ".join([*(text.rjust(width) for text, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
+        "  ".join([*(text.rjust(width) for text, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
     ]
 
 
@@ -67,7 +76,11 @@ def _what(judged: JudgedGroup) -> str:
 
 def _row(state: RankState, fate_text: str) -> tuple[str, ...]:
     split = state.split
-    means = (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean) if split else (None,) * 4
+    means = (
+        (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean)
+        if split
+        else (None,) * 4
+    )
     figures = (units.milliseconds(mean) for mean in means)
     late = units.milliseconds(state.late_ms)
     return (str(state.rank), units.count(state.step), *figures, late, one_line(fate_text))
@@ -93,10 +106,16 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "missing_ranks": group.missing,
             "unreadable_ranks": {str(rank): why for rank, why in group.unreadable.items()},
             "aligned_steps": len(judged.aligned.steps),
-            "figures_of": {"first_step": judged.first_step, "last_step": judged.last_step, "whole": judged.is_whole},
+            "figures_of": {
+                "first_step": judged.first_step,
+                "last_step": judged.last_step,
+                "whole": judged.is_whole,
+            },
             "waiting_share": judged.waiting_share,
             "in_call_s": call_s(judged),
-            "straggler": _straggler(judged.straggler) if judged.straggler and not judged.why_not else None,
+            "straggler": _straggler(judged.straggler)
+            if judged.straggler and not judged.why_not
+            else None,
             "straggler_not_known": judged.why_not or None,
             "compute_known": not judged.why_not and judged.is_compute_known,
             "long_steps": [_long_step(one) for one in judged.long_steps],
@@ -122,7 +141,12 @@ def _straggler(found: Straggler) -> dict[str, Any]:
 
 
 def _long_step(found: LongStep) -> dict[str, Any]:
-    return {"step": found.step, "rank": found.rank, "cause": found.cause.value, "lost_ms": found.lost_ms}
+    return {
+        "step": found.step,
+        "rank": found.rank,
+        "cause": found.cause.value,
+        "lost_ms": found.lost_ms,
+    }
 
 
 def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:

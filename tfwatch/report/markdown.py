@@ -46,12 +46,22 @@ class MarkdownPage:
 
     def _code(self, lines: Iterable[str]) -> Iterator[str]:
         shown_lines = [shown(line, self._redaction, 2000) for line in lines]
-        longest = max((len(found) for line in shown_lines for found in re.findall("`+", line)), default=0)
+        longest = max(
+            (len(found) for line in shown_lines for found in re.findall("`+", line)), default=0
+        )
         fence = "`" * max(3, longest + 1)
         yield from (f"{fence}python", *shown_lines, fence, "")
 
-    def _folded(self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-        yield from (f"<details><summary>{title}</summary>", "", *self._table(head, rows), "</details>", "")
+    def _folded(
+        self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]
+    ) -> Iterator[str]:
+        yield from (
+            f"<details><summary>{title}</summary>",
+            "",
+            *self._table(head, rows),
+            "</details>",
+            "",
+        )
 
     def _table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(head)} |"
@@ -95,13 +105,19 @@ class _RunPage(MarkdownPage):
     def _effects(self) -> Iterator[str]:
         effects, _ = make_effects(self._judged)
         if effects:
-            rows = [(one.change, one.where, one.sides, one.result, one.forecast) for one in effects[:_MOST_EFFECTS]]
+            rows = [
+                (one.change, one.where, one.sides, one.result, one.forecast)
+                for one in effects[:_MOST_EFFECTS]
+            ]
             yield from self._table(("change", "at", "step time", "result", "forecast (90 %)"), rows)
         if len(effects) > _MOST_EFFECTS:
             yield f"and {len(effects) - _MOST_EFFECTS} more\n"
 
     def _time(self) -> Iterator[str]:
-        rows = [(one.name, one.seconds, one.percent) for one in make_parts(self._judged.time_breakdown.total)]
+        rows = [
+            (one.name, one.seconds, one.percent)
+            for one in make_parts(self._judged.time_breakdown.total)
+        ]
         yield from self._folded("Where each second went", ("part", "time", "of the run"), rows)
 
     def _stalls(self) -> Iterator[str]:

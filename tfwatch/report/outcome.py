@@ -40,14 +40,23 @@ def last_setting_json(judged: JudgedRun) -> dict[str, Any]:
 def whole_run_json(summary: Summary) -> dict[str, Any]:
     """Return the steady steps of all settings."""
     split = summary.steady
-    return {"steps": split.steps if split else 0, "excluded_steps": summary.left_out, **split_json(split)}
+    return {
+        "steps": split.steps if split else 0,
+        "excluded_steps": summary.left_out,
+        **split_json(split),
+    }
 
 
 def finding_json(found: Banner | None) -> dict[str, str | None] | None:
     """Return a finding."""
     if found is None:
         return None
-    return {"word": found.word, "sentence": found.sentence, "advice": found.advice, "code": found.edit or None}
+    return {
+        "word": found.word,
+        "sentence": found.sentence,
+        "advice": found.advice,
+        "code": found.edit or None,
+    }
 
 
 def feed_json(found: FeedForecast | None) -> dict[str, Any] | None:
@@ -83,7 +92,9 @@ def feed_workers_json(found: Feed | None) -> list[dict[str, Any]]:
 
 def feed_words(found: FeedForecast | None) -> list[str]:
     """Return the forecast of the workers where the advice does not have it; nothing for a run that does not starve."""
-    return [f"workers to end the data wait: {found.words}"] if found and not found.is_advised else []
+    return (
+        [f"workers to end the data wait: {found.words}"] if found and not found.is_advised else []
+    )
 
 
 def data_wait_cost_json(found: DataWaitCost) -> dict[str, float | None]:
@@ -107,8 +118,15 @@ def steady_words(summary: Summary, split: Breakdown, left_out: str) -> list[str]
     if setting.whole:
         return [f"{_mean_step(split)}: {verdict}{left_out}"]
     last = setting.judgement.breakdown
-    of = _mean_step(last) if last and setting.judgement.bound else f"{units.counted(setting.judgement.steps, 'step')}"
-    return [f"over the whole run {_mean_step(split)}{left_out}", f"{setting_words(setting)} {of}: {verdict}"]
+    of = (
+        _mean_step(last)
+        if last and setting.judgement.bound
+        else f"{units.counted(setting.judgement.steps, 'step')}"
+    )
+    return [
+        f"over the whole run {_mean_step(split)}{left_out}",
+        f"{setting_words(setting)} {of}: {verdict}",
+    ]
 
 
 def verdict_words(judgement: Judgement) -> str:
@@ -130,7 +148,10 @@ def next_words(judged: JudgedRun) -> list[str]:
         most = f" ({judged.summary.callback} takes most)"
     words = found.advice
     lines = [line for line in found.edit.split("\n") if line]
-    return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  {CODE}{line}" for line in lines)]
+    return [
+        f"{share}next: {words[0].lower()}{words[1:]}{most}",
+        *(f"  {CODE}{line}" for line in lines),
+    ]
 
 
 def lost_words(found: DataWaitCost) -> list[str]:
@@ -167,7 +188,9 @@ def restart_words(gave: Restart | None) -> str:
     turned = f"restarted, {switch_text.changes_text(gave.changes)}"
     if gave.ratio is None or gave.before is None or gave.after is None:
         return f"{turned}: not enough steps to compare"
-    sides = " to ".join(switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after))
+    sides = " to ".join(
+        switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after)
+    )
     return f"{turned}: {switch_text.claim_text(gave)}, {sides} over {units.count(gave.after.steps)} steps"
 
 
@@ -177,7 +200,9 @@ def restart_json(gave: Restart | None) -> dict[str, Any] | None:
         return None
     return {
         "previous_run": gave.run,
-        "changes": [{"knob": option_name(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
+        "changes": [
+            {"knob": option_name(one.knob), "from": one.old, "to": one.new} for one in gave.changes
+        ],
         "per": "example" if gave.per_example else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.loss import current_divergence, divergence_text
-from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
+from tfwatch.analysis.tuning.tuner_text import (
+    AUTOPILOT_EVENTS,
+    running_autopilot,
+    running_experiment,
+)
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
@@ -43,7 +47,12 @@ def progress_line(snapshot: Snapshot, width: int | None = None) -> str:
     `cnn  epoch 2/20  step 412  1 240 examples/s  23.4 ms/step, starving 41 %`.
     """
     trying = _experiment(snapshot) or _autopilot(snapshot)
-    pieces = [(0, snapshot.manifest.title), *_how_far(snapshot), *(trying or _starving(snapshot)), *_now(snapshot)]
+    pieces = [
+        (0, snapshot.manifest.title),
+        *_how_far(snapshot),
+        *(trying or _starving(snapshot)),
+        *_now(snapshot),
+    ]
     pieces = [(rank, one_line(text)) for rank, text in pieces]
     while width is not None and len(pieces) > 1 and len(_joined(pieces)) > width:
         pieces.remove(max(pieces, key=lambda piece: piece[0]))
@@ -84,12 +93,21 @@ def _starving(snapshot: Snapshot) -> list[_Piece]:
     if judgement.breakdown is None or judgement.steps < judgement.needed:
         return []
     split = judgement.breakdown
-    return [(0, f"{units.milliseconds(split.step.median)}/step, starving {units.percent(split.wait_share)}")]
+    return [
+        (
+            0,
+            f"{units.milliseconds(split.step.median)}/step, starving {units.percent(split.wait_share)}",
+        )
+    ]
 
 
 def _experiment(snapshot: Snapshot) -> list[_Piece]:
-    found = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
-    return [(0, f"A/B test {found.subject}: {found.progress}")] if found and not snapshot.ended else []
+    found = running_experiment(
+        snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
+    )
+    return (
+        [(0, f"A/B test {found.subject}: {found.progress}")] if found and not snapshot.ended else []
+    )
 
 
 def _autopilot(snapshot: Snapshot) -> list[_Piece]:

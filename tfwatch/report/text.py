@@ -13,7 +13,12 @@ from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.switch_text import claim_text, failed_switch_text, missed_switch_text, outcome_text
+from tfwatch.analysis.tuning.switch_text import (
+    claim_text,
+    failed_switch_text,
+    missed_switch_text,
+    outcome_text,
+)
 from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -90,13 +95,21 @@ def as_text(run: Run, home: Path) -> str:
 
 
 def _fed(feed: Feed | None) -> list[str]:
-    return [f"fed by {feed.words}; elements came in another order than without workers"] if feed else []
+    return (
+        [f"fed by {feed.words}; elements came in another order than without workers"]
+        if feed
+        else []
+    )
 
 
 def _what(run: Run, summary: Summary) -> str:
     where = f" on {run.manifest.device}" if run.manifest.device else ""
     steps = run.ended.steps if run.ended else summary.steps
-    trained = f"{units.counted(steps, 'step')} in {units.seconds(run.length_s)}" if steps else "no step was trained"
+    trained = (
+        f"{units.counted(steps, 'step')} in {units.seconds(run.length_s)}"
+        if steps
+        else "no step was trained"
+    )
     return f"{run.manifest.title}{where}: {fate(run)}, {trained}"
 
 
@@ -116,7 +129,9 @@ def fate(run: Run) -> str:
 
 def failure(run: Run) -> list[str]:
     """Return why a run failed, in one sentence; empty where it did not."""
-    failed = next((event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None)
+    failed = next(
+        (event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None
+    )
     if failed:
         return [f"failed at step {units.count(failed.step)}: {failed.error}"]
     return [run.ended.detail] if run.ended and run.ended.detail else []
@@ -131,13 +146,17 @@ def _skipped(run: Run) -> list[str]:
     return [f"skipped {units.counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
-def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown, *, fits_end_epochs: bool) -> list[str]:
+def _waited(
+    run: Run, summary: Summary, time_breakdown: TimeBreakdown, *, fits_end_epochs: bool
+) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
     waited_s = time_breakdown.total.data_wait_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
-    others = _other_losses(time_breakdown, run.length_s, "between fits" if fits_end_epochs else "epoch ends")
+    others = _other_losses(
+        time_breakdown, run.length_s, "between fits" if fits_end_epochs else "epoch ends"
+    )
     line = f"{device} waited {units.seconds(waited_s)} for data ({share} of the run){others}"
     split = summary.steady
     if split is None:
@@ -153,7 +172,9 @@ def _experiments(run: Run) -> list[str]:
 
 def _autopilot_runs(run: Run) -> list[str]:
     return [
-        autopilot_end_text(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended
+        autopilot_end_text(autopilot_run.ended)
+        for autopilot_run in autopilot_runs(run.events)
+        if autopilot_run.ended
     ]
 
 
@@ -176,7 +197,11 @@ def _copy(run: Run, summary: Summary) -> list[str]:
     spent = " of ".join(units.in_one_unit(took_ms, split.step.mean))
     size, rate = sum(manifest.copied_bytes.values()), bandwidth(manifest.copied_bytes, took_ms)
     at = f": {units.memory(size)} at {units.number(rate / 1e9)} GB/s" if rate else ""
-    waits = f", ahead of it: it waits {units.milliseconds(split.copy.mean)}" if manifest.copied_ahead else ""
+    waits = (
+        f", ahead of it: it waits {units.milliseconds(split.copy.mean)}"
+        if manifest.copied_ahead
+        else ""
+    )
     return [f"copying batches to the GPU takes {spent} of a steady step{at}{waits}"]
 
 
@@ -187,7 +212,9 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
         return []
     spent = " of ".join(units.in_one_unit(split.dispatch.mean, split.step.mean))
     what = "launching" if run.manifest.accelerated else "Python between the operations"
-    return [f"eager execution: {spent} of a steady step is {what} ({units.percent(split.dispatch_share)})"]
+    return [
+        f"eager execution: {spent} of a steady step is {what} ({units.percent(split.dispatch_share)})"
+    ]
 
 
 def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> str:
@@ -204,20 +231,37 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> s
         "data set": total.data_set_s,
         "import": total.import_s,
     }
-    names = sorted((name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0), key=lambda n: -losses[n])
-    words = [f"{name} {units.duration(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names]
+    names = sorted(
+        (name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0),
+        key=lambda n: -losses[n],
+    )
+    words = [
+        f"{name} {units.duration(losses[name])} ({units.percent(losses[name] / length_s)})"
+        for name in names
+    ]
     if "between epochs" in names:
         parts = _between_epochs(total, end, _LEAST_SHARE * length_s)
-        words = [f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word for word in words]
+        words = [
+            f"{word[:-1]}: {parts})" if word.startswith("between epochs") else word
+            for word in words
+        ]
     beside = {"asleep": total.asleep_s, "in which other loops and fits trained": total.others_s}
-    words += [f"plus {units.seconds(spent_s)} {name}" for name, spent_s in beside.items() if spent_s]
+    words += [
+        f"plus {units.seconds(spent_s)} {name}" for name, spent_s in beside.items() if spent_s
+    ]
     return "".join(f", {word}" for word in words)
 
 
 def _between_epochs(total: TimeSpent, end: str, least_s: float) -> str:
     """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first batches 0.4 s`."""
-    parts = {"first batches": total.first_batch_s, "validation": total.validation_s, end: total.epoch_end_s}
-    names = sorted((name for name in parts if parts[name] >= least_s), key=lambda name: -parts[name])
+    parts = {
+        "first batches": total.first_batch_s,
+        "validation": total.validation_s,
+        end: total.epoch_end_s,
+    }
+    names = sorted(
+        (name for name in parts if parts[name] >= least_s), key=lambda name: -parts[name]
+    )
     return ", ".join(f"{name} {units.duration(parts[name])}" for name in names or parts)
 
 
@@ -237,7 +281,11 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
     held = {"heat": machine.heat_s, "swapping": machine.swap_s}
     slowed = [f"{name} {units.seconds(lasted_s)}" for name, lasted_s in held.items() if lasted_s]
     back = [f"slowed down by {' and '.join(slowed)}"] if slowed else []
-    busy, ours, others = machine.medians["gpu_busy"], machine.medians["gpu_process_busy"], machine.others
+    busy, ours, others = (
+        machine.medians["gpu_busy"],
+        machine.medians["gpu_process_busy"],
+        machine.others,
+    )
     if busy is None or not run.manifest.accelerated:
         return [*_energy(machine), *back, *_gpu_missing(run, machine)]
     shares = [f"{units.percent(ours)} ours"] if ours is not None else []
@@ -249,7 +297,11 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
         named = extremes_text(machine.gpus)
         gpus = f"the {len(machine.gpus)} GPUs were {units.percent(busy)} busy{shared}{watts}"
         return [f"{gpus}, median{named and f': {named}'}", *_energy(machine), *back]
-    return [f"the GPU was {units.percent(busy)} busy{shared}{watts}, median", *_energy(machine), *back]
+    return [
+        f"the GPU was {units.percent(busy)} busy{shared}{watts}, median",
+        *_energy(machine),
+        *back,
+    ]
 
 
 def _memory(machine: Hardware) -> list[str]:
@@ -264,7 +316,9 @@ def _energy(machine: Hardware) -> list[str]:
         return []
     share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
     step = f"{units.joules(spent.per_step_j)}/step, " if spent.per_step_j is not None else ""
-    return [f"energy: {step}{units.joules(spent.joules)} total, {units.joules(spent.starving_j)} ({share}) starving"]
+    return [
+        f"energy: {step}{units.joules(spent.joules)} total, {units.joules(spent.starving_j)} ({share}) starving"
+    ]
 
 
 def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
@@ -284,7 +338,10 @@ def _switches(summary: Summary, fast_name: str) -> list[str]:
     shown, hidden = sorted(ranked[: _MOST_LINES - 1]), ranked[_MOST_LINES - 1 :]
     few = sum(switches[n].ratio is None for n in hidden)
     without = f", {few} of them without enough steps to compare" if few else ""
-    return [*(_outcome(switches[n], fast_name) for n in shown), f"and {len(hidden)} more switches{without}"]
+    return [
+        *(_outcome(switches[n], fast_name) for n in shown),
+        f"and {len(hidden)} more switches{without}",
+    ]
 
 
 def _rank(switch: Comparison) -> int:
@@ -299,8 +356,16 @@ def _rank(switch: Comparison) -> int:
 def _without_effect(run: Run) -> list[str]:
     """Return the switches that failed, and those that the run ended before."""
     fast_name = run.manifest.fast_pipeline
-    failed = [failed_switch_text(event, fast_name) for event in run.events if isinstance(event, SwitchFailed)]
-    missed = [missed_switch_text(event, fast_name) for event in run.events if isinstance(event, SwitchMissed)]
+    failed = [
+        failed_switch_text(event, fast_name)
+        for event in run.events
+        if isinstance(event, SwitchFailed)
+    ]
+    missed = [
+        missed_switch_text(event, fast_name)
+        for event in run.events
+        if isinstance(event, SwitchMissed)
+    ]
     return _first_few([*failed, *missed], "switches that did not take effect")
 
 
@@ -318,7 +383,9 @@ def _outcome(switch: Comparison, fast_name: str) -> str:
         return f"{turned}: {outcome_text(switch)}"
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: not enough steps to compare"
-    steps = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
+    steps = " to ".join(
+        units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after)))
+    )
     return f"{turned}: {claim_text(switch)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
 
 
@@ -328,7 +395,9 @@ def _left_out(summary: Summary) -> str:
     for spike in summary.spikes:
         name = spike.detail if spike.cause in ("callback", "checkpoint") else spike.cause
         lost[name] = lost.get(name, 0.0) + spike.extra_ms
-    names = sorted((name for name in lost if lost[name] >= _LEAST_MS), key=lambda name: -lost[name])[: _MOST_LINES - 1]
+    names = sorted(
+        (name for name in lost if lost[name] >= _LEAST_MS), key=lambda name: -lost[name]
+    )[: _MOST_LINES - 1]
     words = ", ".join(f"{name} {units.seconds(lost[name] / 1e3)}" for name in names)
     if not summary.left_out:
         return ""
@@ -342,7 +411,9 @@ def _stall(summary: Summary, run: Run) -> list[str]:
     over = f" over {stall.steps} steps" if stall.steps > 1 else ""
     lost = units.seconds(stall.lost_ms / 1e3)
     place = stall_place_text(stall, run.events)
-    return [f"longest stall: {lost} without data at step {units.count(stall.step)}{over}, {stall.cause}{place}"]
+    return [
+        f"longest stall: {lost} without data at step {units.count(stall.step)}{over}, {stall.cause}{place}"
+    ]
 
 
 def _pattern(summary: Summary) -> list[str]:

@@ -22,7 +22,9 @@ _at_first_run: list[Callable[[], None]] = []
 _runs_dir: list[str] = []
 
 
-def announce_in(path: str, at_first_run: Callable[[], None] | None = None, runs_dir: str = "") -> None:
+def announce_in(
+    path: str, at_first_run: Callable[[], None] | None = None, runs_dir: str = ""
+) -> None:
     """Announce the runs of this process in a file from now on; in none for an empty path.
 
     runs_dir: where `tfwatch run` records the runs of this process; empty where the process runs by itself.

@@ -32,7 +32,9 @@ class NotBegunError(RuntimeError):
     """The system cannot start the writer's thread; the message is Python's."""
 
 
-def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any) -> tuple[RunWriter, str]:
+def begin_run(
+    runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any
+) -> tuple[RunWriter, str]:
     """Create a run's folder and start its writer; `details` are further fields of the manifest.
 
     Returns the writer, and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory.
@@ -52,7 +54,9 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
     return writer, reason or why_not_recorded(writer, runs_dir)
 
 
-def make_writer(workload: str, clock: Clock = SYSTEM, begun_ns: int | None = None, **details: Any) -> RunWriter:
+def make_writer(
+    workload: str, clock: Clock = SYSTEM, begun_ns: int | None = None, **details: Any
+) -> RunWriter:
     """Return a writer that keeps its rows in memory until it has a folder; takes 0.1 ms.
 
     begun_ns: the clock's time at which the run began; None is now.
@@ -72,13 +76,17 @@ def make_writer(workload: str, clock: Clock = SYSTEM, begun_ns: int | None = Non
     return RunWriter(None, manifest, clock)
 
 
-def make_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[], Path] | None = None) -> str:
+def make_folder(
+    writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[], Path] | None = None
+) -> str:
     """Complete the manifest and create the run's folder; return why there is none, or none yet.
 
     find_runs_dir: finds the runs' folder, where that takes a disk, which may hang; `runs_dir` is then its usual place.
     """
     machine = describe_machine()
-    writer.describe(machine=machine, process_started_s=psutil.Process().create_time(), boot_id=boot_id())
+    writer.describe(
+        machine=machine, process_started_s=psutil.Process().create_time(), boot_id=boot_id()
+    )
     if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
         writer.note(f"this process may use {allowed}")
     return _create_folder(writer, runs_dir, find_runs_dir or (lambda: runs_dir))
@@ -127,7 +135,9 @@ def _make_run_dir(writer: RunWriter, runs_dir: Path) -> Path:
         return folder
     joined = join(runs_dir, membership, writer.manifest().process_started_s, writer.clock)
     folder, group = joined.folder, joined.folder.parent.name
-    writer.describe(run=f"{group}/{folder.name}", group=group, rank=joined.rank, group_size=membership.size)
+    writer.describe(
+        run=f"{group}/{folder.name}", group=group, rank=joined.rank, group_size=membership.size
+    )
     return folder
 
 
@@ -138,7 +148,9 @@ def _refusal(error: Exception, runs_dir: Path) -> str:
 
 
 def _report_delay(writer: RunWriter, runs_dir: Path) -> str:
-    reason = f"{runs_dir} did not respond within {BEGIN_S:g} s; rows are kept in memory until it does"
+    reason = (
+        f"{runs_dir} did not respond within {BEGIN_S:g} s; rows are kept in memory until it does"
+    )
     writer.note(f"nothing is recorded: {reason}")
     return reason
 

@@ -80,7 +80,15 @@ _COLUMN_TYPE = re.compile(r"[<>][uf][248]|\|?S\d{1,3}", re.ASCII)
 _LONGEST_QUOTE = 200
 #: The largest plausible row, bytes.
 _MAX_ROW_BYTES = 4096
-TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, GPUS: GPU, FEEDS: FEED, PULSES: PULSE}
+TABLES = {
+    STEPS: STEP,
+    SAMPLES: SAMPLE,
+    PROGRESSES: PROGRESS,
+    STAGES: STAGE,
+    GPUS: GPU,
+    FEEDS: FEED,
+    PULSES: PULSE,
+}
 #: Files that runs of earlier versions lack: each reads as a file without rows.
 _ADDED_LATER = (STAGES, GPUS, FEEDS)
 
@@ -219,13 +227,19 @@ class Manifest:
 
     def has_knob(self, knob: str) -> bool:
         """Return whether the run has a knob; simulated latency only where the run started with it."""
-        has_latency = self.settings.get("storage_latency_ms") or self.knobs.get("latency_ms", "off") != "off"
+        has_latency = (
+            self.settings.get("storage_latency_ms") or self.knobs.get("latency_ms", "off") != "off"
+        )
         return knob in self.knobs and (knob != "latency_ms" or bool(has_latency))
 
     def why_not_switchable(self, knob: str) -> Refusal | Fixed | None:
         """Return the reason why the run never switches a knob; None where it does."""
         if knob not in self.knobs:
-            return Fixed(self.fixed[knob]) if self.fixed.get(knob) else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
+            return (
+                Fixed(self.fixed[knob])
+                if self.fixed.get(knob)
+                else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
+            )
         if not self.has_knob(knob):
             return Refusal.NO_LATENCY
         if knob in self.switchable:
@@ -283,7 +297,9 @@ class Manifest:
             for name in TABLES:
                 manifest.layout(name)
             if len(manifest.parallel_stages) > MOST_STAGES:
-                raise NotARunError(f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}")
+                raise NotARunError(
+                    f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}"
+                )
         except NotARunError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -296,7 +312,9 @@ class Manifest:
         Raises:
             NotARunError: a required column is missing.
         """
-        described = self.tables.get(name, TABLES[name].descr) if name in _ADDED_LATER else self.tables[name]
+        described = (
+            self.tables.get(name, TABLES[name].descr) if name in _ADDED_LATER else self.tables[name]
+        )
         layout = np.dtype([(str(column), _column_type(kind)) for column, kind in described])
         needed = TABLES[name]
         lacking = [column for column in needed.names or () if not _has(layout, name, column)]
@@ -353,7 +371,9 @@ def write_atomically(path: Path, text: str) -> None:
     """
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w", encoding="utf-8") as file:
+        with open(
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w", encoding="utf-8"
+        ) as file:
             file.write(text)
         part.replace(path)
     except OSError:
@@ -379,7 +399,17 @@ class Pulse:
         detail = self.detail.encode(errors="replace")[: PULSE["detail"].itemsize]
         detail = detail.decode(errors="ignore").encode()  # without a character cut in two
         row = np.array(
-            (seq, self.phase, self.now_ns, self.wall_ns, self.since_ns, self.step, self.epoch, detail, seq),
+            (
+                seq,
+                self.phase,
+                self.now_ns,
+                self.wall_ns,
+                self.since_ns,
+                self.step,
+                self.epoch,
+                detail,
+                seq,
+            ),
             dtype=PULSE,
         )
         return row.tobytes()

@@ -79,7 +79,9 @@ class Limits:
         if self.cores is not None:
             parts.append(f"{self.cores:g} of {cores} cores")
         if self.memory_bytes is not None:
-            parts.append(f"{self.memory_bytes / 2**30:.1f} of {memory_bytes / 2**30:.1f} GB of memory")
+            parts.append(
+                f"{self.memory_bytes / 2**30:.1f} of {memory_bytes / 2**30:.1f} GB of memory"
+            )
         return " and ".join(parts)
 
 
@@ -88,7 +90,11 @@ def limits(root: Path = Path("/")) -> Limits:
 
     root: of the file system, for tests.
     """
-    memories = [(limit, group) for group in _groups(root, "memory") if (limit := _memory_limit(group)) is not None]
+    memories = [
+        (limit, group)
+        for group in _groups(root, "memory")
+        if (limit := _memory_limit(group)) is not None
+    ]
     installed = psutil.virtual_memory().total
     limit, group = min(memories, default=(installed, None), key=lambda memory: memory[0])
     quotas = [quota for group in _groups(root, "cpu") if (quota := _cpu_quota(group)) is not None]
@@ -102,7 +108,9 @@ def limits(root: Path = Path("/")) -> Limits:
 
 def _memory_limit(group: Path) -> int | None:
     """Return the limit in bytes; cgroup v1 reports no limit as a number above every machine's memory."""
-    return parse_limit(kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes"))
+    return parse_limit(
+        kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes")
+    )
 
 
 def _cpu_quota(group: Path) -> float | None:
@@ -126,7 +134,9 @@ def used_bytes(group: Path) -> int | None:
 
     The working set that Kubernetes compares with a limit (memory.current - inactive_file).
     """
-    used = parse_limit(kernel_text(group / "memory.current") or kernel_text(group / "memory.usage_in_bytes"))
+    used = parse_limit(
+        kernel_text(group / "memory.current") or kernel_text(group / "memory.usage_in_bytes")
+    )
     stat = kernel_text(group / "memory.stat")
     # cgroup v1 counts a group without those below it, and both under the longer name.
     dropped = parse_stat(stat, "total_inactive_file") or parse_stat(stat, "inactive_file")
@@ -142,7 +152,12 @@ def parse_limit(text: str) -> int | None:
 def parse_cpu_max(text: str) -> float | None:
     """Return cores from `200000 100000` (microseconds per period); None for `max 100000` and any other text."""
     quota, _, period = text.strip().partition(" ")
-    if not _COUNT.fullmatch(quota) or not _COUNT.fullmatch(period) or not int(period) or not int(quota):
+    if (
+        not _COUNT.fullmatch(quota)
+        or not _COUNT.fullmatch(period)
+        or not int(period)
+        or not int(quota)
+    ):
         return None
     return int(quota) / int(period)
 
@@ -164,11 +179,23 @@ def parse_groups(own: str, mounts: str, controller: str) -> list[str]:
     """
     paths = dict(_group_paths(own))
     for fields in (line.split(" ") for line in mounts.splitlines()):
-        kind, _, options = [*(fields[fields.index("-", 6) + 1 :] if "-" in fields[6:] else ()), "", "", ""][:3]
-        name = {"cgroup": controller if controller in options.split(",") else None, "cgroup2": ""}.get(kind)
+        kind, _, options = [
+            *(fields[fields.index("-", 6) + 1 :] if "-" in fields[6:] else ()),
+            "",
+            "",
+            "",
+        ][:3]
+        name = {
+            "cgroup": controller if controller in options.split(",") else None,
+            "cgroup2": "",
+        }.get(kind)
         if name is None or name not in paths or (name == "" and controller in paths):
             continue
-        mounted, point, path = PurePosixPath(fields[3]), PurePosixPath(fields[4]), PurePosixPath(paths[name])
+        mounted, point, path = (
+            PurePosixPath(fields[3]),
+            PurePosixPath(fields[4]),
+            PurePosixPath(paths[name]),
+        )
         inside = path.relative_to(mounted) if path.is_relative_to(mounted) else PurePosixPath()
         if ".." in inside.parts or not point.is_absolute():
             continue

@@ -149,7 +149,14 @@ def _origin_ns(run: Path) -> int:
 
 
 #: Signals that people and other programs send to end a process; the others are faults of the process itself.
-_ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_ASKED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 #: In these phases the step of a pulse is the next one.
 _BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 

@@ -139,7 +139,17 @@ class RunWriter:
     ) -> None:
         """Append a row of `core.rows.STEP`."""
         self._rows[layout.STEPS].append(
-            _STEP.pack(start_ns, step, epoch & 0xFFFF, flags, wait_ms, dispatch_ms, compute_ms, host_ms, copy_ms)
+            _STEP.pack(
+                start_ns,
+                step,
+                epoch & 0xFFFF,
+                flags,
+                wait_ms,
+                dispatch_ms,
+                compute_ms,
+                host_ms,
+                copy_ms,
+            )
         )
 
     def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
@@ -187,7 +197,11 @@ class RunWriter:
 
     def event(self, event: Event) -> None:
         """Append an event. A pause after the end is not one of the training: the screen may stay open for long."""
-        is_late = self._ended_ns is not None and isinstance(event, Paused) and event.at_ns > self._ended_ns
+        is_late = (
+            self._ended_ns is not None
+            and isinstance(event, Paused)
+            and event.at_ns > self._ended_ns
+        )
         if not is_late:
             self._events.append(event)
 
@@ -206,7 +220,9 @@ class RunWriter:
         self.phase(Phase.ENDED)
         steps = max(0, step - 1) if phase in _BEFORE_STEP else step
         self._ended_ns = at_ns = self.status[1] if at_ns is None else at_ns
-        self.event(RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results))
+        self.event(
+            RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results)
+        )
 
     @property
     def has_trained(self) -> bool:
@@ -341,8 +357,12 @@ class RunWriter:
         with self._collecting:
             # The screen of an ended run may stay open for long before the writer is closed.
             is_over = self._closing.is_set() or self._ended_ns is not None
-            row, events = self._progress_log.flush(self._until_ns(), self._manifest.metric, last=is_over)
-            self._events.extendleft(reversed(events))  # `RunEnded`, which may already be there, stays the last
+            row, events = self._progress_log.flush(
+                self._until_ns(), self._manifest.metric, last=is_over
+            )
+            self._events.extendleft(
+                reversed(events)
+            )  # `RunEnded`, which may already be there, stays the last
             if row:
                 self._rows[layout.PROGRESSES].append(row)
         return ""
@@ -476,7 +496,9 @@ class ProgressLog:
             singles.append(single)
             if error and name not in self._not_numbers:
                 self._not_numbers.add(name)
-                events.append(Noted(now_ns, f"the {name} that the model reports is not a number: {error}"))
+                events.append(
+                    Noted(now_ns, f"the {name} that the model reports is not a number: {error}")
+                )
         self._due_ns, self._ended = now_ns + _PERIOD_NS, last
         return _ROW.pack(now_ns, images, step, epoch, epoch_step, 0, *singles), events
 
@@ -490,7 +512,9 @@ class ProgressLog:
             if was_diverged:
                 return None
             self._diverged_times += 1
-            return LossDiverged(at_ns, step, "NaN" if math.isnan(loss) else "infinite", self._finite_step)
+            return LossDiverged(
+                at_ns, step, "NaN" if math.isnan(loss) else "infinite", self._finite_step
+            )
         self._finite_step = step
         if not was_diverged or self._diverged_times >= _MAX_DIVERGED:
             return None
@@ -503,6 +527,8 @@ def _as_float32(value: Any) -> tuple[float, str]:
     if value is None:
         return math.nan, ""
     try:
-        return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value), ""
+        return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(
+            math.inf, value
+        ), ""
     except Exception as error:  # noqa: BLE001  the value is the user's, and may raise anything
         return math.nan, reason(error)

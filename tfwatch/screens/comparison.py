@@ -83,7 +83,9 @@ class StepTimesPane(FramedPane):
         if self.found is None or width <= _LABEL_CELLS + 2 or height < 2:
             return []
         columns = width - _LABEL_CELLS
-        curves = self.found[0].step_curves(min(columns, max(self.found[0].steps // _COLUMN_STEPS, 1)))
+        curves = self.found[0].step_curves(
+            min(columns, max(self.found[0].steps // _COLUMN_STEPS, 1))
+        )
         low, high = axis([*curves[0], *curves[1]])
         wide = tuple(curve[np.arange(columns) * len(curve) // columns] for curve in curves)
         marks = plot(wide, low, high, height, _MARKS if self.glyphs.unicode else _PLAIN_MARKS)
@@ -101,7 +103,9 @@ class StepTimesPane(FramedPane):
         assert self.found
         first, second, _ = _MARKS if self.glyphs.unicode else _PLAIN_MARKS
         of = "time per example" if self.found[0].by_example else "step time"
-        return row(f"{of}  ", (first, BEFORE_COLOUR), " A  ", (second, AFTER_COLOUR), f" {self.found[1]}")
+        return row(
+            f"{of}  ", (first, BEFORE_COLOUR), " A  ", (second, AFTER_COLOUR), f" {self.found[1]}"
+        )
 
 
 def axis(values: Sequence[float]) -> tuple[float, float]:
@@ -112,7 +116,11 @@ def axis(values: Sequence[float]) -> tuple[float, float]:
 
 
 def plot(
-    curves: Sequence[NDArray[np.float64]], low: float, high: float, height: int, marks: Sequence[str]
+    curves: Sequence[NDArray[np.float64]],
+    low: float,
+    high: float,
+    height: int,
+    marks: Sequence[str],
 ) -> list[str]:
     """Return the rows of a chart, from the top. marks: of the first curve, the second, and both in one cell."""
     columns = max(map(len, curves))
@@ -134,24 +142,40 @@ class DifferencesPane(FramedPane):
         if self.found is None:
             return []
         found, letter = self.found
-        figures = [one for one in found.figures if one.name in (STEP, *PARTS) and one.difference is not None]
+        figures = [
+            one
+            for one in found.figures
+            if one.name in (STEP, *PARTS) and one.difference is not None
+        ]
         values = 20 if width >= _NARROW else 0
         room = width - 12 - values - 12
         ends = [abs(end) for one in figures for end in (one.low, one.high) if end is not None]
         most = max(ends, default=1.0) or 1.0
-        head = row((f"{'':12}{self._values('A', letter, values)}{f'{letter} less A':>11} ", "$foreground 65%"))
+        head = row(
+            (
+                f"{'':12}{self._values('A', letter, values)}{f'{letter} less A':>11} ",
+                "$foreground 65%",
+            )
+        )
         return [head, *(self._figure(one, values, room, most) for one in figures)]
 
     def _values(self, before: str, after: str, cells: int) -> str:
         return f"{before:>10}{after:>10}" if cells else ""
 
     def _figure(self, one: ComparedFigure, values: int, room: int, most: float) -> Content:
-        style = ("$text-error" if (one.difference or 0) > 0 else "$text-success") if one.is_clear else ""
+        style = (
+            ("$text-error" if (one.difference or 0) > 0 else "$text-success")
+            if one.is_clear
+            else ""
+        )
         name = one.name if one.name == STEP else f"  {one.name}"
         figures = self._values(*pair_text(one), values)
         bar = whiskers(one, room, most, self.glyphs.unicode)
         return row(
-            column(name, 12), figures, (f"{change_text(one):>11} ", f"{style} bold" if style else ""), (bar, style)
+            column(name, 12),
+            figures,
+            (f"{change_text(one):>11} ", f"{style} bold" if style else ""),
+            (bar, style),
         )
 
 
@@ -159,8 +183,12 @@ def whiskers(one: ComparedFigure, width: int, most: float, unicode: bool) -> str
     """Return `   ├──●─┤  │`, an interval on an axis from `-most` to `most` with its zero in the middle."""
     if width < 5 or one.low is None or one.high is None or one.difference is None:
         return ""
-    begin, end, line, middle, zero = ("├", "┤", "─", "●", "│") if unicode else ("[", "]", "-", "o", "|")
-    low, high, at = (round((1 + at / most) / 2 * (width - 1)) for at in (one.low, one.high, one.difference))
+    begin, end, line, middle, zero = (
+        ("├", "┤", "─", "●", "│") if unicode else ("[", "]", "-", "o", "|")
+    )
+    low, high, at = (
+        round((1 + at / most) / 2 * (width - 1)) for at in (one.low, one.high, one.difference)
+    )
     cells = [" "] * width
     cells[(width - 1) // 2] = zero
     cells[low : high + 1] = [line] * (high + 1 - low)
@@ -228,7 +256,13 @@ class ComparisonScreen(Screen[None]):
         Binding("n", "next_side", "the next side", id="comparison.next"),
         Binding("y", "copy", "copy the comparison as text", id="comparison.copy"),
         Binding("escape,q", "app.quit", "quit", id="comparison.quit"),
-        Binding("colon", "app.command_palette", "search all commands", show=False, id="comparison.palette"),
+        Binding(
+            "colon",
+            "app.command_palette",
+            "search all commands",
+            show=False,
+            id="comparison.palette",
+        ),
     ]
 
     header = getters.query_one(ComparisonHeader)
@@ -273,8 +307,12 @@ class ComparisonScreen(Screen[None]):
         self.query_one(MoreFiguresPane).found = self.query_one(FactsPane).found = (one, letter)
         first, second = sides_text([one.before, one.after])
         self.header.names = (first, f"{letter}{second[1:]}")
-        self.step_times.set_titles(self.step_times.legend(), f"the same {units.count(one.steps)} steady steps")
-        self.query_one(DifferencesPane).set_titles("difference", "95 % interval, coloured where clear")
+        self.step_times.set_titles(
+            self.step_times.legend(), f"the same {units.count(one.steps)} steady steps"
+        )
+        self.query_one(DifferencesPane).set_titles(
+            "difference", "95 % interval, coloured where clear"
+        )
         self.query_one(MoreFiguresPane).set_titles("other figures", "")
         self.query_one(FactsPane).set_titles("what differs, and the spread of equal runs", "")
 

@@ -148,7 +148,9 @@ class DoctorScreen(Screen[None]):
         Binding("t", "again", "run all checks again", id="doctor.again"),
         Binding("y", "copy", "copy the check", id="doctor.copy"),
         Binding("escape,q", "back", "back", id="doctor.back"),
-        Binding("colon", "app.command_palette", "search all commands", show=False, id="doctor.palette"),
+        Binding(
+            "colon", "app.command_palette", "search all commands", show=False, id="doctor.palette"
+        ),
     ]
 
     header = getters.query_one(DoctorHeader)
@@ -217,7 +219,9 @@ class DoctorScreen(Screen[None]):
 
     def _begin(self, gently: bool) -> None:
         self.header.doing = "checking"
-        self._thread = threading.Thread(target=self._run, args=(gently,), daemon=True, name="tfwatch-doctor")
+        self._thread = threading.Thread(
+            target=self._run, args=(gently,), daemon=True, name="tfwatch-doctor"
+        )
         self._thread.start()
 
     def _run(self, gently: bool) -> None:
@@ -238,9 +242,13 @@ class DoctorScreen(Screen[None]):
     @on(Failed)
     def _fail(self, message: Failed) -> None:
         """List the failure as a check, before the results of an earlier check-up."""
-        failed = Check("check-up", Status.FAIL, f"the check-up failed: {message.reason}", "t runs it again")
+        failed = Check(
+            "check-up", Status.FAIL, f"the check-up failed: {message.reason}", "t runs it again"
+        )
         machine, before = (self.found.machine, self.found.checks) if self.found else ("", ())
-        self._show(CheckUp(machine, (failed, *(check for check in before if check.id != failed.id))))
+        self._show(
+            CheckUp(machine, (failed, *(check for check in before if check.id != failed.id)))
+        )
 
     def _show(self, found: CheckUp) -> None:
         self.header.doing = ""

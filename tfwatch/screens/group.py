@@ -149,9 +149,16 @@ class GroupScreen(Screen[None]):
         Binding("s", "sort", "sort by lateness or by rank", id="group.sort"),
         Binding("z", "zoom", "the newest steps, or all", id="group.zoom"),
         Binding("y", "copy", "copy the summary as text", id="group.copy"),
-        Binding("G,upper_g", "goodput", "the time of this training over its restarts", id="group.goodput"),
+        Binding(
+            "G,upper_g",
+            "goodput",
+            "the time of this training over its restarts",
+            id="group.goodput",
+        ),
         Binding("escape,q", "app.quit", "quit", id="group.quit"),
-        Binding("colon", "app.command_palette", "search all commands", show=False, id="group.palette"),
+        Binding(
+            "colon", "app.command_palette", "search all commands", show=False, id="group.palette"
+        ),
     ]
 
     ranks = getters.query_one(RankList)
@@ -234,7 +241,9 @@ class GroupScreen(Screen[None]):
         self.steps.steps, self.finding.steps = steps, whole or judged.steps
         reading = self._history.note(max(one.step for one in judged.ranks)) if self._history else ""
         span = f"steps {units.count(steps.first)} to {units.count(steps.last)}" if steps else ""
-        self.steps.set_titles(legend(judged, self._glyphs), "; ".join(filter(None, [reading, span])))
+        self.steps.set_titles(
+            legend(judged, self._glyphs), "; ".join(filter(None, [reading, span]))
+        )
 
     def action_sort(self) -> None:
         """Sort by lateness, or by rank."""
@@ -256,7 +265,9 @@ class GroupScreen(Screen[None]):
     def action_goodput(self) -> None:
         """Show the time of the training over its restarts, by the first rank."""
         if self._judged:
-            self.app.push_screen(GoodputScreen(self._judged.group.folder, SYSTEM, self._glyphs.unicode))
+            self.app.push_screen(
+                GoodputScreen(self._judged.group.folder, SYSTEM, self._glyphs.unicode)
+            )
 
     @on(RankList.Entered)
     def open_rank(self) -> None:
@@ -320,5 +331,7 @@ class GroupApp(ThemedApp):
     def on_mount(self) -> None:
         super().on_mount()
         glyphs = {"colour": self._colour, "unicode": self._unicode}
-        self.push_screen(GroupScreen(self._reader, self.view, self._history, goes_back=self._goes_back, **glyphs))
+        self.push_screen(
+            GroupScreen(self._reader, self.view, self._history, goes_back=self._goes_back, **glyphs)
+        )
         self.call_after_refresh(self.notify_painted)

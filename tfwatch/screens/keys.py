@@ -25,18 +25,30 @@ ROWS = Binding.Group("in the focused pane")
 
 
 def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id: str) -> Binding:
-    return Binding(keys, action, does, key_display=shown, tooltip=does, group=group, id=id, show=False)
+    return Binding(
+        keys, action, does, key_display=shown, tooltip=does, group=group, id=id, show=False
+    )
 
 
 _DOCTOR = "doctor: is the installation right?"
 _TIMELINE_BINDINGS = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
 _KNOB_BINDINGS = [
-    _key(one.key, f"switch({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}") for one in KNOB_KEYS
+    _key(one.key, f"switch({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}")
+    for one in KNOB_KEYS
 ]
 LIVE_BINDINGS = [
     *_KNOB_BINDINGS,
-    _key("plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth", SWITCH, "switch.deeper"),
-    _key("minus,underscore", "deepen(-1)", "- _", "halve the prefetch depth", SWITCH, "switch.shallower"),
+    _key(
+        "plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth", SWITCH, "switch.deeper"
+    ),
+    _key(
+        "minus,underscore",
+        "deepen(-1)",
+        "- _",
+        "halve the prefetch depth",
+        SWITCH,
+        "switch.shallower",
+    ),
     _key(
         "a",
         "experiment",
@@ -45,37 +57,120 @@ LIVE_BINDINGS = [
         SWITCH,
         "switch.experiment",
     ),
-    _key("f", "autopilot", "f", "autopilot: find the fastest settings by itself", SWITCH, "switch.autopilot"),
+    _key(
+        "f",
+        "autopilot",
+        "f",
+        "autopilot: find the fastest settings by itself",
+        SWITCH,
+        "switch.autopilot",
+    ),
     _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
     *_TIMELINE_BINDINGS,
     _key("left_square_bracket", "step(1)", "[", "jump to the previous event", LOOK, "look.older"),
     _key("right_square_bracket", "step(-1)", "]", "jump to the next event", LOOK, "look.newer"),
-    _key("enter", "open", "enter", "jump to the selected event, switch the selected knob", LOOK, "look.open"),
+    _key(
+        "enter",
+        "open",
+        "enter",
+        "jump to the selected event, switch the selected knob",
+        LOOK,
+        "look.open",
+    ),
     _key("n", "explain", "n", "missing sensors, and how to get them", LOOK, "look.missing"),
     _key("1", "pane(1)", "1", "the settings", LOOK, "pane.switch"),
     _key("2", "pane(2)", "2", "the input pipeline, stage by stage", LOOK, "pane.stages"),
     _key("3", "pane(3)", "3", "the events", LOOK, "pane.events"),
     _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
-    _key("5", "pane(5)", "5", "the log; in a large window it replaces the events", LOOK, "pane.log"),
+    _key(
+        "5", "pane(5)", "5", "the log; in a large window it replaces the events", LOOK, "pane.log"
+    ),
     _key("6", "pane(6)", "6", "the effect of each switch", LOOK, "pane.proof"),
     _key("7", "pane(7)", "7", "the learning curves; again: log scale", LOOK, "pane.curves"),
-    _key("8", "pane(8)", "8", "the epochs; in a large window they replace the events", LOOK, "pane.epochs"),
+    _key(
+        "8",
+        "pane(8)",
+        "8",
+        "the epochs; in a large window they replace the events",
+        LOOK,
+        "pane.epochs",
+    ),
     _key("9", "pane(9)", "9", "GPU, memory and watts over the whole run", LOOK, "pane.sensors"),
-    _key("S,upper_s", "stalls", "S", "the stalls, the worst first: a letter jumps to each", LOOK, "look.stalls"),
-    _key("G,upper_g", "app.goodput", "G", "goodput: the time of this training over its restarts", LOOK, "look.goodput"),
+    _key(
+        "S,upper_s",
+        "stalls",
+        "S",
+        "the stalls, the worst first: a letter jumps to each",
+        LOOK,
+        "look.stalls",
+    ),
+    _key(
+        "G,upper_g",
+        "app.goodput",
+        "G",
+        "goodput: the time of this training over its restarts",
+        LOOK,
+        "look.goodput",
+    ),
     _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
     _key("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane", LOOK, "pane.before"),
-    _key("slash", "filter", "/", "filter the events, or the log where it shows", LOOK, "look.filter"),
+    _key(
+        "slash", "filter", "/", "filter the events, or the log where it shows", LOOK, "look.filter"
+    ),
     _key("escape", "back", "escape", "close the filter, or leave the pane", LOOK, "look.escape"),
-    _key("y", "copy", "y", "copy the code suggestion (while the training stops: quit now)", LOOK, "look.copy"),
+    _key(
+        "y",
+        "copy",
+        "y",
+        "copy the code suggestion (while the training stops: quit now)",
+        LOOK,
+        "look.copy",
+    ),
     _key("d,D,upper_d", "app.doctor", "d D", _DOCTOR, LOOK, "look.doctor"),
     _key("question_mark", "help", "?", "keys and terms", LOOK, "look.help"),
-    _key("colon", "app.command_palette", ":", "search all commands (also ctrl+p)", LOOK, "look.palette"),
-    _key("s", "app.ask_stop", "s", "stop the training, keep the screen; asks first", RUN, "run.stop"),
-    _key("r", "app.ask_restart", "r", "restart with other start knobs; asks first", RUN, "run.restart"),
-    _key("N", "app.notices", "N", "notices on, off: starving, no batch, loss NaN, the end", RUN, "run.notices"),
-    _key("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
-    _key("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too", RUN, "run.suspend"),
+    _key(
+        "colon",
+        "app.command_palette",
+        ":",
+        "search all commands (also ctrl+p)",
+        LOOK,
+        "look.palette",
+    ),
+    _key(
+        "s", "app.ask_stop", "s", "stop the training, keep the screen; asks first", RUN, "run.stop"
+    ),
+    _key(
+        "r",
+        "app.ask_restart",
+        "r",
+        "restart with other start knobs; asks first",
+        RUN,
+        "run.restart",
+    ),
+    _key(
+        "N",
+        "app.notices",
+        "N",
+        "notices on, off: starving, no batch, loss NaN, the end",
+        RUN,
+        "run.notices",
+    ),
+    _key(
+        "q",
+        "app.quit",
+        "q",
+        "quit; asks while training runs (also ctrl+q, ctrl+c)",
+        RUN,
+        "run.leave",
+    ),
+    _key(
+        "ctrl+z",
+        "no_suspend",
+        "ctrl+z",
+        "disabled: it would suspend the training too",
+        RUN,
+        "run.suspend",
+    ),
 ]
 #: The keys where another process trains: d leaves, and D alone is the doctor's.
 ATTACHED_BINDINGS = [

@@ -94,7 +94,9 @@ class LauncherScreen(Screen[None]):
         Binding("escape", "workloads", "the workloads", show=False, id="launcher.workloads"),
         Binding("d", "doctor", "is the installation right?", show=False, id="launcher.doctor"),
         Binding("q", "app.quit", "quit", show=False, id="launcher.leave"),
-        Binding("colon", "app.command_palette", "search all commands", show=False, id="launcher.palette"),
+        Binding(
+            "colon", "app.command_palette", "search all commands", show=False, id="launcher.palette"
+        ),
     ]
 
     header = getters.query_one(LauncherHeader)
@@ -123,7 +125,12 @@ class LauncherScreen(Screen[None]):
             self.trouble = trouble
 
     def __init__(
-        self, content: LauncherContent, take: Callable[[tuple[str, ...]], None], *, colour: bool, unicode: bool
+        self,
+        content: LauncherContent,
+        take: Callable[[tuple[str, ...]], None],
+        *,
+        colour: bool,
+        unicode: bool,
     ) -> None:
         super().__init__()
         self._content = content
@@ -166,9 +173,15 @@ class LauncherScreen(Screen[None]):
     # -- loading ------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        with fails_open(lambda why: self.post_message(self.Loaded(machine=f"the machine cannot be described: {why}"))):
+        with fails_open(
+            lambda why: self.post_message(
+                self.Loaded(machine=f"the machine cannot be described: {why}")
+            )
+        ):
             self.post_message(self.Loaded(machine=self._content.machine()))
-        with fails_open(lambda why: self.post_message(self.Loaded(trouble=f"some runs unreadable: {why}"))):
+        with fails_open(
+            lambda why: self.post_message(self.Loaded(trouble=f"some runs unreadable: {why}"))
+        ):
             for run in self._content.runs():
                 self.post_message(self.Loaded(run=run))
             self.post_message(self.Loaded(note="no runs yet"))
@@ -270,7 +283,11 @@ class LauncherScreen(Screen[None]):
         self.app.push_screen(doctor, update_machine)
 
 
-_AFTER: dict[type[object], str] = {WorkloadsPane: "knobs", StartPane: "runs", PastRunsPane: "workloads"}
+_AFTER: dict[type[object], str] = {
+    WorkloadsPane: "knobs",
+    StartPane: "runs",
+    PastRunsPane: "workloads",
+}
 
 
 class LauncherApp(ThemedApp):
@@ -283,7 +300,9 @@ class LauncherApp(ThemedApp):
     def __init__(self, content: LauncherContent, **options: Any) -> None:
         super().__init__(**options)
         self.words: tuple[str, ...] = ()
-        self._launcher = LauncherScreen(content, self._take, colour=self._colour, unicode=self._unicode)
+        self._launcher = LauncherScreen(
+            content, self._take, colour=self._colour, unicode=self._unicode
+        )
 
     def on_mount(self) -> None:
         self.push_screen(self._launcher)

@@ -30,13 +30,15 @@ def silence_of(folder: Path | None, silent_s: float) -> str:
 def silent_disk(disk: PatientSource | None) -> Banner | None:
     """Return the finding about the disk of a run that cannot be read now; None where the disk responds in time."""
     silence = silence_of(disk.folder, disk.silent_s) if disk and disk.folder else ""
-    advice = (
-        "the figures are those of the last answer; the training goes on by itself, and the keys of this screen work"
-    )
+    advice = "the figures are those of the last answer; the training goes on by itself, and the keys of this screen work"
     return Banner("DISK NOT RESPONDING", silence, advice, Tone.WARN) if silence else None
 
 
 def beside(finding: Banner, disk: PatientSource | None) -> Banner:
     """Return the finding of a run that is read from memory, with the state of its disk."""
     silence = silence_text(disk.silent_s) if disk and disk.folder else ""
-    return replace(finding, advice=f"NOT RECORDED: {silence}; training goes on") if silence else finding
+    return (
+        replace(finding, advice=f"NOT RECORDED: {silence}; training goes on")
+        if silence
+        else finding
+    )

@@ -36,7 +36,9 @@ class _NoArrow(LineFilter):
     """Shows `→` as `>`."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [Segment(text.replace("→", ">"), style, control) for text, style, control in segments]
+        return [
+            Segment(text.replace("→", ">"), style, control) for text, style, control in segments
+        ]
 
 
 class ThemedApp(App[Leave]):
@@ -119,7 +121,9 @@ class ThemedApp(App[Leave]):
     def action_command_palette(self) -> None:
         """Show the palette."""
         if not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette(placeholder="search for a command", id="--command-palette"))
+            self.push_screen(
+                CommandPalette(placeholder="search for a command", id="--command-palette")
+            )
 
     def notify(self, message: str, **options: Any) -> None:
         """Show a message in the last row in place of the one before; text from outside is never markup."""
@@ -140,7 +144,9 @@ class ThemedApp(App[Leave]):
         """The palette's commands for themes."""
         for name in THEMES:
             yield SystemCommand(
-                f"Theme: {name}", f"use the {name} theme from now on", lambda name=name: self.choose_theme(name)
+                f"Theme: {name}",
+                f"use the {name} theme from now on",
+                lambda name=name: self.choose_theme(name),
             )
 
     def choose_theme(self, name: str) -> None:

@@ -90,7 +90,10 @@ class CoreKindsSensor:
         """Return `p_cores` and `e_cores`."""
         del now_ns
         shares = dict(enumerate(self._cpu.shares))
-        if self._kinds is None or not shares.keys() >= self._kinds.performance | self._kinds.efficiency:
+        if (
+            self._kinds is None
+            or not shares.keys() >= self._kinds.performance | self._kinds.efficiency
+        ):
             return {}
         kinds = {"p_cores": self._kinds.performance, "e_cores": self._kinds.efficiency}
         return {column: sum(shares[core] for core in cores) for column, cores in kinds.items()}
@@ -105,8 +108,14 @@ def detect_core_kinds(system: str = sys.platform, devices: Path = _LINUX) -> Cor
     """Return the kinds of this machine's cores; None where the system does not report them."""
     if system == "darwin":
         return group_clusters(parse_ioreg(run(IOREG, timeout_s=1.0).out), psutil.cpu_count() or 0)
-    performance, efficiency = (parse_list(kernel_text(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom"))
-    return CoreKinds(performance, efficiency) if performance and efficiency and not performance & efficiency else None
+    performance, efficiency = (
+        parse_list(kernel_text(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom")
+    )
+    return (
+        CoreKinds(performance, efficiency)
+        if performance and efficiency and not performance & efficiency
+        else None
+    )
 
 
 def group_clusters(clusters: Mapping[int, str], cores: int) -> CoreKinds | None:
@@ -115,7 +124,11 @@ def group_clusters(clusters: Mapping[int, str], cores: int) -> CoreKinds | None:
     Efficiency cores do not always come first: chips of two dies have some in the middle.
     """
     known = sorted(set(clusters.values()) & set(_CLUSTERS), key=_CLUSTERS.index)
-    if clusters.keys() != set(range(cores)) or len(known) < 2 or set(clusters.values()) - set(known):
+    if (
+        clusters.keys() != set(range(cores))
+        or len(known) < 2
+        or set(clusters.values()) - set(known)
+    ):
         return None
     performance = frozenset(core for core, letter in clusters.items() if letter == known[-1])
     return CoreKinds(performance, frozenset(clusters) - performance)
@@ -130,7 +143,9 @@ def parse_ioreg(text: str) -> dict[int, str]:
         letter = _CLUSTER.search(node)
         number = next((found for pattern in _IDS if (found := pattern.search(node))), None)
         if letter and number:
-            core = int(number[1]) if number[1] else int.from_bytes(bytes.fromhex(number[2]), "little")
+            core = (
+                int(number[1]) if number[1] else int.from_bytes(bytes.fromhex(number[2]), "little")
+            )
             clusters.setdefault(core, letter[1])
     return clusters
 
@@ -146,7 +161,9 @@ def parse_list(text: str) -> frozenset[int]:
     return frozenset(cores)
 
 
-def busy_shares(before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]) -> list[float]:
+def busy_shares(
+    before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]
+) -> list[float]:
     """Return each core's share of busy time, 0 to 1, from two readings of (busy, total) seconds.
 
     Empty where the readings do not match (a core came or went) or no time has passed.

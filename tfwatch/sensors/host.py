@@ -64,7 +64,10 @@ class ProcessSensor:
         """Return `process_cores` since the last call, and `process_bytes`."""
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
-        return {"process_cores": self._rate.of(now_ns, times.user + times.system), "process_bytes": memory.rss}
+        return {
+            "process_cores": self._rate.of(now_ns, times.user + times.system),
+            "process_bytes": memory.rss,
+        }
 
 
 class DiskSensor:
@@ -78,13 +81,19 @@ class DiskSensor:
     def available(self) -> Availability:
         """Return `Unavailable` where the system shows no disks, as in some containers."""
         if psutil.disk_io_counters() is None:
-            return Unavailable("this system shows no disk counters", "run outside the container to see disk reads")
+            return Unavailable(
+                "this system shows no disk counters", "run outside the container to see disk reads"
+            )
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `disk_read_bytes_s` since the last call."""
         counters = psutil.disk_io_counters(nowrap=False)
-        return {"disk_read_bytes_s": math.nan if counters is None else self._rate.of(now_ns, counters.read_bytes)}
+        return {
+            "disk_read_bytes_s": math.nan
+            if counters is None
+            else self._rate.of(now_ns, counters.read_bytes)
+        }
 
 
 #: Some laptops' controllers take tens of milliseconds to read the battery.
@@ -151,7 +160,11 @@ class Pressure:
         now_ns = self._writer.now_ns()
         preempted = _preemptions()
         seconds = max((now_ns - self._at_ns) / 1e9, 1e-3)
-        self._follow("CPU contention", now_ns, self._contention(figures, (preempted - self._preempted) / seconds))
+        self._follow(
+            "CPU contention",
+            now_ns,
+            self._contention(figures, (preempted - self._preempted) / seconds),
+        )
         self._follow("swap", now_ns, self._swapping(figures, seconds))
         self._follow("thermal limit", now_ns, gpu_limit or _limited(figures["thermal_level"]))
         self._preempted, self._at_ns = preempted, now_ns

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.runs.machine_info import Limits, kernel_text, limits, parse_limit, parse_stat, used_bytes
+from tfwatch.runs.machine_info import (
+    Limits,
+    kernel_text,
+    limits,
+    parse_limit,
+    parse_stat,
+    used_bytes,
+)
 from tfwatch.sensors.protocol import Availability, Available, Rate, Unavailable
 
 if TYPE_CHECKING:
@@ -47,7 +54,10 @@ class MemorySensor:
         used = used_bytes(group) if group else None
         if limit is None or used is None:
             return {"memory_used_bytes": memory.used, "memory_available_bytes": memory.available}
-        return {"memory_used_bytes": used, "memory_available_bytes": min(max(limit - used, 0), memory.available)}
+        return {
+            "memory_used_bytes": used,
+            "memory_available_bytes": min(max(limit - used, 0), memory.available),
+        }
 
 
 class SwapSensor:
@@ -58,7 +68,10 @@ class SwapSensor:
     def __init__(self, vmstat: Path = _VMSTAT) -> None:
         self._vmstat = vmstat
         self._page = os.sysconf("SC_PAGE_SIZE")
-        self._rates = {"swap_in_bytes_s": ("pswpin", Rate()), "swap_out_bytes_s": ("pswpout", Rate())}
+        self._rates = {
+            "swap_in_bytes_s": ("pswpin", Rate()),
+            "swap_out_bytes_s": ("pswpout", Rate()),
+        }
 
     def available(self) -> Availability:
         """Return `Available`: psutil works everywhere."""
@@ -88,11 +101,17 @@ class PressureSensor:
     def available(self) -> Availability:
         """Return `Unavailable` on kernels that do not count it."""
         try:
-            known = parse_pressure(self._path.read_text(encoding="ascii", errors="replace")) is not None
+            known = (
+                parse_pressure(self._path.read_text(encoding="ascii", errors="replace")) is not None
+            )
         except OSError:
             known = False
         fix = "start Linux 4.20 or newer with psi=1"
-        return Available() if known else Unavailable("this kernel does not count waits for memory (PSI)", fix)
+        return (
+            Available()
+            if known
+            else Unavailable("this kernel does not count waits for memory (PSI)", fix)
+        )
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `memory_stalled` since the last call."""
@@ -125,11 +144,18 @@ class ThermalSensor:
 
     def available(self) -> Availability:
         """Return `Unavailable` where the kernel does not count it: other processors than Intel's, virtual machines."""
-        packages = {kernel_text(cpu / _PACKAGES): cpu / _THROTTLED for cpu in sorted(self._cpus.glob("cpu[0-9]*"))}
-        self._counters = {path: Rate() for path in packages.values() if parse_limit(kernel_text(path)) is not None}
+        packages = {
+            kernel_text(cpu / _PACKAGES): cpu / _THROTTLED
+            for cpu in sorted(self._cpus.glob("cpu[0-9]*"))
+        }
+        self._counters = {
+            path: Rate() for path in packages.values() if parse_limit(kernel_text(path)) is not None
+        }
         if self._counters:
             return Available()
-        return Unavailable("this kernel does not count the time for which heat slows this processor", fix="")
+        return Unavailable(
+            "this kernel does not count the time for which heat slows this processor", fix=""
+        )
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `thermal_level`: nominal, light or heavy, over the time since the last call."""

@@ -27,9 +27,12 @@ PERIOD_S = 2.0
 _PAGE = re.compile(r"page size of (\d{1,7}) bytes", re.ASCII)
 #: A number ends with a full stop or a line end: the text may be cut in a number.
 _COUNT = re.compile(
-    r'^"?([A-Z][A-Za-z -]{1,60})"?:[ \t]{1,80}(\d{1,18})(?:\.[ \t\r]{0,9}$|[ \t\r]{0,9}\n)', re.MULTILINE | re.ASCII
+    r'^"?([A-Z][A-Za-z -]{1,60})"?:[ \t]{1,80}(\d{1,18})(?:\.[ \t\r]{0,9}$|[ \t\r]{0,9}\n)',
+    re.MULTILINE | re.ASCII,
 )
-_SETTING = re.compile(r"^([a-z][\w.]{1,80})[ \t]{0,9}[:=][ \t]{0,9}(\S.{0,200})$", re.MULTILINE | re.ASCII)
+_SETTING = re.compile(
+    r"^([a-z][\w.]{1,80})[ \t]{0,9}[:=][ \t]{0,9}(\S.{0,200})$", re.MULTILINE | re.ASCII
+)
 _USED = re.compile(r"\bused\s*=\s*(\d{1,15}(?:\.\d{1,6})?)([KMGT])", re.ASCII)
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 #: `memory_level` in `core.rows.SAMPLE` for the kernel's levels normal, warning and critical.
@@ -85,7 +88,10 @@ class MemorySensor:
         if stat.used is not None:
             figures["memory_used_bytes"] = stat.used
             figures["memory_available_bytes"] = max(self._installed - stat.used, 0)
-        for column, moved in (("swap_in_bytes_s", stat.swapped_in), ("swap_out_bytes_s", stat.swapped_out)):
+        for column, moved in (
+            ("swap_in_bytes_s", stat.swapped_in),
+            ("swap_out_bytes_s", stat.swapped_out),
+        ):
             if moved is not None:
                 figures[column] = self._rates[column].of(at_ns, moved)
         return figures
@@ -121,7 +127,10 @@ def parse_vm_stat(text: str) -> VmStat | None:
     pages: dict[str, int] = {}
     for name, count in _COUNT.findall(text):
         pages.setdefault(name, int(count))
-    parts = [pages.get(name) for name in ("Anonymous pages", "Pages wired down", "Pages occupied by compressor")]
+    parts = [
+        pages.get(name)
+        for name in ("Anonymous pages", "Pages wired down", "Pages occupied by compressor")
+    ]
     used = None if None in parts else sum(filter(None, parts)) - pages.get("Pages purgeable", 0)
     moved = [None if name not in pages else pages[name] * size for name in ("Swapins", "Swapouts")]
     read = VmStat(None if used is None else max(used, 0) * size, *moved)

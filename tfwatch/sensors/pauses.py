@@ -75,7 +75,9 @@ class Pauses:
                 self.cpu_ns = self._clock.thread_ns()
 
     def _report(self, why: str) -> None:
-        self._writer.event(SensorMissing(self._writer.now_ns(), "callbacks", why, "the next run tries again"))
+        self._writer.event(
+            SensorMissing(self._writer.now_ns(), "callbacks", why, "the next run tries again")
+        )
 
 
 class CallbackTimes:
@@ -144,7 +146,9 @@ class CollectionTimes:
         elif self._begin_ns:
             now_ns = self._writer.now_ns()
             took_ms = (now_ns - self._begin_ns) / 1e6
-            self._limiter.add(Paused(now_ns, "garbage collection", took_ms, f"generation {info['generation']}"))
+            self._limiter.add(
+                Paused(now_ns, "garbage collection", took_ms, f"generation {info['generation']}")
+            )
 
 
 class PauseLimiter:
@@ -201,4 +205,6 @@ class StopDetector:
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
         if gap_ns >= LEAST_NS and used_ns < _CPU_SHARE * gap_ns:
             where = _WHERE.get(self._writer.status[0], "")
-            self._writer.event(Paused(self._writer.now_ns(), "process stopped", gap_ns / 1e6, where))
+            self._writer.event(
+                Paused(self._writer.now_ns(), "process stopped", gap_ns / 1e6, where)
+            )

@@ -67,7 +67,9 @@ def combine(cards: Sequence[CardReading]) -> FullReading:
     Means of their activity, the sum of their power, and of the others the worst: the lowest clock, the fullest memory,
     the hottest temperature. A sum that lacks a GPU is unknown.
     """
-    limits = [(card.thermal_level, card.limited_by) for card in cards if card.thermal_level is not None]
+    limits = [
+        (card.thermal_level, card.limited_by) for card in cards if card.thermal_level is not None
+    ]
     level, limited_by = max(limits, default=(None, ""), key=lambda limit: limit[0] or 0.0)
     power = _known(cards, "power_w")
     return FullReading(

@@ -33,7 +33,11 @@ class Sensors:
     """The thread that samples the machine, from `start` to `stop`. A failed sensor stops no other."""
 
     def __init__(
-        self, writer: RunWriter, clock: Clock = SYSTEM, gpu: str = "auto", sensors: Sequence[Sensor] | None = None
+        self,
+        writer: RunWriter,
+        clock: Clock = SYSTEM,
+        gpu: str = "auto",
+        sensors: Sequence[Sensor] | None = None,
     ) -> None:
         """gpu: one of `config.GPU_SENSORS`. sensors: in place of the machine's, for tests."""
         self._gpu = GpuSensor(writer, clock, choose_sources(gpu, clock=clock))
@@ -71,7 +75,9 @@ class Sensors:
         self._writer.event(SensorMissing(self._writer.now_ns(), "machine", why, _NEXT_RUN))
 
 
-def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]) -> None:
+def sample_on_schedule(
+    sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]
+) -> None:
     """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is true.
 
     A late sample does not move the next one; missed times are left out.
@@ -118,7 +124,9 @@ class Sampler:
         for sensor in self._sensors:
             read = self._read(sensor, now_ns)
             # The CPU and the GPU have a level of their own.
-            read["thermal_level"] = _hotter(figures["thermal_level"], read.get("thermal_level", math.nan))
+            read["thermal_level"] = _hotter(
+                figures["thermal_level"], read.get("thermal_level", math.nan)
+            )
             figures.update(read)
         self._writer.sample(self._writer.now_ns(), figures)
         self._pressure.update(figures, self._gpu.limited_by if self._gpu else "")
@@ -145,7 +153,9 @@ class Sampler:
     def _report(self, sensor: Sensor, why: Unavailable) -> None:
         if sensor.name not in self._reported:
             self._reported.add(sensor.name)
-            self._writer.event(SensorMissing(self._writer.now_ns(), sensor.name, why.reason, why.fix))
+            self._writer.event(
+                SensorMissing(self._writer.now_ns(), sensor.name, why.reason, why.fix)
+            )
 
     def _check_sleep(self) -> None:
         """Write an event after a sleep: the monotonic clock stops during it, and another clock does not."""

@@ -28,7 +28,9 @@ class PolledTool(Generic[_T]):
     period_s: the interval.
     """
 
-    def __init__(self, argv: Sequence[str], parse: Callable[[str], _T | None], period_s: float) -> None:
+    def __init__(
+        self, argv: Sequence[str], parse: Callable[[str], _T | None], period_s: float
+    ) -> None:
         self._argv = argv
         self._parse = parse
         self._period_ns = round(period_s * 1e9)
@@ -68,7 +70,9 @@ class PolledTool(Generic[_T]):
         if (read := self._parse(result.out)) is None:
             words = " ".join(result.out.split())[:100]
             raise SensorError(
-                f"{tool} prints {words!r}, which tfwatch cannot parse" if words else f"{tool} prints nothing"
+                f"{tool} prints {words!r}, which tfwatch cannot parse"
+                if words
+                else f"{tool} prints nothing"
             )
         return read
 
@@ -135,7 +139,9 @@ class ToolStream:
     def why_ended(self) -> str:
         """Return the reason, with the first line of its stderr."""
         code = self._wait(_END_S)
-        return ("it has closed its output" if code is None else f"it ended with {code}") + self._first_error(_END_S)
+        return (
+            "it has closed its output" if code is None else f"it ended with {code}"
+        ) + self._first_error(_END_S)
 
     def cancel(self) -> None:
         """Make a `read` in another thread return soon, as at the end."""
@@ -176,7 +182,11 @@ class ToolStream:
     def _first_error(self, wait_s: float) -> str:
         """Return the first line of stderr; wait for its end."""
         due_ns = self._clock.now_ns() + round(wait_s * 1e9)
-        while self._out not in self._open and self._err in self._open and self._clock.now_ns() < due_ns:
+        while (
+            self._out not in self._open
+            and self._err in self._open
+            and self._clock.now_ns() < due_ns
+        ):
             self._read_once(wait_s)
         words = self._error_text.decode(errors="replace").strip().split("\n")[0][:200]
         return f": {words}" if words else ""

@@ -65,7 +65,9 @@ class Capture:
         _flush(sys.stdout, sys.stderr)
         self._ends = tuple(_SafeWriter(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
         self.out, self.err = map(_text, self._ends)
-        self._terminals = tuple(stream.fileno() for stream in (self.out, self.err) if stream.isatty())
+        self._terminals = tuple(
+            stream.fileno() for stream in (self.out, self.err) if stream.isatty()
+        )
         # Textual draws on __stderr__ and takes its size from __stdout__.
         drawn = self.err if self.err.isatty() or not self._screen else self.out
         sys.__stdout__, sys.__stderr__ = self.out, drawn  # type: ignore[misc, assignment]
@@ -121,7 +123,9 @@ class Capture:
         path, self._temporary = self._temporary, None
         if path:  # under a name that no later start removes
             with contextlib.suppress(OSError):
-                self.log = path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", "-", 1)))
+                self.log = path.rename(
+                    path.with_name(path.name.replace(f"-{os.getpid()}-", "-", 1))
+                )
         return "" if self.log == Path(os.devnull) else f"; the error is in {short_path(self.log)}"
 
     def hang_up(self) -> None:
@@ -173,7 +177,9 @@ class Signals:
     it writes. quits: SIGQUIT calls `stop` too.
     """
 
-    def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None], *, quits: bool = False) -> None:
+    def __init__(
+        self, stop: Callable[[int], None], hangup: Callable[[], None], *, quits: bool = False
+    ) -> None:
         self._stop = stop
         self._stops = (*_STOPS, signal.SIGQUIT) if quits else _STOPS
         self._hangup = hangup
@@ -244,7 +250,9 @@ def wrapped(text: str, columns: int | None) -> str:
     return "\n".join(
         line
         if len(line) <= columns or line.lstrip().startswith(CODE)
-        else textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        else textwrap.fill(
+            line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
         for line in text.split("\n")
     )
 
@@ -262,7 +270,9 @@ def why_no_screen(environ: Mapping[str, str]) -> str:
 
 def has_colour(environ: Mapping[str, str]) -> bool:
     """Return whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a monochrome terminal."""
-    return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(("vt1", "vt2", "dumb"))
+    return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(
+        ("vt1", "vt2", "dumb")
+    )
 
 
 def has_unicode(environ: Mapping[str, str]) -> bool:
@@ -294,7 +304,9 @@ codecs.register_error(WITHOUT_UNICODE, _replace_character)
 class _SafeWriter(io.FileIO):
     """A descriptor whose writes never raise; a dead terminal is reported to `on_dead`."""
 
-    def __init__(self, fd: int, closefd: bool = True, on_dead: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, fd: int, closefd: bool = True, on_dead: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(fd, "wb", closefd=closefd)
         self._on_dead = on_dead if os.isatty(fd) else None
         self.write_error = ""
@@ -312,7 +324,9 @@ class _SafeWriter(io.FileIO):
 
 def _text(raw: io.FileIO) -> TextIO:
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=WITHOUT_UNICODE, line_buffering=True)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=encoding, errors=WITHOUT_UNICODE, line_buffering=True
+    )
 
 
 def _flush(*streams: TextIO | None) -> None:

@@ -15,7 +15,14 @@ from tfwatch.core.errors import name_of_signal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 _AWAITED = (*_PASSED_ON, signal.SIGCHLD)
 
 
@@ -41,7 +48,10 @@ def run_child(command: Sequence[str], on_started: Callable[[int], None]) -> int:
 
 
 def start_child(
-    command: Sequence[str], output: int, mask: set[signal.Signals | int], descriptors: Sequence[int] = ()
+    command: Sequence[str],
+    output: int,
+    mask: set[signal.Signals | int],
+    descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, which no signal of this terminal reaches, and return it.
 
@@ -97,7 +107,11 @@ def _is_in_foreground() -> bool:
 
 def describe_end(code: int) -> str:
     """Return how a script ended. code: its exit code, or minus the signal that it died of."""
-    return f"script ended by {name_of_signal(-code)}" if code < 0 else f"script ended, exit code {code}"
+    return (
+        f"script ended by {name_of_signal(-code)}"
+        if code < 0
+        else f"script ended, exit code {code}"
+    )
 
 
 def end_as(code: int) -> int:

@@ -77,7 +77,9 @@ def start_guard(screen: bool, if_killed: str) -> Guard | None:
     return Guard(pid, pipe)
 
 
-def _run_child(reader: int, pipe: int, parent: int, before: list[Any] | None, if_killed: str) -> NoReturn:
+def _run_child(
+    reader: int, pipe: int, parent: int, before: list[Any] | None, if_killed: str
+) -> NoReturn:
     """Run the child. before: the terminal's state to restore, None without a screen."""
     try:
         os.close(pipe)
@@ -86,7 +88,9 @@ def _run_child(reader: int, pipe: int, parent: int, before: list[Any] | None, if
         if not received.endswith(_END):
             if before:
                 _restore(before)
-            os.write(2, _last_lines(Path(os.fsdecode(received)), if_killed).encode(errors="replace"))
+            os.write(
+                2, _last_lines(Path(os.fsdecode(received)), if_killed).encode(errors="replace")
+            )
     finally:
         os._exit(0)
 
@@ -125,7 +129,11 @@ def _restore(before: list[Any]) -> None:
 
 def _last_lines(log: Path, if_killed: str) -> str:
     lines = _select(_tail(log))
-    end = f" The end of {short_path(log)}:\r\n" + "".join(f"  {line}\r\n" for line in lines) if lines else "\r\n"
+    end = (
+        f" The end of {short_path(log)}:\r\n" + "".join(f"  {line}\r\n" for line in lines)
+        if lines
+        else "\r\n"
+    )
     return f"\r\ntfwatch: {if_killed}{end}"
 
 

@@ -85,7 +85,9 @@ def _has_osc_9(environ: Mapping[str, str]) -> bool:
 
 
 def _has_osc_777(environ: Mapping[str, str]) -> bool:
-    return environ.get("TERM", "").startswith(_OSC_777_TERMS) or any(environ.get(name) for name in _OSC_777_VARIABLES)
+    return environ.get("TERM", "").startswith(_OSC_777_TERMS) or any(
+        environ.get(name) for name in _OSC_777_VARIABLES
+    )
 
 
 def _through_multiplexer(sequence: str, environ: Mapping[str, str]) -> str:
@@ -115,7 +117,9 @@ class NotifyCommand:
     on_failure: called with a sentence, from a thread of the command; each sentence once.
     """
 
-    def __init__(self, words: Sequence[str], on_failure: Callable[[str], None], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, words: Sequence[str], on_failure: Callable[[str], None], timeout_s: float = TIMEOUT_S
+    ) -> None:
         self._words = tuple(words)
         self._on_failure = on_failure
         self._timeout_s = timeout_s
@@ -128,7 +132,9 @@ class NotifyCommand:
         if len(self._threads) >= MOST:
             self._report(f"{MOST} notify commands still run: a notice was not passed on")
             return
-        thread = threading.Thread(target=self._guarded, args=(sentence, variables), name="tfwatch-notify", daemon=True)
+        thread = threading.Thread(
+            target=self._guarded, args=(sentence, variables), name="tfwatch-notify", daemon=True
+        )
         with fails_open(self._report):
             thread.start()
             self._threads.append(thread)
@@ -173,5 +179,11 @@ def _start(words: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen
     unblock = (lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ())) if blocked else None
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(
-        words, env=environ, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, preexec_fn=unblock
+        words,
+        env=environ,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        start_new_session=True,
+        preexec_fn=unblock,
     )

@@ -23,7 +23,11 @@ def write(out: TextIO, text: str) -> int:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             failed = 1
-            why = "it is closed" if isinstance(error, UnsupportedOperation) else error.strerror or error
+            why = (
+                "it is closed"
+                if isinstance(error, UnsupportedOperation)
+                else error.strerror or error
+            )
             sys.stderr.write(f"tfwatch: the output cannot be written: {why}\n")
         leave_output(out)
     return failed
@@ -39,7 +43,14 @@ def render(out: TextIO, *parts: RenderableType) -> str:
     from rich.console import Console
 
     text, width = StringIO(), shutil.get_terminal_size().columns
-    console = Console(file=text, force_terminal=out.isatty(), width=width, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=text,
+        force_terminal=out.isatty(),
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     for part in parts:
         console.print(part)
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 #: Seconds between two looks for a run that begins, and for the other process.
 _NEWS_S = 0.1
 _CHUNK = 64 * 2**10
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTTOU)
+_IGNORED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGTTOU,
+)
 #: A script that writes without end has more to read at any moment.
 _MOST_WAITING = 2**20
 _END = b"e"

@@ -94,7 +94,10 @@ class LogThread:
             self._lost += len(data)
             return
         if self._lost:
-            data = f"\n[tfwatch: {self._lost} bytes of output are lost: the disk did not respond]\n".encode() + data
+            data = (
+                f"\n[tfwatch: {self._lost} bytes of output are lost: the disk did not respond]\n".encode()
+                + data
+            )
             self._lost = 0
         if data or not self._waiting:
             self._count(len(data))
@@ -178,7 +181,9 @@ class Condenser:
 def _append_to(path: Path) -> int | None:
     """Return a descriptor of a log; None where it cannot be opened."""
     with contextlib.suppress(OSError):
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        return os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE
+        )
     return None
 
 

@@ -45,10 +45,15 @@ class ExampleStore:
     """
 
     def __init__(
-        self, count: int, specs: Sequence[tf.TensorSpec], available_bytes: Callable[[], float] | None = None
+        self,
+        count: int,
+        specs: Sequence[tf.TensorSpec],
+        available_bytes: Callable[[], float] | None = None,
     ) -> None:
         self.notify: Callable[[str], None] = lambda _: None
-        self.bytes_needed = count * sum(spec.shape.num_elements() * spec.dtype.size for spec in specs)
+        self.bytes_needed = count * sum(
+            spec.shape.num_elements() * spec.dtype.size for spec in specs
+        )
         self._count = count
         self._specs = specs
         self._available_bytes = available_bytes or free_bytes
@@ -69,7 +74,9 @@ class ExampleStore:
     @property
     def state(self) -> tuple[int, frozenset[str]]:
         """The number of closes and the full parts; when it changes, pipelines must be rebuilt."""
-        return self._closed, frozenset(maker for maker, part in self._examples.items() if part.is_full)
+        return self._closed, frozenset(
+            maker for maker, part in self._examples.items() if part.is_full
+        )
 
     def open(self) -> None:
         """Turn the cache on.
@@ -78,11 +85,15 @@ class ExampleStore:
             NoRoomError: the examples would take more than half of the free memory.
         """
         if not _Shared((1,), np.uint8).is_shared():
-            raise NoRoomError("there is no cache with this TensorFlow: it copies arrays that Python shares with it")
+            raise NoRoomError(
+                "there is no cache with this TensorFlow: it copies arrays that Python shares with it"
+            )
         free = self._available_bytes()
         needs, has = units.memory(self.bytes_needed), units.memory(free)
         if no_room(self.bytes_needed, free):
-            raise NoRoomError(f"the cache needs {needs}, more than half of the {has} of memory that are free")
+            raise NoRoomError(
+                f"the cache needs {needs}, more than half of the {has} of memory that are free"
+            )
         if not self._is_open:
             self._is_open = True
             self.notify(f"the cache takes {needs} of {has} of free memory once it is full")
@@ -113,7 +124,12 @@ class ExampleStore:
     def _no_memory(self, min_free_bytes: float) -> str:
         try:
             return "" if self._available_bytes() > min_free_bytes else "little memory is left"
-        except (OSError, RuntimeError, ValueError, psutil.Error) as error:  # raised in the pipeline, it would end it
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+            psutil.Error,
+        ) as error:  # raised in the pipeline, it would end it
             return f"free memory cannot be read ({reason(error)})"
 
     def _on_stop(self, why: str, count: int) -> None:
@@ -210,7 +226,9 @@ class _Shared:
         with tf.device("/CPU:0"):
             tensor = tf.experimental.dlpack.from_dlpack(self.array.__dlpack__())
             any_count = tf.TensorShape([None, *shape[1:]])
-            self._variable = tf.Variable(tensor, trainable=False, shape=any_count, name="tfwatch_cache")
+            self._variable = tf.Variable(
+                tensor, trainable=False, shape=any_count, name="tfwatch_cache"
+            )
             del tensor
 
     def read(self) -> tf.Tensor:

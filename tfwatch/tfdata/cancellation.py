@@ -29,7 +29,10 @@ class CancellableFetches:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Raise a KeyboardInterrupt in place of the error of a cancelled fetch."""
         raised = as_interrupt(error) if isinstance(error, Exception) else error
@@ -60,7 +63,12 @@ def find_get_next(
     if not _active:
         return None
     block = _active[-1]
-    attributes = "output_types", [one.as_datatype_enum for one in types], "output_shapes", list(shapes)
+    attributes = (
+        "output_types",
+        [one.as_datatype_enum for one in types],
+        "output_shapes",
+        list(shapes),
+    )
 
     def get_next() -> list[tf.Tensor]:
         try:
@@ -80,7 +88,9 @@ def find_get_next(
 
 def cancellable_call() -> AbstractContextManager[Any]:
     """Return a context for one call of a function that fetches within its graph."""
-    return cancellation.CancellationManagerContext(_active[-1].manager()) if _active else nullcontext()
+    return (
+        cancellation.CancellationManagerContext(_active[-1].manager()) if _active else nullcontext()
+    )
 
 
 def as_interrupt(error: BaseException) -> BaseException:

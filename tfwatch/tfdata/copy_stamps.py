@@ -31,7 +31,9 @@ class CopyStamps:
         self._size = depth + _BETWEEN
         with tf.device("/CPU:0"):
             self._count = tf.Variable(0, dtype=tf.int64, trainable=False, name="tfwatch_copies")
-            self._ready_s = tf.Variable(tf.zeros(self._size, tf.float64), trainable=False, name="tfwatch_ready")
+            self._ready_s = tf.Variable(
+                tf.zeros(self._size, tf.float64), trainable=False, name="tfwatch_ready"
+            )
 
     def over(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """Return the same batches, each stamped as it leaves the stages in host memory."""
@@ -54,6 +56,11 @@ class CopyStamps:
 
 def make_stamps(knobs: Knobs, depth: int | None) -> CopyStamps | None:
     """Return stamps for a prefetch of this depth; None without one, and where op determinism forbids the clock."""
-    if knobs.device_prefetch == "off" or depth is None or depth < 0 or config.is_op_determinism_enabled():
+    if (
+        knobs.device_prefetch == "off"
+        or depth is None
+        or depth < 0
+        or config.is_op_determinism_enabled()
+    ):
         return None
     return CopyStamps(depth)

@@ -58,11 +58,15 @@ def free_with_functions(dataset: Any) -> None:
     with suppress(ImportError, AttributeError):
         from tensorflow.python.framework.func_graph import dismantle_func_graph
 
-        functions = [wrapper.function for node in nodes_of(dataset) for wrapper in node._functions()]
+        functions = [
+            wrapper.function for node in nodes_of(dataset) for wrapper in node._functions()
+        ]
         for function in functions:
             if function not in _own_functions:
                 _own_functions.add(function)
-                weakref.finalize(function, _break, function.graph, dismantle_func_graph).atexit = False
+                weakref.finalize(
+                    function, _break, function.graph, dismantle_func_graph
+                ).atexit = False
 
 
 def _break(graph: Any, dismantle: Callable[[Any], None]) -> None:
@@ -81,7 +85,9 @@ def dispose(pipelines: list[Any], sources: list[Any], built: list[FreedSignal]) 
     if any(item is not None for item in (*pipelines, *sources)):
         arguments = (pipelines, sources, built)
         try:
-            threading.Thread(target=_dispose, args=arguments, name="tfwatch-disposal", daemon=True).start()
+            threading.Thread(
+                target=_dispose, args=arguments, name="tfwatch-disposal", daemon=True
+            ).start()
         except RuntimeError:
             pipelines.clear()
             sources.clear()
@@ -126,7 +132,9 @@ def _is_referenced(sources: list[Any], n: int) -> bool:
     if sys.getrefcount(sources[n]) > 2:  # the list, and the call
         return True
     handle = getattr(sources[n], "_iterator_resource", None)
-    return handle is not None and sys.getrefcount(handle) > 3  # the iterator, this function, and the call
+    return (
+        handle is not None and sys.getrefcount(handle) > 3
+    )  # the iterator, this function, and the call
 
 
 class CollectionPasses:

@@ -30,7 +30,9 @@ def find_distributed_dataset(iterator: Any) -> Any:
         node = next(iter(inputs_of(node)), None)
     if node is not None:
         return _below_split(node)
-    return next(iter(inputs_of(top)), top) if type(top).__name__ == "_AutoShardDataset" else top  # a single replica
+    return (
+        next(iter(inputs_of(top)), top) if type(top).__name__ == "_AutoShardDataset" else top
+    )  # a single replica
 
 
 def _below_split(node: Any) -> Any:

@@ -39,7 +39,9 @@ class SwitchablePipeline:
     relay: takes the batches and goes on to the next pipeline by itself; None: the caller does.
     """
 
-    def __init__(self, build: Build, state: Callable[[], object] = lambda: None, relay: Relay | None = None) -> None:
+    def __init__(
+        self, build: Build, state: Callable[[], object] = lambda: None, relay: Relay | None = None
+    ) -> None:
         self._build = build
         self._state = state
         self._relay = relay
@@ -59,7 +61,9 @@ class SwitchablePipeline:
         if self._pipelines is None or source is not self._source:
             self.close()
             self._source = source
-            self._pipelines = PipelinesOfEpoch(self._build, source, self._gate(), self._state, once=bool(self._relay))
+            self._pipelines = PipelinesOfEpoch(
+                self._build, source, self._gate(), self._state, once=bool(self._relay)
+            )
         self._open.assign(True)
         self._use(*self._pipelines.get(knobs), knobs)
         if self._relay:
@@ -218,11 +222,19 @@ class PipelinesOfEpoch:
         if self._gate is None:
             self._gate = _gated(self._source, self._is_open)
             free_with_functions(self._gate)
-        stamps, batches = make_stamps(knobs, buffer_size(knobs.device_prefetch)), self._build(self._gate, knobs)
+        stamps, batches = (
+            make_stamps(knobs, buffer_size(knobs.device_prefetch)),
+            self._build(self._gate, knobs),
+        )
         dataset = on_device(stamps.over(batches) if stamps else batches, knobs)
-        self.built = [*(signal for signal in self.built if not signal.is_freed), FreedSignal(dataset)]
+        self.built = [
+            *(signal for signal in self.built if not signal.is_freed),
+            FreedSignal(dataset),
+        ]
         can_restart = not self._once and _can_restart(dataset, knobs)
-        return _BuiltPipeline(_restartable(dataset) if can_restart else dataset, can_restart, stamps)
+        return _BuiltPipeline(
+            _restartable(dataset) if can_restart else dataset, can_restart, stamps
+        )
 
     def _forget(self, settings: list[Knobs]) -> None:
         old = [self._pipelines.pop(knobs).batches for knobs in settings]
@@ -245,7 +257,11 @@ def _can_restart(dataset: tf.data.Dataset, knobs: Knobs) -> bool:
     if knobs.device_prefetch != "off":
         return False
     chosen = dataset.options().experimental_optimization
-    return chosen.inject_prefetch is False and chosen.map_parallelization is False and not _is_autotuned(knobs)
+    return (
+        chosen.inject_prefetch is False
+        and chosen.map_parallelization is False
+        and not _is_autotuned(knobs)
+    )
 
 
 def _is_autotuned(knobs: Knobs) -> bool:
@@ -309,7 +325,11 @@ class BatchIterator:
         self.next: Callable[[], Any] = iterator.__next__
         resource = getattr(iterator, "_iterator_resource", None)
         # Asynchronous eager execution would return a batch before it is there.
-        if self.shape.flat and resource is not None and tf.config.experimental.get_synchronous_execution():
+        if (
+            self.shape.flat
+            and resource is not None
+            and tf.config.experimental.get_synchronous_execution()
+        ):
             self.next = _flat_next(resource, self.shape.flat)
         else:
             self.shape = BatchSpec(iterator.element_spec, plain=False)
@@ -325,7 +345,11 @@ class BatchSpec:
     def __init__(self, spec: Any, *, plain: bool) -> None:
         self.spec = spec
         leaves = tf.nest.flatten(spec)
-        self.flat = leaves if plain and leaves and all(type(leaf) is tf.TensorSpec for leaf in leaves) else None
+        self.flat = (
+            leaves
+            if plain and leaves and all(type(leaf) is tf.TensorSpec for leaf in leaves)
+            else None
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BatchSpec) and (self.spec, self.flat) == (other.spec, other.flat)
@@ -354,7 +378,9 @@ def _ensured(spec: Any, part: Any) -> Any:
 
 def _flat_next(resource: tf.Tensor, flat: list[tf.TensorSpec]) -> Callable[[], list[tf.Tensor]]:
     types, shapes = [leaf.dtype for leaf in flat], [leaf.shape for leaf in flat]
-    as_usual = partial(tf.raw_ops.IteratorGetNext, iterator=resource, output_types=types, output_shapes=shapes)
+    as_usual = partial(
+        tf.raw_ops.IteratorGetNext, iterator=resource, output_types=types, output_shapes=shapes
+    )
     get_next: Callable[[], list[tf.Tensor]] = find_get_next(resource, types, shapes) or as_usual
 
     def take() -> list[tf.Tensor]:

@@ -29,8 +29,12 @@ class Relay:
         with tf.device("/CPU:0"):
             self.is_open = tf.Variable(True, trainable=False, name="tfwatch_gate")
             self._is_followed = tf.Variable(False, trainable=False, name="tfwatch_followed")
-            self._given = tf.Variable(tf.constant(0, tf.int64), trainable=False, name="tfwatch_given")
-            self._before = tf.Variable(tf.constant(0, tf.int64), trainable=False, name="tfwatch_before")
+            self._given = tf.Variable(
+                tf.constant(0, tf.int64), trainable=False, name="tfwatch_given"
+            )
+            self._before = tf.Variable(
+                tf.constant(0, tf.int64), trainable=False, name="tfwatch_before"
+            )
         self._current, self._following = _HandleVariable(), _HandleVariable()
         self.dataset = self._make_dataset(spec)
 
@@ -64,7 +68,9 @@ class Relay:
         def take(_: tf.Tensor) -> tf.experimental.Optional:
             def goes_on(element: tf.experimental.Optional) -> tf.Tensor:
                 has_value = element.has_value()
-                with tf.control_dependencies([has_value]):  # it is followed before it ends, never after
+                with tf.control_dependencies(
+                    [has_value]
+                ):  # it is followed before it ends, never after
                     return tf.logical_and(tf.logical_not(has_value), self._is_followed.read_value())
 
             def take_from_next(_: tf.experimental.Optional) -> tuple[tf.experimental.Optional]:
@@ -110,7 +116,9 @@ class _HandleVariable:
         from tensorflow.python.eager import context
 
         with tf.device("/CPU:0"):  # under this name its last handle frees it
-            self.handle = tf.raw_ops.VarHandleOp(dtype=tf.resource, shape=[], shared_name=context.anonymous_name())
+            self.handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.resource, shape=[], shared_name=context.anonymous_name()
+            )
 
     def assign(self, handle: tf.Tensor) -> Any:
         """Hold another handle."""

@@ -28,7 +28,9 @@ class Shuffle:
             self._size = tf.Variable(0, dtype=tf.int64, trainable=False, name="tfwatch_shuffle")
         self.set("auto")
         seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
-        self.numbers = seeds.flat_map(self._shuffled).apply(tf.data.experimental.assert_cardinality(count))
+        self.numbers = seeds.flat_map(self._shuffled).apply(
+            tf.data.experimental.assert_cardinality(count)
+        )
 
     def set(self, setting: Setting) -> None:
         """Set the buffer size from the next pass on: a size, `off` for none, `auto` for all, up to 20 000."""
@@ -38,4 +40,6 @@ class Shuffle:
     @tf.autograph.experimental.do_not_convert
     def _shuffled(self, seed: tf.Tensor) -> tf.data.Dataset:
         size = self._size.read_value()
-        return tf.data.Dataset.range(self._count).shuffle(size, seed=seed, reshuffle_each_iteration=False)
+        return tf.data.Dataset.range(self._count).shuffle(
+            size, seed=seed, reshuffle_each_iteration=False
+        )

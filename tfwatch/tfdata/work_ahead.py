@@ -63,7 +63,11 @@ def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     import tensorflow as tf
 
     size = buffer_size(knobs.device_prefetch)
-    return batches if size is None else batches.apply(tf.data.experimental.prefetch_to_device(DEVICE, size))
+    return (
+        batches
+        if size is None
+        else batches.apply(tf.data.experimental.prefetch_to_device(DEVICE, size))
+    )
 
 
 def is_added(knobs: Knobs) -> bool:

@@ -29,7 +29,9 @@ class CustomLoop:
     eager: the body is not traced, so the first step compiles nothing.
     """
 
-    def __init__(self, session: Session, body: LoopBody, validation: tf.data.Dataset | None, *, eager: bool) -> None:
+    def __init__(
+        self, session: Session, body: LoopBody, validation: tf.data.Dataset | None, *, eager: bool
+    ) -> None:
         self._session = session
         self._body = body
         self._validation = validation
@@ -62,7 +64,9 @@ class CustomLoop:
         if self._step is None:
             self._step = TracedBody(self._body, shape, self._session.writer, eager=self._eager)
         step, means = self._step, Means()
-        run = StepByStepRunner(step, self._fetch, self._step_log, self._session.writer, is_scripts=False)
+        run = StepByStepRunner(
+            step, self._fetch, self._step_log, self._session.writer, is_scripts=False
+        )
         begun = self._step_log.steps
         while not self._is_over() and self._step_log.steps - begun != steps:
             logs = run(step, None)  # neither is used, as Keras is not called at the end
@@ -93,7 +97,9 @@ class TracedBody(BatchStep):
 
     def __init__(self, body: LoopBody, shape: BatchSpec, writer: RunWriter, *, eager: bool) -> None:
         operations = time_operations(writer) if eager else None
-        super().__init__(lambda batches: body.train(next(batches)), shape, eager=True, operations=operations)
+        super().__init__(
+            lambda batches: body.train(next(batches)), shape, eager=True, operations=operations
+        )
         self.is_ready = eager
         self.examples = 0
         self._traced = find_trace_count(writer.note) or (lambda: 0)
@@ -122,4 +128,6 @@ class Means:
 
     def values(self) -> dict[str, float]:
         """Return the means over all batches; empty before the first."""
-        return {name: total / self._count for name, total in self._sums.items()} if self._count else {}
+        return (
+            {name: total / self._count for name, total in self._sums.items()} if self._count else {}
+        )

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 #: The knobs of a workload; those that switch live, without waiting for an epoch.
 TRAIN_KNOBS = tuple(knob for knob in KNOBS if knob not in PY_DATASET_ONLY)
-LIVE_KNOBS = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
+LIVE_KNOBS = tuple(
+    knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ def parse_switch(text: str) -> Scheduled:
     knob = _knob(name, TRAIN_KNOBS)
     setting = as_value(knob, value)
     if of_stage or isinstance(setting, tuple):
-        raise ValueError(f"{text!r}: the maps of a workload have one setting together, e.g. {step}:{name}=4")
+        raise ValueError(
+            f"{text!r}: the maps of a workload have one setting together, e.g. {step}:{name}=4"
+        )
     return Scheduled(int(step), knob, setting)
 
 
@@ -92,7 +96,9 @@ def parse_change(text: str) -> Change:
     if not colon:
         return Change(knob, as_value(knob, value))
     if knob != "workers" or not stage:
-        raise ValueError(f"{text!r} is not a setting: a single stage has workers alone, e.g. workers:decode=4")
+        raise ValueError(
+            f"{text!r} is not a setting: a single stage has workers alone, e.g. workers:decode=4"
+        )
     return Change(knob, parse_setting(value), stage)
 
 
@@ -107,10 +113,14 @@ def parse_settings(text: str) -> tuple[str, tuple[KnobValue, ...]]:
         raise ValueError(f"{text!r} has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
     knob = _knob(name, LIVE_KNOBS)
     if knob not in LIVE_KNOBS:
-        raise ValueError(f"{name} takes effect with an epoch: an A/B test needs a knob that switches live")
+        raise ValueError(
+            f"{name} takes effect with an epoch: an A/B test needs a knob that switches live"
+        )
     settings = tuple(as_value(knob, value.strip()) for value in rest.split(","))
     if len(settings) < 2:
-        raise ValueError(f"{text!r} has one setting: an A/B test compares two or more, e.g. prefetch=off,4")
+        raise ValueError(
+            f"{text!r} has one setting: an A/B test compares two or more, e.g. prefetch=off,4"
+        )
     if len(set(map(show, settings))) < len(settings):
         raise ValueError(f"{text!r} repeats a setting: an A/B test compares different ones")
     return knob, settings

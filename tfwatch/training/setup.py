@@ -35,7 +35,9 @@ def choose_device(settings: Settings) -> Device:
     import tensorflow as tf
 
     if settings.device == "cpu":
-        with contextlib.suppress(RuntimeError):  # TensorFlow is initialized: `placed_on_device` selects the CPU
+        with contextlib.suppress(
+            RuntimeError
+        ):  # TensorFlow is initialized: `placed_on_device` selects the CPU
             tf.config.set_visible_devices([], "GPU")  # else TensorFlow would take the GPU's memory
         return host_device()
     device = find_device()
@@ -47,7 +49,9 @@ def choose_device(settings: Settings) -> Device:
         )
         raise NoGpuError(f"TensorFlow sees no GPU here, only {device.name}{hidden}")
     if settings.mode == "jit" and device.accelerated and platform.system() == "Darwin":
-        raise BadInputError("XLA does not support Apple's GPUs: leave out jit, or use the CPU (--device cpu)")
+        raise BadInputError(
+            "XLA does not support Apple's GPUs: leave out jit, or use the CPU (--device cpu)"
+        )
     return device
 
 
@@ -64,7 +68,13 @@ def settle_device_prefetch(plan: Plan, device: Device) -> Plan:
     is_off = all(value == "off" for value in (plan.knobs.device_prefetch, *switched))
     if is_possible or (is_off and plan.tested_knob != "device_prefetch"):
         return plan
-    why = NotTimed.IN_GRAPH if device.has_own_memory else NotTimed.UNIFIED if device.accelerated else NotTimed.CPU
+    why = (
+        NotTimed.IN_GRAPH
+        if device.has_own_memory
+        else NotTimed.UNIFIED
+        if device.accelerated
+        else NotTimed.CPU
+    )
     raise BadInputError(f"device prefetch is not possible here: {why.value}")
 
 

@@ -54,7 +54,9 @@ class Trainer:
         done: set when the run is over. outcome: its end; None before. model: None before it is built.
     """
 
-    def __init__(self, plan: Plan, writer: RunWriter, control: Control, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, plan: Plan, writer: RunWriter, control: Control, clock: Clock = SYSTEM
+    ) -> None:
         self.done = threading.Event()
         self.outcome: Outcome | None = None
         self.model: Any = None
@@ -184,7 +186,13 @@ class Trainer:
         prepared: Prepared = workload.prepare(self._plan.settings, self._report_stage)
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(
-            DatasetReady(self._writer.now_ns(), prepared.images, prepared.skipped, took_ms, list(prepared.examples))
+            DatasetReady(
+                self._writer.now_ns(),
+                prepared.images,
+                prepared.skipped,
+                took_ms,
+                list(prepared.examples),
+            )
         )
         if prepared.note:
             self._writer.note(prepared.note)
@@ -230,7 +238,9 @@ class Trainer:
             switches=self._plan.switches,
         )
         if prepared.loop:
-            by_hand = CustomLoop(session, prepared.loop(model), prepared.validation, eager=model.run_eagerly)
+            by_hand = CustomLoop(
+                session, prepared.loop(model), prepared.validation, eager=model.run_eagerly
+            )
             return by_hand.fit(epochs, per_epoch).get("loss", math.nan)
         history = model.fit(
             self._placeholder(prepared) if fed is None else fed,
@@ -254,7 +264,9 @@ class Trainer:
         if not feed.is_asked:
             return None
         if prepared.loop or prepared.movable_source is None:
-            raise BadInputError("no feed for this training: the tf.data service feeds fit, not a loop")
+            raise BadInputError(
+                "no feed for this training: the tf.data service feeds fit, not a loop"
+            )
         self._report_stage("starting the tf.data service")
         data = prepared.pipeline(prepared.movable_source(), self._control.knobs)
         fed: tf.data.Dataset = feed.feed(data)
@@ -269,7 +281,11 @@ class Trainer:
         """Have the knobs be those of a script's pipeline: prefetch can be added to it."""
         as_written = {"prefetch": "default", "workers": "default"}
         self._control.knobs = Knobs(prefetch="default", workers="default")
-        kept = [knob for knob in ("prefetch", "device_prefetch") if knob in self._writer.manifest().switchable]
+        kept = [
+            knob
+            for knob in ("prefetch", "device_prefetch")
+            if knob in self._writer.manifest().switchable
+        ]
         self._writer.describe(knobs=as_written, switchable=kept)
 
     def _placeholder(self, prepared: Prepared) -> tf.data.Dataset:
@@ -280,7 +296,11 @@ class Trainer:
 
         spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
         one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
-        return tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(without_autotune())
+        return (
+            tf.data.Dataset.from_tensors(one)
+            .repeat(prepared.steps_per_epoch)
+            .with_options(without_autotune())
+        )
 
     def _report_stage(self, text: str) -> None:
         self._check_stop()

@@ -53,7 +53,9 @@ def restore(model: Any, path: Path) -> str:
         before = [keras.ops.convert_to_numpy(variable) for variable in optimizer.variables]
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the returned sentence reports a skipped optimizer state
+            warnings.simplefilter(
+                "ignore"
+            )  # the returned sentence reports a skipped optimizer state
             model.load_weights(path)
     except Exception as error:  # layers load themselves, from any file
         name = os.path.join(*path.parts[-2:])
@@ -68,7 +70,11 @@ def restore(model: Any, path: Path) -> str:
 
 def _named(optimizer: Any) -> str:
     inner = getattr(optimizer, "inner_optimizer", None)
-    return f"{type(optimizer).__name__}/{type(inner).__name__}" if inner is not None else type(optimizer).__name__
+    return (
+        f"{type(optimizer).__name__}/{type(inner).__name__}"
+        if inner is not None
+        else type(optimizer).__name__
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -97,13 +97,17 @@ class _AutopilotJob:
         """Wait for a first step and for earlier requests, and publish the memory limit."""
         self._driver.wait(
             lambda snapshot: (
-                snapshot.steps_total > 0 and not snapshot.manifest.begins_live and not self._driver.is_switching
+                snapshot.steps_total > 0
+                and not snapshot.manifest.begins_live
+                and not self._driver.is_switching
             )
         )
         self._began = self._driver.snapshot.steps_total
         available = self._sampled("memory_available_bytes")
         share = SHARE * available if math.isfinite(available) else _UNKNOWN
-        self._memory_bytes = share if self._request.memory_bytes is None else self._request.memory_bytes
+        self._memory_bytes = (
+            share if self._request.memory_bytes is None else self._request.memory_bytes
+        )
         self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
 
     def _search(self) -> Stop:
@@ -113,7 +117,10 @@ class _AutopilotJob:
             few = f"fewer than {LEAST} of {autopilot_moves.BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
         self._search_state = search = AutopilotSearch(self._driver.knobs, first)
-        self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
+        self._had_bytes, self._seen = (
+            self._sampled("process_bytes"),
+            self._driver.snapshot.steps_total,
+        )
         make_forecast = make_forecaster(self._driver)
         while True:
             action = search.next(make_forecast, self._limits())
@@ -122,7 +129,10 @@ class _AutopilotJob:
             try:
                 kept = self._try(search, action)
             except _SpentError:
-                return Stop("budget", f"all {autopilot_moves.BUDGET} steps were used before another move was judged")
+                return Stop(
+                    "budget",
+                    f"all {autopilot_moves.BUDGET} steps were used before another move was judged",
+                )
             if kept:
                 make_forecast = make_forecaster(self._driver)
 
@@ -163,12 +173,17 @@ class _AutopilotJob:
             self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
         if "fast_pipeline" in due:
             self._wait_proved(as_value("fast_pipeline", turned["fast_pipeline"]))
-        self._wait(lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)), move)
+        self._wait(
+            lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)),
+            move,
+        )
         for failed in self._since(known_events, SwitchFailed):
             raise RefusedError(failed.reason)
         # A knob whose last move is undone in the same switch as its next one is not switched.
         steps = [switched.step for switched in self._since(known_events, PipelineSwitched)]
-        return max(steps, default=self._driver.snapshot.steps_total) + autopilot_moves.settling_steps(turned)
+        return max(
+            steps, default=self._driver.snapshot.steps_total
+        ) + autopilot_moves.settling_steps(turned)
 
     def _wait_proved(self, fast_pipeline: KnobValue) -> None:
         """Wait for the proof of vectorised maps, outside the budget of steps."""
@@ -177,13 +192,21 @@ class _AutopilotJob:
 
     def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
         """Return the events of a kind after the known ones."""
-        return [event for event in self._driver.snapshot.events[known_events:] if isinstance(event, kind)]
+        return [
+            event
+            for event in self._driver.snapshot.events[known_events:]
+            if isinstance(event, kind)
+        ]
 
-    def _judged(self, search: AutopilotSearch, move: Move, first: int) -> tuple[bool, str, Measurement | None]:
+    def _judged(
+        self, search: AutopilotSearch, move: Move, first: int
+    ) -> tuple[bool, str, Measurement | None]:
         """Wait for a clear verdict. Returns whether the move is kept, the reason, and the measurement."""
         seen = 0
         while True:
-            total = self._driver.wait(lambda snapshot, seen=seen: snapshot.steps_total > seen).steps_total  # type: ignore[misc]
+            total = self._driver.wait(
+                lambda snapshot, seen=seen: snapshot.steps_total > seen
+            ).steps_total  # type: ignore[misc]
             seen, rows = total, self._counted(first)
             if self._is_over_memory():
                 search.exclude(move)
@@ -217,7 +240,9 @@ class _AutopilotJob:
         spared = _LOOKS * POLL_S * 1e3 / max(self._search_state.now.step_ms, 1e-3)
         spared = max(min(spared, _MOST_SPARED), min(self._unseen, 2 * _MOST_SPARED))
         limits = self._limits()
-        return limits.steps <= limits.buffered_steps(move.settings_after(self._search_state.knobs)) + math.ceil(spared)
+        return limits.steps <= limits.buffered_steps(
+            move.settings_after(self._search_state.knobs)
+        ) + math.ceil(spared)
 
     def _take_back(self, why: str) -> None:
         """Request the settings before the open move. They take effect with the next move, or alone."""
@@ -230,7 +255,11 @@ class _AutopilotJob:
         """Close the open move. Returns the changes that undo it, without knobs that the user switched since."""
         move, self._open_move = self._open_move, None
         return (
-            tuple(change.back for change in move.changes if not self._driver.is_changed_by_user(change.knob))
+            tuple(
+                change.back
+                for change in move.changes
+                if not self._driver.is_changed_by_user(change.knob)
+            )
             if move
             else ()
         )
@@ -248,7 +277,11 @@ class _AutopilotJob:
             _SpentError: the budget is too small: with short epochs, buffers fill most of the time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
-        since = switches[-1].step + autopilot_moves.settling_steps(self._driver.knobs) if switches else 1
+        since = (
+            switches[-1].step + autopilot_moves.settling_steps(self._driver.knobs)
+            if switches
+            else 1
+        )
         while True:
             total = self._driver.snapshot.steps_total
             found = measure(self._counted(max(since, total - autopilot_moves.BUDGET))[-MOST:])
@@ -267,7 +300,11 @@ class _AutopilotJob:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
         latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
         slow = {"cache", "fast_pipeline"} if manifest.fast_pipeline == VECTORISED else {"cache"}
-        made = [one for one in snapshot.events.of(PipelineSwitched) if one.by == AUTOPILOT and one.knob not in slow]
+        made = [
+            one
+            for one in snapshot.events.of(PipelineSwitched)
+            if one.by == AUTOPILOT and one.knob not in slow
+        ]
         return Limits(
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
@@ -287,7 +324,9 @@ class _AutopilotJob:
         """Return whether the process has grown by more than the limit, by its newest sample."""
         grown = self._sampled("process_bytes") - self._had_bytes
         if math.isfinite(grown):
-            self._peak_bytes = max(grown, self._peak_bytes) if math.isfinite(self._peak_bytes) else grown
+            self._peak_bytes = (
+                max(grown, self._peak_bytes) if math.isfinite(self._peak_bytes) else grown
+            )
         return grown > self._memory_bytes
 
     # -- the end ---------------------------------------------------------------------------------
@@ -324,7 +363,12 @@ class _AutopilotJob:
     def _effect(self) -> Effect | None:
         """Return the steps of the final setting against those before the first move; None where no move was kept."""
         search = self._search_state
-        if search is None or not search.changed or self._first_rows is None or self._kept_rows is None:
+        if (
+            search is None
+            or not search.changed
+            or self._first_rows is None
+            or self._kept_rows is None
+        ):
             return None
         accelerated = self._driver.snapshot.manifest.accelerated
         return effect_between(self._first_rows, self._kept_rows, search.changed, accelerated)
@@ -356,7 +400,12 @@ def _switchable(manifest: Manifest) -> frozenset[str]:
 
 
 def publish_judged(
-    driver: Driver, move: Move, before: Measurement, after: Measurement | None, kept: bool, reason: str
+    driver: Driver,
+    move: Move,
+    before: Measurement,
+    after: Measurement | None,
+    kept: bool,
+    reason: str,
 ) -> None:
     """Publish the verdict of a move. after: None where there were not enough steps."""
     forecast = move.forecast if move.forecast and move.forecast.is_known else None

@@ -149,7 +149,9 @@ class Driver:
 
     def rows(self, first: int, last: int | None = None) -> Rows:
         """Return the rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
-        return self._reader.steps_between(first, self.snapshot.steps_total if last is None else last)
+        return self._reader.steps_between(
+            first, self.snapshot.steps_total if last is None else last
+        )
 
     def settled_rows(self, first: int, settling_steps: int) -> Rows:
         """Return the rows from a step on, without those in which a new pipeline settles, also one just before it."""
@@ -163,7 +165,9 @@ class Driver:
     @property
     def knobs(self) -> dict[str, str]:
         """The setting of every knob in the running pipeline, in words."""
-        return knobs_in_effect(self.snapshot.manifest.knobs, self.snapshot.events.of(PipelineSwitched))
+        return knobs_in_effect(
+            self.snapshot.manifest.knobs, self.snapshot.events.of(PipelineSwitched)
+        )
 
     @property
     def is_switching(self) -> bool:
@@ -172,7 +176,11 @@ class Driver:
             SwitchAsked, PipelineSwitched, SwitchFailed
         )
         manifest = self.snapshot.manifest
-        asked = (state for state in knob_states(manifest.knobs, events).values() if state.asked is not None)
+        asked = (
+            state
+            for state in knob_states(manifest.knobs, events).values()
+            if state.asked is not None
+        )
         waits = any(not manifest.epochs_until(state.knob, state.coming) for state in asked)
         return self.control.has_requests or waits
 
@@ -186,12 +194,16 @@ class Driver:
         """
         self.check()
         self._asked_after = len(self.snapshot.events)
-        if not self.control.ask_if_no_user_request(Request(knob, value, by), self._user_request_count):
+        if not self.control.ask_if_no_user_request(
+            Request(knob, value, by), self._user_request_count
+        ):
             raise Interrupt("key")
 
     def ask_final(self, knob: str, value: KnobValue, by: str) -> None:
         """Request the final setting after the end, unless the user switched that knob meanwhile."""
-        self.control.ask_if_knob_untouched(Request(knob, value, by), self._knob_request_counts[knob])
+        self.control.ask_if_knob_untouched(
+            Request(knob, value, by), self._knob_request_counts[knob]
+        )
 
     def is_changed_by_user(self, knob: str) -> bool:
         """Return whether the user switched a knob since the request."""
@@ -223,7 +235,9 @@ class Driver:
         until_ns = self.clock.now_ns() + round(LONGEST_PROOF_S * 1e9)
 
         def is_open(snapshot: Snapshot) -> bool:
-            return snapshot.manifest.needs_proof and self._answer(snapshot, knob, show(value)) is None
+            return (
+                snapshot.manifest.needs_proof and self._answer(snapshot, knob, show(value)) is None
+            )
 
         self.wait(lambda snapshot: not is_open(snapshot) or self.clock.now_ns() >= until_ns)
         if is_open(self.snapshot):
@@ -231,7 +245,9 @@ class Driver:
             raise RefusedError(f"its proof takes longer than {LONGEST_PROOF_S:g} s")
         return self.snapshot.steps_total - begun
 
-    def _answer(self, snapshot: Snapshot, knob: str, value: str) -> PipelineSwitched | SwitchFailed | None:
+    def _answer(
+        self, snapshot: Snapshot, knob: str, value: str
+    ) -> PipelineSwitched | SwitchFailed | None:
         for event in snapshot.events[self._asked_after :]:
             if isinstance(event, SwitchFailed) and event.knob == knob:
                 return event

@@ -15,7 +15,13 @@ import numpy as np
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import settling_steps
 from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.events import (
+    EXPERIMENT,
+    WITH_THE_RUN,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+)
 from tfwatch.core.knobs import knob_name, show
 from tfwatch.core.rows import step_ms
 from tfwatch.tuner.driver import Interrupt, RefusedError
@@ -65,16 +71,24 @@ def run(driver: Driver, request: Experiment) -> None:
 def _carry_out(driver: Driver, request: Experiment) -> str:
     knob = request.knob
     if len(set(request.values)) < max(2, len(request.values)):
-        raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob_name(knob)}")
+        raise RefusedError(
+            f"{', '.join(map(show, request.values))} are not different settings of {knob_name(knob)}"
+        )
     # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
     driver.wait(
-        lambda snapshot: snapshot.steps_total >= _WARM and not snapshot.manifest.begins_live and not driver.is_switching
+        lambda snapshot: (
+            snapshot.steps_total >= _WARM
+            and not snapshot.manifest.begins_live
+            and not driver.is_switching
+        )
     )
     manifest = driver.snapshot.manifest
     if knob not in manifest.switchable:
         raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")
     if knob in manifest.from_epoch:
-        raise RefusedError(f"{knob_name(knob)} has no A/B test in this run: it takes effect with an epoch")
+        raise RefusedError(
+            f"{knob_name(knob)} has no A/B test in this run: it takes effect with an epoch"
+        )
     return _ExperimentJob(driver, request).run()
 
 
@@ -105,7 +119,12 @@ class _ExperimentJob:
         budget = self._request.steps or BUDGET_STEPS
         self._driver.publish(
             ExperimentBegan(
-                self._driver.now_ns(), self._request.knob, self._values, self._began, budget, self._request.seed
+                self._driver.now_ns(),
+                self._request.knob,
+                self._values,
+                self._began,
+                budget,
+                self._request.seed,
             )
         )
         cause, reason = self._outcome()
@@ -149,11 +168,15 @@ class _ExperimentJob:
             self._next = switched.step + self._settle()
         self._next = self._next or self._driver.snapshot.steps_total + 1
         rows = self._rows()
-        while missing := max(0, self._block_steps - (len(counted_steps([rows])[0]) if len(rows) else 0)):
+        while missing := max(
+            0, self._block_steps - (len(counted_steps([rows])[0]) if len(rows) else 0)
+        ):
             self._check_budget()
             enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
             left_s = (enough - self._driver.snapshot.steps_total) * self._step_ms / 1e3
-            self._driver.wait(lambda snapshot, enough=enough: snapshot.steps_total >= enough, left_s)  # type: ignore[misc]
+            self._driver.wait(
+                lambda snapshot, enough=enough: snapshot.steps_total >= enough, left_s
+            )  # type: ignore[misc]
             rows = self._rows()
         self._next = int(rows["step"][-1]) + 1
         return rows
@@ -162,7 +185,9 @@ class _ExperimentJob:
         """Return the steps of a block: as many as last `_BLOCK_MS`, within the budget."""
         steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
         if self._request.steps:
-            steps = min(steps, self._request.steps // (_ROUNDS * len(self._values)) - self._settle())
+            steps = min(
+                steps, self._request.steps // (_ROUNDS * len(self._values)) - self._settle()
+            )
         return max(BLOCK, steps)
 
     def _rows(self) -> Rows:
@@ -174,7 +199,9 @@ class _ExperimentJob:
         self._driver.ask(self._request.knob, self._request.values[value], EXPERIMENT)
         self._coming = self._values[value]
         try:
-            self._uncounted += self._driver.wait_proved(self._request.knob, self._request.values[value], EXPERIMENT)
+            self._uncounted += self._driver.wait_proved(
+                self._request.knob, self._request.values[value], EXPERIMENT
+            )
             switched = self._driver.wait_switched(self._request.knob, self._request.values[value])
         except RefusedError:
             self._coming = None
@@ -183,13 +210,17 @@ class _ExperimentJob:
         return switched
 
     def _settle(self) -> int:
-        prefetch = self._now if self._request.knob == "prefetch" else self._driver.setting_of("prefetch")
+        prefetch = (
+            self._now if self._request.knob == "prefetch" else self._driver.setting_of("prefetch")
+        )
         return settling_steps({"prefetch": prefetch or "off"})
 
     def _check_budget(self) -> None:
         spent = self._driver.snapshot.steps_total - self._began - self._uncounted
         lasted_s = (self._driver.now_ns() - self._began_ns) / 1e9
-        if spent >= (self._request.steps or BUDGET_STEPS) and (self._request.steps or lasted_s >= _LEAST_S):
+        if spent >= (self._request.steps or BUDGET_STEPS) and (
+            self._request.steps or lasted_s >= _LEAST_S
+        ):
             raise _SpentError
 
     # -- the answer ---------------------------------------------------------------------------------
@@ -255,10 +286,14 @@ class _ExperimentJob:
         if self._driver.is_changed_by_user(self._request.knob):
             return ""
         at = found.fastest
-        first = self._values.index(self._first_setting) if self._first_setting in self._values else None
+        first = (
+            self._values.index(self._first_setting) if self._first_setting in self._values else None
+        )
         if cause == "failed" or (first is not None and first not in found.beaten):
             at = first if first is not None else 0
-        if {self._driver.setting_of(self._request.knob), self._coming or self._values[at]} != {self._values[at]}:
+        if {self._driver.setting_of(self._request.knob), self._coming or self._values[at]} != {
+            self._values[at]
+        }:
             self._driver.ask_final(self._request.knob, self._request.values[at], EXPERIMENT)
         # A run that ends makes no more switches, but a restart of it begins with the setting requested now.
         return (self._now or "") if cause in WITH_THE_RUN else self._values[at]

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 _JOIN_S = 2.0
 #: The function for each kind of request. Each requests the final settings before it returns or raises.
-_JOBS: dict[type[TunerRequest], Callable[[Driver, Any], None]] = {Experiment: experiment.run, Autopilot: autopilot.run}
+_JOBS: dict[type[TunerRequest], Callable[[Driver, Any], None]] = {
+    Experiment: experiment.run,
+    Autopilot: autopilot.run,
+}
 
 
 class TunerThread:
@@ -51,7 +54,9 @@ class TunerThread:
 
     def _driver(self, number: int) -> Driver:
         writer = self._writer
-        return Driver(writer, self._control, writer.event, number, self._clock, refresh=writer.flush)
+        return Driver(
+            writer, self._control, writer.event, number, self._clock, refresh=writer.flush
+        )
 
     def _carry_out(self, request: TunerRequest, number: int) -> None:
         what = type(request).__name__.lower()

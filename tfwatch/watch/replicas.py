@@ -45,7 +45,9 @@ def _find_gpus(devices: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for device in devices:
         kind, _, number = device.partition(":")
-        identifier = _uuid_of(gpus[int(number)]) if kind == "GPU" and int(number) < len(gpus) else ""
+        identifier = (
+            _uuid_of(gpus[int(number)]) if kind == "GPU" and int(number) < len(gpus) else ""
+        )
         if identifier and identifier not in found.values():
             found[device] = identifier
     return found

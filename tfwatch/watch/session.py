@@ -81,7 +81,9 @@ class Session:
 
     def is_over(self, steps: int) -> bool:
         """Return whether the training stops after so many steps."""
-        return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)
+        return self.control.stop.is_set() or (
+            self.stop_after is not None and steps >= self.stop_after
+        )
 
 
 #: The programs that run the cells of a notebook.
@@ -180,7 +182,9 @@ class ScriptRun:
         switchable: Sequence[str],
         begun_ns: int | None = None,
     ) -> None:
-        name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        name = (
+            Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        )
         name = "notebook" if name in _NOTEBOOKS else name
         named = runs_dir or (Path(launched) if (launched := launched_runs_dir()) else None)
         self._runs_dir, self._is_default = named or platform_runs_dir(), named is None
@@ -227,7 +231,9 @@ class ScriptRun:
         """End the run with an error that the training raised `at_ns`, or now."""
         at_ns = self.writer.now_ns() if at_ns is None else at_ns
         if raised.failed:
-            self.writer.event(TrainingFailed(at_ns, self.writer.status[2], raised.text, raised.traceback))
+            self.writer.event(
+                TrainingFailed(at_ns, self.writer.status[2], raised.text, raised.traceback)
+            )
         self.end("failed" if raised.failed else "stopped", raised.text, at_ns)
 
     def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
@@ -280,7 +286,9 @@ class ScriptRun:
     def _begin(self) -> None:
         self._requests.open()
         # The config file may lie on a disk that hangs: it is read where the folder is made.
-        self._report_lost(make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None))
+        self._report_lost(
+            make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None)
+        )
         self._keep_limits()
         self._sensors = Sensors(self.writer)
         self._sensors.start()

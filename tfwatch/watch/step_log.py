@@ -12,7 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tfwatch.core.errors import reason
-from tfwatch.core.events import EpochEnded, EpochStarted, OthersTrained, ValidationEnded, WatchFailed
+from tfwatch.core.events import (
+    EpochEnded,
+    EpochStarted,
+    OthersTrained,
+    ValidationEnded,
+    WatchFailed,
+)
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.watch.other_trainings import OtherTrainings
 
@@ -78,7 +84,14 @@ class StepLog:
     before: of the `fit` before this one in the same run; steps, images, epochs and fits are counted on.
     """
 
-    def __init__(self, writer: RunWriter, metric: str, *, by_keras: bool = True, before: StepLog | None = None) -> None:
+    def __init__(
+        self,
+        writer: RunWriter,
+        metric: str,
+        *,
+        by_keras: bool = True,
+        before: StepLog | None = None,
+    ) -> None:
         self.closed = self.lost = False
         self.steps: int = before.steps if before else 0
         self.flags = 0
@@ -100,7 +113,9 @@ class StepLog:
     # -- epochs ---------------------------------------------------------------------------------
 
     @failure_ends_recording
-    def begin_epoch(self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None) -> None:
+    def begin_epoch(
+        self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None
+    ) -> None:
         """Record the start of an epoch, `at_ns` or now."""
         at_ns = self._writer.now_ns() if at_ns is None else at_ns
         self._close_row(0, at_ns)
@@ -131,7 +146,9 @@ class StepLog:
         """Record the end of an epoch and its validation."""
         self._close_row(0, self._writer.now_ns())
         metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
-        self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras))
+        self._writer.event(
+            EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras)
+        )
         self._others.end_epoch()
         self.set_phase(Phase.EPOCH_END)
 
@@ -216,7 +233,9 @@ class StepLog:
         self._report_progress(len(flags), examples, logs)
         timed = [run for run in runs if run is not None]
         if len(timed) < len(runs):
-            self._writer.note(f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed")
+            self._writer.note(
+                f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed"
+            )
             return
         from tfwatch.watch.fit.stepping.fused_steps import split_steps
 
@@ -224,12 +243,21 @@ class StepLog:
         self.flags = 0
         parts = split_steps(start_ns, end_ns, timed)
         first, dispatch_ms = self.steps - len(flags) + 1, parts.call_ms
-        columns = (parts.start_ns.tolist(), flags, parts.wait_ms.tolist(), parts.compute_ms.tolist())
-        for number, (at_ns, flag, wait_ms, compute_ms) in enumerate(zip(*columns, strict=True), first):
+        columns = (
+            parts.start_ns.tolist(),
+            flags,
+            parts.wait_ms.tolist(),
+            parts.compute_ms.tolist(),
+        )
+        for number, (at_ns, flag, wait_ms, compute_ms) in enumerate(
+            zip(*columns, strict=True), first
+        ):
             if number == self.steps:
                 self._open_row = (at_ns, end_ns, flag, wait_ms, dispatch_ms, compute_ms, math.nan)
             else:
-                self._writer.step(at_ns, number, self._epoch, flag, wait_ms, dispatch_ms, compute_ms, 0.0)
+                self._writer.step(
+                    at_ns, number, self._epoch, flag, wait_ms, dispatch_ms, compute_ms, 0.0
+                )
             dispatch_ms = 0.0
 
     @failure_ends_recording

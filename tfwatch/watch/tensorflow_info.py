@@ -68,7 +68,14 @@ def find_trace_count(note: Callable[[str], None]) -> Callable[[], int] | None:
 
         cell = tracing_compilation._graph_building_time_counter.get_cell()
         int(cell.value())
-    except (ImportError, AttributeError, TypeError, ValueError) as error:  # a private name, which may change
-        note(f"steps that retrace are not marked: TensorFlow's tracing time cannot be read ({error})")
+    except (
+        ImportError,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as error:  # a private name, which may change
+        note(
+            f"steps that retrace are not marked: TensorFlow's tracing time cannot be read ({error})"
+        )
         return None
     return cell.value  # type: ignore[no-any-return]

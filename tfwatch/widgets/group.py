@@ -20,7 +20,13 @@ from tfwatch.core import units
 from tfwatch.live.groups.rank_lines import held_briefly, held_s, state_lines, stopped_word
 from tfwatch.report.text import fate
 from tfwatch.runs.reading.liveness import Life
-from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, STALL_COLOUR, WAIT_COLOUR
+from tfwatch.widgets.basics.glyphs import (
+    COMPUTE_COLOUR,
+    HOST_COLOUR,
+    QUIET_COLOUR,
+    STALL_COLOUR,
+    WAIT_COLOUR,
+)
 from tfwatch.widgets.basics.pane import FramedPane, Pane
 from tfwatch.widgets.basics.row_list import ChoiceList
 from tfwatch.widgets.basics.text import row, shorten, spread, wrap_text
@@ -40,7 +46,15 @@ _LABEL_CELLS = 9
 #: Marks a column of the chart with one of the longest single steps, and their number: an epoch's end may recur often.
 _LONG_STEP, _MARKED = "!", 20
 #: Cells of a rank's figures; the bar of its parts takes the rest, where there is room.
-_COLUMNS = (("rank", 4), ("step", 10), ("ms/step", 8), ("wait", 8), ("compute", 8), ("host", 7), ("late by", 8))
+_COLUMNS = (
+    ("rank", 4),
+    ("step", 10),
+    ("ms/step", 8),
+    ("wait", 8),
+    ("compute", 8),
+    ("host", 7),
+    ("late by", 8),
+)
 _LEAST_BAR, _STATE_CELLS = 10, 21
 #: Cells of a GPU's clock and temperature, and the width that has room for them.
 _GPU_CELLS, _WITH_GPU = 17, 95
@@ -62,7 +76,11 @@ class GroupHeader(Pane):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         name = row(("tfwatch", "$accent bold"), f"  {self._title()}")
-        note = (self.trouble, "$text-error bold") if self.trouble else (self._group_name(), QUIET_COLOUR)
+        note = (
+            (self.trouble, "$text-error bold")
+            if self.trouble
+            else (self._group_name(), QUIET_COLOUR)
+        )
         return [spread(name, row(note), width)]
 
     def _title(self) -> str:
@@ -116,7 +134,11 @@ def _straggler(judged: JudgedGroup) -> tuple[str, str, list[str]]:
     if found is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.aligned)
         return banner_word(None), "$text-success bold", [sentence]
-    return banner_word(found), _LEVEL_STYLES[found.level], [straggler_sentence(found), without_sentence(found)]
+    return (
+        banner_word(found),
+        _LEVEL_STYLES[found.level],
+        [straggler_sentence(found), without_sentence(found)],
+    )
 
 
 class GroupStepsPane(FramedPane):
@@ -140,7 +162,8 @@ class GroupStepsPane(FramedPane):
         for at in np.flatnonzero(has_long_step(self.steps, columns)[wide]):
             cells[0][at] = (_LONG_STEP, STALL_COLOUR)
         return [
-            row((f"{labels.get(at, ''):>{_LABEL_CELLS - 1}} ", QUIET_COLOUR), *line) for at, line in enumerate(cells)
+            row((f"{labels.get(at, ''):>{_LABEL_CELLS - 1}} ", QUIET_COLOUR), *line)
+            for at, line in enumerate(cells)
         ]
 
     def _cells(
@@ -205,17 +228,27 @@ class RankList(ChoiceList):
         gpu_cells = _GPU_CELLS if width >= _WITH_GPU and any(map(_gpu, self._ranks)) else 0
         if index == 0:
             gpu = f"{'GPU':>{gpu_cells}}" if gpu_cells else ""
-            return row(("".join(f"{name:>{cells}}" for name, cells in _COLUMNS) + f"{gpu}  state", QUIET_COLOUR))
+            return row(
+                (
+                    "".join(f"{name:>{cells}}" for name, cells in _COLUMNS) + f"{gpu}  state",
+                    QUIET_COLOUR,
+                )
+            )
         state = self._ranks[index - 1]
         here = "reverse" if index == self.cursor and self.has_focus else ""
-        figures = "".join(f"{text:>{cells}}" for text, (_, cells) in zip(_figures(state), _COLUMNS, strict=True))
+        figures = "".join(
+            f"{text:>{cells}}" for text, (_, cells) in zip(_figures(state), _COLUMNS, strict=True)
+        )
         room = width - len(figures) - gpu_cells - _STATE_CELLS - 4
         has_bar = room >= _LEAST_BAR
         return row(
             (figures, f"{self._style(state)} {here}".strip()),
             f"{_gpu(state):>{gpu_cells}}" if gpu_cells else "",
             "  ",
-            (shorten(self._state(state), _STATE_CELLS).ljust(_STATE_CELLS if has_bar else 0), self._state_style(state)),
+            (
+                shorten(self._state(state), _STATE_CELLS).ljust(_STATE_CELLS if has_bar else 0),
+                self._state_style(state),
+            ),
             *([("  ", ""), *self._bar(state, room)] if has_bar else []),
         )
 
@@ -236,7 +269,10 @@ class RankList(ChoiceList):
 
     def _state_style(self, state: RankState) -> str:
         assert self._judged
-        if state.life in (Life.KILLED, Life.NOT_RESPONDING) or held_s(self._judged, state) is not None:
+        if (
+            state.life in (Life.KILLED, Life.NOT_RESPONDING)
+            or held_s(self._judged, state) is not None
+        ):
             return "$text-error"
         return "$text-warning" if state.is_lagging else QUIET_COLOUR
 
@@ -246,10 +282,14 @@ class RankList(ChoiceList):
         if state.split is None or longest <= 0:
             return []
         split, marks = state.split, "█▓▒" if self.unicode else "W#="
-        ends = np.cumsum([0.0, split.wait.mean, split.compute.mean, split.host.mean]) / longest * cells
+        ends = (
+            np.cumsum([0.0, split.wait.mean, split.compute.mean, split.host.mean]) / longest * cells
+        )
         counts = np.diff(np.minimum(np.rint(ends), cells)).astype(int)
         styles = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)
-        return [(mark * count, style) for mark, count, style in zip(marks, counts, styles, strict=True)]
+        return [
+            (mark * count, style) for mark, count, style in zip(marks, counts, styles, strict=True)
+        ]
 
     def action_move(self, rows: int) -> None:
         """Move the cursor; the heading is no row."""
@@ -258,19 +298,41 @@ class RankList(ChoiceList):
 
 def _figures(state: RankState) -> tuple[str, ...]:
     split = state.split
-    means = (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean) if split else (None,) * 4
-    return (str(state.rank), units.count(state.step), *(units.number(one) for one in (*means, state.late_ms)))
+    means = (
+        (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean)
+        if split
+        else (None,) * 4
+    )
+    return (
+        str(state.rank),
+        units.count(state.step),
+        *(units.number(one) for one in (*means, state.late_ms)),
+    )
 
 
 def _gpu(state: RankState) -> str:
     """Return `1980 MHz  44 °C`; empty where neither is known."""
     clock, heat = state.machine.clock_mhz, state.machine.temperature_c
-    return "  ".join([*([f"{clock:.0f} MHz"] if clock else []), *([f"{heat:.0f} °C"] if heat else [])])
+    return "  ".join(
+        [*([f"{clock:.0f} MHz"] if clock else []), *([f"{heat:.0f} °C"] if heat else [])]
+    )
 
 
 def legend(judged: JudgedGroup, glyphs: Glyphs) -> Content:
     """Return the title of the group's steps: its parts beside their colours."""
     found = judged.straggler if not judged.why_not else None
     last = f"rank {found.rank}" if found and not found.is_least else "the last rank"
-    call, host, wait = (glyphs.compute, COMPUTE_COLOUR), (glyphs.host, HOST_COLOUR), (glyphs.wait, WAIT_COLOUR)
-    return row("the group's ms/step: ", call, " the call, ", host, " host and ", wait, f" data wait of {last}")
+    call, host, wait = (
+        (glyphs.compute, COMPUTE_COLOUR),
+        (glyphs.host, HOST_COLOUR),
+        (glyphs.wait, WAIT_COLOUR),
+    )
+    return row(
+        "the group's ms/step: ",
+        call,
+        " the call, ",
+        host,
+        " host and ",
+        wait,
+        f" data wait of {last}",
+    )

@@ -53,7 +53,9 @@ class WorkloadsPane(ChoiceList):
         """Return the workload's name and description."""
         one = self.workloads[index]
         name = shorten(one.name, _NAME_CELLS - 1)
-        return row((name, self.mark(index) or "bold"), " " * (_NAME_CELLS - cell_len(name)), one.line)
+        return row(
+            (name, self.mark(index) or "bold"), " " * (_NAME_CELLS - cell_len(name)), one.line
+        )
 
     @property
     def chosen(self) -> Trainable:

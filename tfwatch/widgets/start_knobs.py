@@ -106,7 +106,9 @@ class StartPane(ChoiceList):
     def describe_changes(self, to: str) -> str:
         """Return the changes, `batch size 32 > 64, mode graph > jit`; `to` is the arrow. Empty without a change."""
         pairs = ((knob, knob.values[knob.start], self._value(knob)) for knob in self.knobs)
-        return ", ".join(f"{knob.name} {old.shown} {to} {new.shown}" for knob, old, new in pairs if old != new)
+        return ", ".join(
+            f"{knob.name} {old.shown} {to} {new.shown}" for knob, old, new in pairs if old != new
+        )
 
     @property
     def chosen(self) -> StartKnob | None:
@@ -135,7 +137,11 @@ class StartPane(ChoiceList):
         if knob and knob.read and not knob.refused:
             self.post_message(self.Typing(knob))
         else:
-            self.notify(f"{knob.name}: {knob.refused or 'cannot be typed, < and > change it'}" if knob else _NONE)
+            self.notify(
+                f"{knob.name}: {knob.refused or 'cannot be typed, < and > change it'}"
+                if knob
+                else _NONE
+            )
 
     def take(self, knob: StartKnob, value: Value) -> None:
         """Set a knob."""
@@ -153,14 +159,19 @@ class StartPane(ChoiceList):
 
     def _constraint(self, value: Value, is_blocking: bool) -> str:
         shown = {knob.name: self._value(knob).shown for knob in self.knobs}
-        found = (one for one in value.constraints if one.is_blocking >= is_blocking and one.applies(shown))
+        found = (
+            one
+            for one in value.constraints
+            if one.is_blocking >= is_blocking and one.applies(shown)
+        )
         return next((one.reason for one in found), "")
 
     def _can_change(self, knob: StartKnob) -> bool:
         """Return True where the knob has another value to select."""
         others = (value for value in self._values(knob) if value != self._value(knob))
         return not knob.refused and (
-            knob.read is not None or any(not self._constraint(value, is_blocking=True) for value in others)
+            knob.read is not None
+            or any(not self._constraint(value, is_blocking=True) for value in others)
         )
 
     def _note(self, knob: StartKnob) -> tuple[str, str]:

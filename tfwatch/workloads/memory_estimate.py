@@ -61,7 +61,9 @@ def _matmul(settings: Settings) -> Sizes:
 def _conv(_: Settings) -> Sizes:
     given = 256 * 256 * 32
     # The images, their shifted copies, and the copies in one array, from which one channel is cut off.
-    return Sizes(256 * 256 * (3 + 32), given, given, 896, loss=given, making=256 * 256 * (3 + 33 + 33))
+    return Sizes(
+        256 * 256 * (3 + 32), given, given, 896, loss=given, making=256 * 256 * (3 + 33 + 33)
+    )
 
 
 def _cnn(settings: Settings) -> Sizes:
@@ -76,7 +78,11 @@ def _cnn(settings: Settings) -> Sizes:
 def _small_convolution(side: int, channels: int, images: int = 0) -> Callable[[Settings], Sizes]:
     given, pooled = 32 * (side - 2) ** 2, 32 * ((side - 2) // 2) ** 2
     weights = 32 * (9 * channels + 1) + 10 * (pooled + 1)
-    inputs, layers, loading = side * side * channels + 1, given + 2 * pooled + 10, _WHILE_LOADED * images
+    inputs, layers, loading = (
+        side * side * channels + 1,
+        given + 2 * pooled + 10,
+        _WHILE_LOADED * images,
+    )
     sizes = Sizes(inputs, layers, given, weights, data_bytes=images, loading_bytes=loading)
     return lambda _: sizes
 

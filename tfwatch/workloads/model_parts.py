@@ -31,7 +31,11 @@ def classifier(model: keras.Model, settings: Settings, learning_rate: float = 1e
 
 
 def compiled(
-    model: keras.Model, settings: Settings, loss: str, metric: str | keras.Metric, learning_rate: float = 1e-3
+    model: keras.Model,
+    settings: Settings,
+    loss: str,
+    metric: str | keras.Metric,
+    learning_rate: float = 1e-3,
 ) -> keras.Model:
     """Compile a model with these settings; `learning_rate` is the model's default for Adam.
 
@@ -86,7 +90,11 @@ def small_dense(features: int, hidden: int, name: str) -> keras.Model:
     """Return an uncompiled model of ten classes with one hidden layer."""
     import keras
 
-    layers = [keras.Input((features,)), keras.layers.Dense(hidden, activation="relu"), probabilities(10)]
+    layers = [
+        keras.Input((features,)),
+        keras.layers.Dense(hidden, activation="relu"),
+        probabilities(10),
+    ]
     return keras.Sequential(layers, name=name)
 
 

@@ -105,12 +105,20 @@ def default_knobs(name: str) -> Knobs:
     """
     entry = find(name)
     values = read_config().values
-    return Knobs(**{key.knob: values[key.name] for key in KEYS.values() if key.knob and _takes(entry, key, values)})
+    return Knobs(
+        **{
+            key.knob: values[key.name]
+            for key in KEYS.values()
+            if key.knob and _takes(entry, key, values)
+        }
+    )
 
 
 def _takes(entry: Entry, key: Key, values: Mapping[str, Any]) -> bool:
     """Return True where the config file has a knob that the workload has; the device decides on a prefetch to it."""
-    return key.name in values and (key.knob not in LACKING or key.knob == "device_prefetch" or entry.has(key.knob))
+    return key.name in values and (
+        key.knob not in LACKING or key.knob == "device_prefetch" or entry.has(key.knob)
+    )
 
 
 def load(name: str) -> Workload:
@@ -120,7 +128,9 @@ def load(name: str) -> Workload:
         BadInputError: as `find`.
     """
     find(name)
-    return cast("Workload", importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}"))
+    return cast(
+        "Workload", importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}")
+    )
 
 
 def refuses(entry: Entry, setting: str) -> bool:
@@ -137,7 +147,9 @@ def settle(name: str, requested: Mapping[str, Any]) -> Settings:
     entry = find(name)
     given = {setting: value for setting, value in requested.items() if value is not None}
     refused = {setting for setting in given if refuses(entry, setting)}
-    refused |= {setting for setting in entry.why_not if given.get(setting) != getattr(Settings(), setting)}
+    refused |= {
+        setting for setting in entry.why_not if given.get(setting) != getattr(Settings(), setting)
+    }
     for setting in sorted(refused & given.keys()):
         option = given[setting] if setting == "mode" else setting.replace("_", "-")
         reason = entry.why_not.get(setting, "")

@@ -40,12 +40,24 @@ def refusal(*sides: list[Subject], by_example: bool = False) -> str:
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
-        pytest.param(replace(SECOND, workload="dense"), "trained different workloads", id="workload"),
+        pytest.param(
+            replace(SECOND, workload="dense"), "trained different workloads", id="workload"
+        ),
         pytest.param(replace(SECOND, batch_size=64), "--by-example", id="batch size"),
-        pytest.param(replace(SECOND, host="eve", hardware=(4, None, 8e9)), "are different machines", id="machine"),
-        pytest.param(replace(SECOND, host="eve", device="GPU H100"), "are different machines", id="device of a host"),
+        pytest.param(
+            replace(SECOND, host="eve", hardware=(4, None, 8e9)),
+            "are different machines",
+            id="machine",
+        ),
+        pytest.param(
+            replace(SECOND, host="eve", device="GPU H100"),
+            "are different machines",
+            id="device of a host",
+        ),
         pytest.param(replace(SECOND, steady_steps=44), "two has 44 steady steps", id="length"),
-        pytest.param(replace(SECOND, steady_steps=1), "two has 1 steady step with", id="length of one step"),
+        pytest.param(
+            replace(SECOND, steady_steps=1), "two has 1 steady step with", id="length of one step"
+        ),
         pytest.param(FIRST, "one is given twice", id="itself"),
     ],
 )
@@ -58,14 +70,19 @@ def test_the_runs_of_a_side_are_equal_but_for_the_seed() -> None:
     seeded = replace(SECOND, settings={**FIRST.settings, "seed": "2"})
     third = replace(FIRST, name="three", path="/runs/three")
 
-    assert refusal([FIRST, prefetching], [third]) == "one and two are on one side, but prefetch is off and 4"
+    assert (
+        refusal([FIRST, prefetching], [third])
+        == "one and two are on one side, but prefetch is off and 4"
+    )
     check_sides([[FIRST, seeded], [third]], by_example=False, least_steps=45)
 
 
 def test_batch_sizes_may_differ_by_example_where_both_are_known() -> None:
     check_sides([[FIRST], [replace(SECOND, batch_size=64)]], by_example=True, least_steps=45)
 
-    assert "batch size of two is unknown" in refusal([FIRST], [replace(SECOND, batch_size=None)], by_example=True)
+    assert "batch size of two is unknown" in refusal(
+        [FIRST], [replace(SECOND, batch_size=None)], by_example=True
+    )
 
 
 def test_hosts_with_the_same_hardware_are_compared() -> None:
@@ -74,7 +91,10 @@ def test_hosts_with_the_same_hardware_are_compared() -> None:
 
 def test_only_what_differs_is_listed() -> None:
     second = replace(
-        SECOND, settings={**FIRST.settings, "prefetch": "4"}, versions={"tensorflow": "2.21.0"}, host="eve"
+        SECOND,
+        settings={**FIRST.settings, "prefetch": "4"},
+        versions={"tensorflow": "2.21.0"},
+        host="eve",
     )
 
     assert changes([FIRST], [second]) == [

@@ -26,7 +26,13 @@ def runs(*values: float, quarters: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)) -> 
 
 @pytest.mark.parametrize(
     ("share", "freedom", "exact"),
-    [(0.975, 2, 4.303), (0.975, 4, 2.776), (0.975, 10, 2.228), (0.975, 1e6, 1.960), (0.99375, 4, 4.315)],
+    [
+        (0.975, 2, 4.303),
+        (0.975, 4, 2.776),
+        (0.975, 10, 2.228),
+        (0.975, 1e6, 1.960),
+        (0.99375, 4, 4.315),
+    ],
 )
 def test_quantiles_of_student_s_distribution(share: float, freedom: float, exact: float) -> None:
     assert t_quantile(share, freedom) == pytest.approx(exact, rel=0.01)
@@ -64,7 +70,9 @@ def test_past_runs_take_the_place_of_the_assumption() -> None:
     past = [1.0, 1.01, 1.0, 1.01, 1.0]
 
     assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past, []]).source == "past"
-    assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past, []]).deviation == pytest.approx(0.01 / math.sqrt(2))
+    assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past, []]).deviation == pytest.approx(
+        0.01 / math.sqrt(2)
+    )
     assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past[:3], []]).source == "assumed"
 
 
@@ -77,7 +85,11 @@ def test_the_level_of_several_runs_is_narrower_than_that_of_one() -> None:
 
 def test_other_programs_and_another_host_raise_the_assumption() -> None:
     assert assumed_share([None, None]) == assumed_share([0.0, 0.0]) == 0.03
-    assert assumed_share([0.0, 0.0]) < assumed_share([0.5, 0.5]) < assumed_share([0.5, 0.5], same_host=False)
+    assert (
+        assumed_share([0.0, 0.0])
+        < assumed_share([0.5, 0.5])
+        < assumed_share([0.5, 0.5], same_host=False)
+    )
     assert assumed_share([0.5, 0.2]) > 0.15 > assumed_share([0.5, 0.5])
 
 

@@ -15,15 +15,23 @@ def pauses(name: str, took_ms: float, times: int, cause: str = "callback") -> li
     ("found", "name"),
     [
         pytest.param(pauses("CSVLogger", 19.0, 3), "CSVLogger", id="most"),
-        pytest.param(pauses("ModelCheckpoint", 19.0, 3, "checkpoint"), "ModelCheckpoint", id="a checkpoint"),
+        pytest.param(
+            pauses("ModelCheckpoint", 19.0, 3, "checkpoint"), "ModelCheckpoint", id="a checkpoint"
+        ),
         pytest.param(pauses("CSVLogger", 9.0, 3), "", id="less than half"),
         pytest.param(pauses("CSVLogger", 19.0, 2), "", id="twice"),
         pytest.param(pauses("generation 2", 19.0, 9, "garbage collection"), "", id="no callback"),
-        pytest.param([*pauses("CSVLogger", 12.0, 9), *pauses("Slower", 15.0, 3)], "Slower", id="the slower one"),
+        pytest.param(
+            [*pauses("CSVLogger", 12.0, 9), *pauses("Slower", 15.0, 3)],
+            "Slower",
+            id="the slower one",
+        ),
         pytest.param([], "", id="nothing"),
     ],
 )
-def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(found: list[Paused], name: str) -> None:
+def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(
+    found: list[Paused], name: str
+) -> None:
     assert find_slow_callback(found, host_ms=20.0) == name
 
 

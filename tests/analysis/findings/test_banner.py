@@ -17,32 +17,63 @@ from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 
 SWITCH = Comparison(
-    "prefetch", "off", "4", "key", 0, 300, 301, split(9.6, 13, 0.8), split(0.2, 12.9, 0.8, 34), 1.7, False
+    "prefetch",
+    "off",
+    "4",
+    "key",
+    0,
+    300,
+    301,
+    split(9.6, 13, 0.8),
+    split(0.2, 12.9, 0.8, 34),
+    1.7,
+    False,
 )
-SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01)
+SHORT_EPOCH = TimeSpent(
+    0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01
+)
 
 
 @pytest.mark.parametrize(
     ("changes", "word", "sentence"),
     [
-        pytest.param({"phase": Phase.STARTING, "phase_s": 1.4}, "STARTING", "starting, 1.4 s", id="starting"),
         pytest.param(
-            {"phase": Phase.DATA_SET, "phase_s": 0.1, "detail": "making the image set, 400 of 8 000, 12 s left"},
+            {"phase": Phase.STARTING, "phase_s": 1.4}, "STARTING", "starting, 1.4 s", id="starting"
+        ),
+        pytest.param(
+            {
+                "phase": Phase.DATA_SET,
+                "phase_s": 0.1,
+                "detail": "making the image set, 400 of 8 000, 12 s left",
+            },
             "STARTING",
             "making the image set, 400 of 8 000, 12 s left",
             id="making images",
         ),
         pytest.param(
-            {"phase": Phase.IMPORT, "phase_s": 6.2}, "STARTING", "importing TensorFlow, 6.2 s", id="importing"
+            {"phase": Phase.IMPORT, "phase_s": 6.2},
+            "STARTING",
+            "importing TensorFlow, 6.2 s",
+            id="importing",
         ),
         pytest.param(
-            {"phase": Phase.DATA_SET, "phase_s": 2.0, "detail": "making the image set, 3 120 of 8 000"},
+            {
+                "phase": Phase.DATA_SET,
+                "phase_s": 2.0,
+                "detail": "making the image set, 3 120 of 8 000",
+            },
             "STARTING",
             "making the image set, 3 120 of 8 000, 2.0 s",
             id="data set",
         ),
         pytest.param(
-            {"phase": Phase.WAIT, "phase_s": 3.0, "step": 1, "steps_total": 0, "shuffle": (4298, 50000)},
+            {
+                "phase": Phase.WAIT,
+                "phase_s": 3.0,
+                "step": 1,
+                "steps_total": 0,
+                "shuffle": (4298, 50000),
+            },
             "STARTING",
             "filling the shuffle buffer, 4 298 of 50 000, 3.0 s",
             id="shuffle buffer",
@@ -60,7 +91,10 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="compiling",
         ),
         pytest.param(
-            {"judgement": Judgement(Verdict.UNKNOWN, 12, 20, None)}, "MEASURING", "12 of 20 steps", id="measuring"
+            {"judgement": Judgement(Verdict.UNKNOWN, 12, 20, None)},
+            "MEASURING",
+            "12 of 20 steps",
+            id="measuring",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.2)},
@@ -81,7 +115,10 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="starving",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.HIGHLY, 29.6), "knobs": {"prefetch": "off", "latency_ms": "20 ms"}},
+            {
+                "judgement": judged(Verdict.HIGHLY, 29.6),
+                "knobs": {"prefetch": "off", "latency_ms": "20 ms"},
+            },
             "STARVING 68 %",
             "HIGHLY input-bound: waits 29.6 of 43.4 ms/step, 20 ms of it simulated (l)",
             id="simulated",
@@ -118,7 +155,10 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="between epochs",
         ),
         pytest.param(
-            {"phase": Phase.VALIDATION, "phase_s": 2.1}, "BETWEEN EPOCHS", "validation, 2.1 s so far", id="validation"
+            {"phase": Phase.VALIDATION, "phase_s": 2.1},
+            "BETWEEN EPOCHS",
+            "validation, 2.1 s so far",
+            id="validation",
         ),
         pytest.param(
             {"phase": Phase.WAIT, "phase_s": 20.3},
@@ -132,7 +172,9 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             "Step 412 waits for the first batch of epoch 3.",
             id="stalled at an epoch's start",
         ),
-        pytest.param({"phase_s": 20.3}, "STEP 412 RUNS FOR 20.3 s", "in compute", id="long compute"),
+        pytest.param(
+            {"phase_s": 20.3}, "STEP 412 RUNS FOR 20.3 s", "in compute", id="long compute"
+        ),
         pytest.param(
             {"phase": Phase.HOST, "phase_s": 20.3, "detail": "ModelCheckpoint"},
             "STEP 412 RUNS FOR 20.3 s",
@@ -140,7 +182,10 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="long callback",
         ),
         pytest.param(
-            {"asked": {"prefetch": "4"}}, "SWITCHING", "prefetch off → 4: waits for the current batch", id="switching"
+            {"asked": {"prefetch": "4"}},
+            "SWITCHING",
+            "prefetch off → 4: waits for the current batch",
+            id="switching",
         ),
         pytest.param(
             {"switch": SWITCH, "knobs": {"prefetch": "4"}},
@@ -161,7 +206,10 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="its folder was moved",
         ),
         pytest.param(
-            {"life": "killed", "now_s": 11560.0}, "KILLED (no end record)", "at step 412, after 3 h 12 min", id="killed"
+            {"life": "killed", "now_s": 11560.0},
+            "KILLED (no end record)",
+            "at step 412, after 3 h 12 min",
+            id="killed",
         ),
         pytest.param(
             {"life": "killed", "phase": Phase.ENDED, "now_s": 60.0},
@@ -193,7 +241,11 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="stopped",
         ),
         pytest.param(
-            {"failed": TrainingFailed(0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f')},
+            {
+                "failed": TrainingFailed(
+                    0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f'
+                )
+            },
             "FAILED at step 412",
             "ValueError: no",
             id="failed",
@@ -204,11 +256,20 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             "no data",
             id="failed early",
         ),
-        pytest.param({"stopping_s": 20.0}, "STOPPING", "after the current batch (20.0 s so far)", id="stopping"),
-        pytest.param({"watch_failed": "boom"}, "NOT MEASURED", "tfwatch failed: boom", id="watch failed"),
+        pytest.param(
+            {"stopping_s": 20.0},
+            "STOPPING",
+            "after the current batch (20.0 s so far)",
+            id="stopping",
+        ),
+        pytest.param(
+            {"watch_failed": "boom"}, "NOT MEASURED", "tfwatch failed: boom", id="watch failed"
+        ),
     ],
 )
-def test_each_state_has_its_word_and_sentence(changes: dict[str, Any], word: str, sentence: str) -> None:
+def test_each_state_has_its_word_and_sentence(
+    changes: dict[str, Any], word: str, sentence: str
+) -> None:
     assert finding(**changes)[:2] == (word, sentence)
 
 
@@ -235,7 +296,9 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
 
 
 def test_missing_recording_takes_the_place_of_the_advice() -> None:
-    advice = finding(judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", unrecorded_step=8112)[2]
+    advice = finding(
+        judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", unrecorded_step=8112
+    )[2]
 
     assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
 
@@ -245,34 +308,45 @@ def test_a_killed_run_shows_the_last_evidence() -> None:
 
     advice = finding(life="killed", memory=memory)[2]
 
-    assert advice == "out of memory is likely: memory 12.8 of 16.0 GB, swap 9.0 GB; last phase: compute"
+    assert (
+        advice
+        == "out of memory is likely: memory 12.8 of 16.0 GB, swap 9.0 GB; last phase: compute"
+    )
 
 
 def test_a_failure_names_the_line_that_raised() -> None:
     failed = TrainingFailed(0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f')
 
     assert (
-        finding(failed=failed)[2] == "train.py:41 - 5 shows the traceback - 411 steps kept - q quits with exit status 1"
+        finding(failed=failed)[2]
+        == "train.py:41 - 5 shows the traceback - 411 steps kept - q quits with exit status 1"
     )
 
 
 def test_a_failure_shows_the_message_of_tensorflow_without_its_graph_node() -> None:
     error = "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}} Illegal seek"
 
-    assert finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
+    assert (
+        finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
+    )
 
 
 def test_a_switch_in_bursts_of_batches_is_measured_by_means() -> None:
     bursts = replace(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
     now = replace(RUNNING, switch=replace(SWITCH, before=bursts), knobs={"prefetch": "4"})
-    after = replace(now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"})
+    after = replace(
+        now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"}
+    )
 
     assert banner(now).advice == "before: 23.4 ms/step"
     assert banner(after).sentence.endswith("so far 23.4 ms/step")
 
 
 def test_the_end_of_a_run_with_little_data_wait_names_no_gain() -> None:
-    advices = [finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2] for waited in (0.99, 1.0)]
+    advices = [
+        finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2]
+        for waited in (0.99, 1.0)
+    ]
     assert ["at best" in advice for advice in advices] == [False, True]
 
 
@@ -293,8 +367,14 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
     found = banner(replace(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
 
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
-    assert found.remark == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without it: 1:15 at best"
-    assert found.sentence == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
+    assert (
+        found.remark
+        == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without it: 1:15 at best"
+    )
+    assert (
+        found.sentence
+        == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
+    )
     assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
     assert (found.advice, found.edit) == (last.advice, last.edit)
 
@@ -302,7 +382,9 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        pytest.param({"ended": RunEnded(33_000_000_000, "failed", 12, "no data")}, "no data", id="failed"),
+        pytest.param(
+            {"ended": RunEnded(33_000_000_000, "failed", 12, "no data")}, "no data", id="failed"
+        ),
         pytest.param({"life": "killed"}, "at step 412, after 1:40", id="killed"),
     ],
 )
@@ -321,6 +403,8 @@ def test_the_end_of_a_run_without_a_folder_names_none() -> None:
 
 
 def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
-    found = banner(replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY)))
+    found = banner(
+        replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY))
+    )
 
     assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)

@@ -7,7 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck, make_stage_table
+from tfwatch.analysis.findings.bottleneck import (
+    Stage,
+    StageTable,
+    find_bottleneck,
+    make_stage_table,
+)
 from tfwatch.core.events import StagesFound
 from tfwatch.core.rows import STAGE, Rows
 
@@ -16,9 +21,25 @@ FOUND = {0: StagesFound(0, 0, ["range", "map(decode)", "prefetch"], ["Range", "M
 
 
 def row(
-    at_s: float, stage: int, busy_ms: float, elements: int = 10, pipeline: int = 0, wait_cores: float = NAN
+    at_s: float,
+    stage: int,
+    busy_ms: float,
+    elements: int = 10,
+    pipeline: int = 0,
+    wait_cores: float = NAN,
 ) -> Rows:
-    values = (round(at_s * 1e9), pipeline, stage, elements, busy_ms, 1.0, 2.0, 4.0, 100.0, wait_cores)
+    values = (
+        round(at_s * 1e9),
+        pipeline,
+        stage,
+        elements,
+        busy_ms,
+        1.0,
+        2.0,
+        4.0,
+        100.0,
+        wait_cores,
+    )
     return np.array([values], dtype=STAGE)
 
 
@@ -33,7 +54,11 @@ def test_costs_are_means_weighted_with_what_passed() -> None:
 
     assert table is not None
     assert [s.busy_ms for s in table.stages][1] == pytest.approx(12.5)
-    assert (table.at_ns, table.stages[1].name, table.stages[1].kind) == (2 * 10**9, "map(decode)", "Map")
+    assert (table.at_ns, table.stages[1].name, table.stages[1].kind) == (
+        2 * 10**9,
+        "map(decode)",
+        "Map",
+    )
     assert table.stages[1].buffered == 2.0
 
 
@@ -57,7 +82,9 @@ def test_a_stage_in_which_nothing_ever_passed_has_no_cost_and_the_sum_leaves_it_
 
 
 def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
-    table = make_stage_table(np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND)
+    table = make_stage_table(
+        np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND
+    )
 
     assert table is not None
     assert math.isnan(table.stages[2].busy_ms)
@@ -76,7 +103,11 @@ def test_the_table_is_of_the_newest_pipeline() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [pytest.param(row(1, 0, 1.0)[:0], id="none"), pytest.param(row(1, 0, 1.0, pipeline=9), id="unnamed")]
+    "rows",
+    [
+        pytest.param(row(1, 0, 1.0)[:0], id="none"),
+        pytest.param(row(1, 0, 1.0, pipeline=9), id="unnamed"),
+    ],
 )
 def test_without_rows_or_names_there_is_no_table(rows: Rows) -> None:
     assert make_stage_table(rows, FOUND) is None
@@ -97,23 +128,51 @@ def named(*stages: Stage) -> int | None:
 @pytest.mark.parametrize(
     ("stages", "slowest"),
     [
-        pytest.param([stage("Range", 0.1), stage("Map", 20.0), stage("BatchV2", 1.0)], 1, id="serial"),
-        pytest.param([stage("Map", 20.0), stage("ParallelMapV2", 60.0, 4)], 0, id="workers share a stage's work"),
-        pytest.param([stage("Map", 20.0), stage("ParallelMapV2", 60.0, 2)], 1, id="too few workers"),
         pytest.param(
-            [stage("Map", 15.0), stage("Map", 20.0), stage("Prefetch", 0.1, NAN), stage("Map", 30.0)],
+            [stage("Range", 0.1), stage("Map", 20.0), stage("BatchV2", 1.0)], 1, id="serial"
+        ),
+        pytest.param(
+            [stage("Map", 20.0), stage("ParallelMapV2", 60.0, 4)],
+            0,
+            id="workers share a stage's work",
+        ),
+        pytest.param(
+            [stage("Map", 20.0), stage("ParallelMapV2", 60.0, 2)], 1, id="too few workers"
+        ),
+        pytest.param(
+            [
+                stage("Map", 15.0),
+                stage("Map", 20.0),
+                stage("Prefetch", 0.1, NAN),
+                stage("Map", 30.0),
+            ],
             1,
             id="two before a prefetch outweigh one behind it",
         ),
         pytest.param(
-            [stage("Map", 5.0), stage("Map", 20.0), stage("Prefetch", 0.1, NAN), stage("Map", 30.0)],
+            [
+                stage("Map", 5.0),
+                stage("Map", 20.0),
+                stage("Prefetch", 0.1, NAN),
+                stage("Map", 30.0),
+            ],
             3,
             id="or not",
         ),
-        pytest.param([stage("Map", 5.0), stage("Prefetch", 50.0, NAN)], 0, id="handing over is no work"),
-        pytest.param([stage("Map", NAN), stage("BatchV2", 1.0)], 1, id="what is not known is not blamed"),
-        pytest.param([stage("ParallelMapV2", 8.0, NAN), stage("Map", 5.0)], 0, id="unknown parallelism is one"),
-        pytest.param([stage("MapAndBatch", 40.0, 4), stage("Map", 11.0)], 1, id="fused stages have workers"),
+        pytest.param(
+            [stage("Map", 5.0), stage("Prefetch", 50.0, NAN)], 0, id="handing over is no work"
+        ),
+        pytest.param(
+            [stage("Map", NAN), stage("BatchV2", 1.0)], 1, id="what is not known is not blamed"
+        ),
+        pytest.param(
+            [stage("ParallelMapV2", 8.0, NAN), stage("Map", 5.0)],
+            0,
+            id="unknown parallelism is one",
+        ),
+        pytest.param(
+            [stage("MapAndBatch", 40.0, 4), stage("Map", 11.0)], 1, id="fused stages have workers"
+        ),
     ],
 )
 def test_the_slowest_serial_stretch_limits_the_pipeline(stages: list[Stage], slowest: int) -> None:
@@ -140,7 +199,9 @@ def test_the_slowest_serial_stretch_limits_the_pipeline(stages: list[Stage], slo
         pytest.param("ParallelMapV2 python", 4, 0.0, 0, "python", id="Python in workers"),
     ],
 )
-def test_why_a_stage_is_slow(kind: str, parallelism: float, wait_cores: float, others: float, reason: str) -> None:
+def test_why_a_stage_is_slow(
+    kind: str, parallelism: float, wait_cores: float, others: float, reason: str
+) -> None:
     found = find_bottleneck((stage(kind, 40.0, parallelism),), wait_cores, 8, others)
 
     assert found is not None
@@ -158,13 +219,17 @@ def test_on_one_core_nothing_could_run_in_parallel() -> None:
     ("wait_ms", "named"),
     [(0.5, True), (4.0, True), (6.0, False), (NAN, True)],
 )
-def test_a_stage_that_takes_next_to_nothing_of_the_wait_is_not_blamed(wait_ms: float, named: bool) -> None:
+def test_a_stage_that_takes_next_to_nothing_of_the_wait_is_not_blamed(
+    wait_ms: float, named: bool
+) -> None:
     table = StageTable(0, (stage("Map", 1.0),)).with_bottleneck(8, 0.0, wait_ms)
 
     assert (table.bottleneck is not None) == named
 
 
-@pytest.mark.parametrize(("wait_ms", "reason"), [(2.0, "serial"), (10.0, "storage"), (NAN, "storage")])
+@pytest.mark.parametrize(
+    ("wait_ms", "reason"), [(2.0, "serial"), (10.0, "storage"), (NAN, "storage")]
+)
 def test_waits_too_short_to_sample_are_ignored(wait_ms: float, reason: str) -> None:
     table = StageTable(0, (stage("Map", 10.0),), wait_cores=0.0).with_bottleneck(8, 0.0, wait_ms)
 
@@ -214,7 +279,10 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
             id="python",
         ),
         pytest.param(
-            [stage("ParallelMapV2 python", 64.0, 8, name="map(ask)"), stage("BatchV2", 6.0, name="batch")],
+            [
+                stage("ParallelMapV2 python", 64.0, 8, name="map(ask)"),
+                stage("BatchV2", 6.0, name="batch"),
+            ],
             0.85,
             "map(ask) waits in Python: 8.0 ms/batch, 8 parallel, with 0.1 cores in use",
             id="Python that waits while another stage computes",
@@ -231,7 +299,11 @@ def test_the_sentence_names_the_stage_the_reason_and_the_time(
 
 
 def test_where_only_the_last_stages_were_read_the_table_is_of_the_whole_pipeline_before() -> None:
-    found = {**FOUND, 1: StagesFound(0, 1, ["prefetch"], ["Prefetch"]), 2: StagesFound(0, 2, ["batch"], ["BatchV2"])}
+    found = {
+        **FOUND,
+        1: StagesFound(0, 1, ["prefetch"], ["Prefetch"]),
+        2: StagesFound(0, 2, ["batch"], ["BatchV2"]),
+    }
     whole = np.concatenate([row(1, 0, 1.0), row(1, 1, 10.0), row(1, 2, 0.1)])
 
     after_the_end = make_stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=1)]), found)

@@ -24,21 +24,39 @@ STAGES = (
     Stage("batch(32)", "Batch", 0.6),
 )
 TABLE = StageTable(0, STAGES)
-WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute", None, 9.1, 23.4, 23.4)
+WORKERS = Forecast(
+    "workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute", None, 9.1, 23.4, 23.4
+)
 
 
 @pytest.mark.parametrize(
     ("knob", "value", "form", "line"),
     [
         pytest.param("prefetch", "4", "", "dataset = dataset.prefetch(4)", id="prefetch"),
-        pytest.param("prefetch", "auto", "", "dataset = dataset.prefetch(tf.data.AUTOTUNE)", id="prefetch auto"),
-        pytest.param("workers", "8", "", "dataset = dataset.map(decode, num_parallel_calls=8)", id="workers"),
-        pytest.param("cache", "on", "", "dataset = dataset.cache()", id="cache"),
         pytest.param(
-            "fast_pipeline", "on", "whole batches", "dataset = dataset.batch(batch_size).map(decode_batch)", id="batch"
+            "prefetch",
+            "auto",
+            "",
+            "dataset = dataset.prefetch(tf.data.AUTOTUNE)",
+            id="prefetch auto",
         ),
         pytest.param(
-            "fast_pipeline", "on", "tf.data", "dataset = dataset.map(load, num_parallel_calls=", id="no generator"
+            "workers", "8", "", "dataset = dataset.map(decode, num_parallel_calls=8)", id="workers"
+        ),
+        pytest.param("cache", "on", "", "dataset = dataset.cache()", id="cache"),
+        pytest.param(
+            "fast_pipeline",
+            "on",
+            "whole batches",
+            "dataset = dataset.batch(batch_size).map(decode_batch)",
+            id="batch",
+        ),
+        pytest.param(
+            "fast_pipeline",
+            "on",
+            "tf.data",
+            "dataset = dataset.map(load, num_parallel_calls=",
+            id="no generator",
         ),
         pytest.param("prefetch", "off", "", "", id="nothing to add"),
         pytest.param("workers", "default", "", "", id="TensorFlow's own"),
@@ -61,7 +79,9 @@ def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: 
         ("fast_pipeline", "off", "without the fast pipeline"),
     ],
 )
-def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(knob: str, value: str, words: str) -> None:
+def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(
+    knob: str, value: str, words: str
+) -> None:
     assert code_suggestions.switch_phrase(knob, value, "tf.data") == words
 
 
@@ -70,7 +90,11 @@ def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> N
     knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_pipeline": "off"}
     text = code_suggestions.pasted_lines(knobs, started, TABLE)
     compile(text, "edit", "exec")
-    assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == ["map", "cache", "prefetch"]
+    assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == [
+        "map",
+        "cache",
+        "prefetch",
+    ]
     assert "map(decode," in text
     assert code_suggestions.costliest_map(None) == "decode"
     assert (
@@ -101,20 +125,28 @@ def test_every_other_edit_is_a_comment_beside_python(line: str) -> None:
 def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:
     table = replace(TABLE, stages=(DECODE,), bottleneck=find_bottleneck((DECODE,), 1.0, 8))
     knobs = {"prefetch": "4", "workers": "off"}
-    now = replace(RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS})
+    now = replace(
+        RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS}
+    )
     found = advise_starving(now, split(9.6, 13.0, 0.8))
     assert found.sentence == (
         "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is compute); "
         "map(decode) runs serially on one of 8 cores: 21.0 ms/batch"
     )
-    assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
+    assert found.edit.startswith(
+        "dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+    )
 
 
 def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
-    now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS})
+    now = replace(
+        RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS}
+    )
     found = banner(now)
     assert found.advice == "w workers auto: 23.4 to about 9.1 ms, 2.6 x (the rest is compute)"
-    assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
+    assert found.edit.startswith(
+        "dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,15 +154,21 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
     [
         pytest.param({}, "dataset = dataset.prefetch(tf.data.AUTOTUNE)", id="prefetch is off"),
         pytest.param(
-            {"knobs": {"prefetch": "4", "workers": "off"}}, "dataset = dataset.map(decode, num_", id="it is on"
+            {"knobs": {"prefetch": "4", "workers": "off"}},
+            "dataset = dataset.map(decode, num_",
+            id="it is on",
         ),
         pytest.param(
-            {"knobs": {"prefetch": "4", "workers": "auto"}}, "dataset = dataset.map(", id="storage is the limit"
+            {"knobs": {"prefetch": "4", "workers": "auto"}},
+            "dataset = dataset.map(",
+            id="storage is the limit",
         ),
         pytest.param({"switchable": ()}, "", id="a script's, of which nothing is known"),
     ],
 )
-def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(changes: dict[str, Any], edit: str) -> None:
+def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(
+    changes: dict[str, Any], edit: str
+) -> None:
     now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
     found, over = banner(now), describe_bound(now)
     assert over
@@ -148,20 +186,32 @@ def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(changes: d
         pytest.param(Bound.HOST, True, code_suggestions.LONGER_CALLS, id="callbacks"),
     ],
 )
-def test_steps_that_do_not_starve_have_edits_too(bound: Bound, accelerated: bool, edit: str) -> None:
-    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), accelerated=accelerated))
+def test_steps_that_do_not_starve_have_edits_too(
+    bound: Bound, accelerated: bool, edit: str
+) -> None:
+    found = banner(
+        replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), accelerated=accelerated)
+    )
     assert found.edit == edit
 
 
 @pytest.mark.parametrize(
     ("bound", "own"),
-    [(Bound.COMPUTE, ""), (Bound.LAUNCH, code_suggestions.FEWER_LAUNCHES), (Bound.HOST, code_suggestions.LONGER_CALLS)],
+    [
+        (Bound.COMPUTE, ""),
+        (Bound.LAUNCH, code_suggestions.FEWER_LAUNCHES),
+        (Bound.HOST, code_suggestions.LONGER_CALLS),
+    ],
 )
 def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started)
+    now = replace(
+        RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started
+    )
     switched = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
-    assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(filter(None, (switched, own)))
+    assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(
+        filter(None, (switched, own))
+    )
 
 
 def test_epochs_that_lose_most_between_them_keep_the_lines_of_the_switches_made() -> None:
@@ -172,7 +222,10 @@ def test_epochs_that_lose_most_between_them_keep_the_lines_of_the_switches_made(
     lines = banner(replace(now, knobs=knobs)).edit.splitlines()
 
     assert own
-    assert [line.partition("(")[0] for line in lines[:2]] == ["dataset = dataset.cache", "dataset = dataset.prefetch"]
+    assert [line.partition("(")[0] for line in lines[:2]] == [
+        "dataset = dataset.cache",
+        "dataset = dataset.prefetch",
+    ]
     assert lines[2:] == own.splitlines()
 
 
@@ -193,15 +246,24 @@ def test_the_advice_on_longer_calls_has_a_number() -> None:
 def test_a_setting_that_measured_slower_is_not_suggested() -> None:
     started = {"prefetch": "off", "workers": "off"}
     better = {("workers", "auto"): "off", ("prefetch", "8"): "4"}
-    text = code_suggestions.pasted_lines({"prefetch": "8", "workers": "auto"}, started, TABLE, better=better)
+    text = code_suggestions.pasted_lines(
+        {"prefetch": "8", "workers": "auto"}, started, TABLE, better=better
+    )
     assert text.startswith("dataset = dataset.prefetch(4)")
     assert "num_parallel_calls" not in text
     circle = {("prefetch", "8"): "4", ("prefetch", "4"): "8"}
-    assert "prefetch(" in code_suggestions.pasted_lines({"prefetch": "8"}, started, TABLE, better=circle)
+    assert "prefetch(" in code_suggestions.pasted_lines(
+        {"prefetch": "8"}, started, TABLE, better=circle
+    )
 
 
 def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
-    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off", "queue_size": "10"}
+    started = {
+        "prefetch": "default",
+        "workers": "off",
+        "multiprocessing": "off",
+        "queue_size": "10",
+    }
     assert code_suggestions.pasted_lines(started, started) == ""
     knobs = {**started, "workers": "auto", "multiprocessing": "on", "queue_size": "20"}
     assert code_suggestions.pasted_lines(knobs, started) == (
@@ -209,7 +271,9 @@ def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
     )
 
 
-@pytest.mark.parametrize(("stage", "name"), [("from_generator(examples)", "examples"), ("flat_map", "rows")])
+@pytest.mark.parametrize(
+    ("stage", "name"), [("from_generator(examples)", "examples"), ("flat_map", "rows")]
+)
 def test_interleaved_generators_have_the_generators_own_name(stage: str, name: str) -> None:
     line = code_suggestions.interleaved(stage)
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
 
 #: 16 ms, 12 of them copying.
-SPLIT = Breakdown(100, stat(16.0), stat(0.2), stat(1.5), stat(3.5), stat(0.3), 0.0125, copy=stat(12.0))
+SPLIT = Breakdown(
+    100, stat(16.0), stat(0.2), stat(1.5), stat(3.5), stat(0.3), 0.0125, copy=stat(12.0)
+)
 
 
 def copying(**copied_bytes: int) -> Situation:
@@ -29,7 +31,9 @@ def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
     found = banner(copying(float32=60 * 2**20))
 
     assert found.word == "COPY-BOUND 75 %"
-    assert found.sentence == "copying batches to the GPU takes 12.0 of 16.0 ms/step: 60 MB at 5.2 GB/s"
+    assert (
+        found.sentence == "copying batches to the GPU takes 12.0 of 16.0 ms/step: 60 MB at 5.2 GB/s"
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,9 @@ def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
         ("float16", "30 MB in place of 60 MB", "10.0"),
     ],
 )
-def test_one_byte_for_each_fractional_number_is_advised_with_its_gain(kind: str, sizes: str, step: str) -> None:
+def test_one_byte_for_each_fractional_number_is_advised_with_its_gain(
+    kind: str, sizes: str, step: str
+) -> None:
     found = banner(copying(**{kind: 60 * 2**20}))
 
     assert found.advice == f"images as uint8, cast on the device: {sizes}, about {step} ms/step"
@@ -58,22 +64,32 @@ def test_an_unknown_bandwidth_is_missing() -> None:
 
 
 def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
-    ahead = Breakdown(100, stat(12.0), stat(0.2), stat(10.0), stat(11.5), stat(0.3), 0.0125, copy=stat(0.0))
+    ahead = Breakdown(
+        100, stat(12.0), stat(0.2), stat(10.0), stat(11.5), stat(0.3), 0.0125, copy=stat(0.0)
+    )
     now = replace(
-        copying(float32=60 * 2**20), judgement=Judgement(Verdict.NOT, 100, 20, ahead, Bound.COPY), copy_ahead_ms=9.0
+        copying(float32=60 * 2**20),
+        judgement=Judgement(Verdict.NOT, 100, 20, ahead, Bound.COPY),
+        copy_ahead_ms=9.0,
     )
 
     found = banner(now)
 
     assert found.word == "COPY-BOUND 75 %"
-    assert found.sentence.endswith("60 MB at 7.0 GB/s, ahead of the steps, whose launching waits for it")
+    assert found.sentence.endswith(
+        "60 MB at 7.0 GB/s, ahead of the steps, whose launching waits for it"
+    )
     assert "about 5.2 ms/step" in found.advice
 
 
 def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
-    waits = Breakdown(100, stat(12.5), stat(0.2), stat(3.0), stat(4.0), stat(0.5), 0.02, copy=stat(7.8))
+    waits = Breakdown(
+        100, stat(12.5), stat(0.2), stat(3.0), stat(4.0), stat(0.5), 0.02, copy=stat(7.8)
+    )
     judgement = Judgement(Verdict.NOT, 100, 20, waits, Bound.COPY)
     found = banner(replace(copying(float32=60 * 2**20), judgement=judgement, copy_ahead_ms=10.0))
 
     assert found.word == "COPY-BOUND 80 %"
-    assert found.sentence.endswith("60 MB at 6.3 GB/s, ahead of the steps, which wait 7.8 ms for it")
+    assert found.sentence.endswith(
+        "60 MB at 6.3 GB/s, ahead of the steps, which wait 7.8 ms for it"
+    )

@@ -11,10 +11,15 @@ STEPS = TimeSpent(steps=1000, compute_s=50.0, host_s=10.0, data_wait_s=30.0, val
 
 
 def test_time_examples_and_energy() -> None:
-    found = cost_of_data_wait(STEPS, 100.0, 32_000, Energy(joules=9000.0, known_s=100.0, starving_j=1200.0))
+    found = cost_of_data_wait(
+        STEPS, 100.0, 32_000, Energy(joules=9000.0, known_s=100.0, starving_j=1200.0)
+    )
     assert (found.share, found.without_s, found.energy_j) == (0.3, 70.0, 1200.0)
     assert found.examples == pytest.approx(16_000)
-    assert cost_text(found) == "without data wait: 1:10 at best, or 16 000 more examples in the same time"
+    assert (
+        cost_text(found)
+        == "without data wait: 1:10 at best, or 16 000 more examples in the same time"
+    )
 
 
 def test_what_is_not_known_is_left_out() -> None:
@@ -25,5 +30,8 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_a_run_with_little_data_wait_has_no_sentence() -> None:
-    assert cost_text(cost_of_data_wait(TimeSpent(compute_s=99.8, data_wait_s=0.2), 100.0, 32, None)) == ""
+    assert (
+        cost_text(cost_of_data_wait(TimeSpent(compute_s=99.8, data_wait_s=0.2), 100.0, 32, None))
+        == ""
+    )
     assert cost_of_data_wait(TimeSpent(), 0.0, None, None).share == 0.0

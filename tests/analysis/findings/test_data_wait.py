@@ -43,7 +43,9 @@ def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
             id="no stages",
         ),
         pytest.param(
-            None, "Step 412 waits for its batch: the input pipeline has delivered none.", id="not located yet"
+            None,
+            "Step 412 waits for its batch: the input pipeline has delivered none.",
+            id="not located yet",
         ),
     ],
 )

@@ -30,7 +30,9 @@ def test_energy_in_a_gap_and_beyond_the_ends_is_unknown() -> None:
     assert (joules.tolist(), known_s.tolist()) == ([5.0], [0.5])
 
 
-@pytest.mark.parametrize("power_w", [[NAN, NAN, NAN], [10.0, NAN, NAN], []], ids=["none", "a single one", "no sample"])
+@pytest.mark.parametrize(
+    "power_w", [[NAN, NAN, NAN], [10.0, NAN, NAN], []], ids=["none", "a single one", "no sample"]
+)
 def test_without_power_there_is_no_energy(power_w: list[float]) -> None:
     samples = make_samples(np.arange(len(power_w)) * 0.5, gpu_power_w=np.array(power_w))
 
@@ -103,7 +105,9 @@ def test_a_run_in_progress_sums_up_to_the_same(every: int) -> None:
     at_s = np.arange(0, 20, 0.5)
     power_w = np.where(rng.random(40) < 0.2, np.nan, rng.uniform(5, 40, 40))
     samples = make_samples(at_s, gpu_power_w=power_w)
-    ends_s = (steps["start_ns"] / 1e9) + (steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]) / 1e3
+    ends_s = (steps["start_ns"] / 1e9) + (
+        steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
+    ) / 1e3
     running, summed = RunningEnergy(accelerated=True), 0
 
     for count in range(every, 41, every):

@@ -25,7 +25,9 @@ BUSY = Stage("map(decode)", "ParallelMapV2", 640.0, parallelism=16.0)
 SERIAL = Stage("map(decode)", "Map", 40.0)
 
 
-def situation(*stages: Stage, wait_cores: float = 1.0, free: float = 14.0, **changes: Any) -> Situation:
+def situation(
+    *stages: Stage, wait_cores: float = 1.0, free: float = 14.0, **changes: Any
+) -> Situation:
     table = StageTable(0, stages, wait_cores=wait_cores).with_bottleneck(16, 0.0, 26.6, 13.8)
     values: dict[str, Any] = {
         "judgement": judged(Verdict.HIGHLY, 26.6),
@@ -61,10 +63,20 @@ def test_without_free_cores_the_workers_are_on_other_machines() -> None:
 @pytest.mark.parametrize(
     ("now", "first"),
     [
-        pytest.param(situation(SERIAL, BATCH, EMPTY), "parallel calls of map(decode)", id="serial map"),
+        pytest.param(
+            situation(SERIAL, BATCH, EMPTY), "parallel calls of map(decode)", id="serial map"
+        ),
         pytest.param(situation(SERIAL, BATCH), ".prefetch(tf.data.AUTOTUNE)", id="no prefetch"),
-        pytest.param(situation(SERIAL, BATCH, EMPTY, wait_cores=0.1), "more calls at the same time", id="storage"),
-        pytest.param(situation(FILES, MAP, BATCH, EMPTY, forecasts={("cache", "on"): CACHE}), ".cache()", id="cache"),
+        pytest.param(
+            situation(SERIAL, BATCH, EMPTY, wait_cores=0.1),
+            "more calls at the same time",
+            id="storage",
+        ),
+        pytest.param(
+            situation(FILES, MAP, BATCH, EMPTY, forecasts={("cache", "on"): CACHE}),
+            ".cache()",
+            id="cache",
+        ),
     ],
 )
 def test_what_keeps_the_order_comes_before_workers(now: Situation, first: str) -> None:
@@ -79,18 +91,36 @@ def test_what_keeps_the_order_comes_before_workers(now: Situation, first: str) -
     ("now", "why"),
     [
         pytest.param(
-            situation(FILES, MAP, Stage("take(9)", "FiniteTake", 0.1), BATCH, EMPTY), "take(9) cannot move", id="take"
+            situation(FILES, MAP, Stage("take(9)", "FiniteTake", 0.1), BATCH, EMPTY),
+            "take(9) cannot move",
+            id="take",
         ),
-        pytest.param(situation(Stage("map(f)", "Map python", 40.0), BATCH, EMPTY), "map(f) calls Python", id="Python"),
-        pytest.param(situation(BATCH, SERIAL, EMPTY), "no batch is its last stage", id="no last batch"),
+        pytest.param(
+            situation(Stage("map(f)", "Map python", 40.0), BATCH, EMPTY),
+            "map(f) calls Python",
+            id="Python",
+        ),
+        pytest.param(
+            situation(BATCH, SERIAL, EMPTY), "no batch is its last stage", id="no last batch"
+        ),
         pytest.param(situation(FILES, BATCH, EMPTY), "no map is below", id="no map"),
         pytest.param(situation(MAP, BATCH, EMPTY, stages=None), "not known", id="no stages"),
-        pytest.param(situation(FILES, MAP, BATCH, EMPTY, has_own_loop=True), "feeds fit", id="loop"),
-        pytest.param(situation(FILES, MAP, BATCH, EMPTY, replicas=2), "below a strategy", id="strategy"),
         pytest.param(
-            situation(FILES, MAP, BATCH, EMPTY, origin=BatchSource(SourceKind.GENERATOR)), "generator", id="generator"
+            situation(FILES, MAP, BATCH, EMPTY, has_own_loop=True), "feeds fit", id="loop"
         ),
-        pytest.param(situation(FILES, MAP, BATCH, EMPTY, batch_size=4096), "to take 4 096", id="many elements"),
+        pytest.param(
+            situation(FILES, MAP, BATCH, EMPTY, replicas=2), "below a strategy", id="strategy"
+        ),
+        pytest.param(
+            situation(FILES, MAP, BATCH, EMPTY, origin=BatchSource(SourceKind.GENERATOR)),
+            "generator",
+            id="generator",
+        ),
+        pytest.param(
+            situation(FILES, MAP, BATCH, EMPTY, batch_size=4096),
+            "to take 4 096",
+            id="many elements",
+        ),
         pytest.param(
             situation(SERIAL, BATCH, judgement=judged(Verdict.MODERATELY, 9.6)),
             "a batch takes 9.6 ms, less than compute and host: prefetch makes it while a step runs",
@@ -112,7 +142,10 @@ def test_a_run_that_does_not_starve_has_no_forecast() -> None:
 
 def test_lost_processes_are_counted_by_kind() -> None:
     lanes = (FeedLane("box:1", is_lost=True), FeedLane("box:2", is_lost=True))
-    assert Feed(lanes[:1], {}, is_dispatcher_lost=True).counted == "1 worker, box:1 and the dispatcher lost"
+    assert (
+        Feed(lanes[:1], {}, is_dispatcher_lost=True).counted
+        == "1 worker, box:1 and the dispatcher lost"
+    )
     assert Feed(lanes, {}).counted == "2 workers, 2 lost"
 
 
@@ -124,7 +157,9 @@ def test_lost_processes_are_counted_by_kind() -> None:
         pytest.param(25.0, 64, "3 (2 to 5) workers", id="many elements"),
     ],
 )
-def test_it_is_the_work_and_the_sending_over_the_rest_of_a_step(supply_ms: float, batch_size: int, words: str) -> None:
+def test_it_is_the_work_and_the_sending_over_the_rest_of_a_step(
+    supply_ms: float, batch_size: int, words: str
+) -> None:
     forecast = forecast_workers(supply_ms, 20.0 if supply_ms > 10 else 9.0, batch_size)
     assert forecast
     assert forecast.words == words

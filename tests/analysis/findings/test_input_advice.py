@@ -47,22 +47,42 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
 @pytest.mark.parametrize(
     ("pipelines", "origin"),
     [
-        pytest.param([["FlatMap python PyDataset", "Prefetch"]], BatchSource(SourceKind.PY_DATASET), id="PyDataset"),
-        pytest.param([["FlatMap python PyDataset"]], BatchSource(SourceKind.PY_DATASET, True), id="with workers"),
-        pytest.param([["FlatMap python generator", "Prefetch"]], BatchSource(SourceKind.GENERATOR), id="generator"),
         pytest.param(
-            [["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], BatchSource(SourceKind.ARRAYS), id="arrays"
+            [["FlatMap python PyDataset", "Prefetch"]],
+            BatchSource(SourceKind.PY_DATASET),
+            id="PyDataset",
         ),
-        pytest.param([["FlatMap python", "Prefetch"]], BatchSource(SourceKind.TF_DATA), id="tf.data"),
         pytest.param(
-            [["Prefetch"], ["FlatMap python generator"]], BatchSource(SourceKind.GENERATOR), id="its end was read first"
+            [["FlatMap python PyDataset"]],
+            BatchSource(SourceKind.PY_DATASET, True),
+            id="with workers",
+        ),
+        pytest.param(
+            [["FlatMap python generator", "Prefetch"]],
+            BatchSource(SourceKind.GENERATOR),
+            id="generator",
+        ),
+        pytest.param(
+            [["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]],
+            BatchSource(SourceKind.ARRAYS),
+            id="arrays",
+        ),
+        pytest.param(
+            [["FlatMap python", "Prefetch"]], BatchSource(SourceKind.TF_DATA), id="tf.data"
+        ),
+        pytest.param(
+            [["Prefetch"], ["FlatMap python generator"]],
+            BatchSource(SourceKind.GENERATOR),
+            id="its end was read first",
         ),
         pytest.param([["Python iterator"]], BatchSource(SourceKind.ITERATOR), id="Python's own"),
         pytest.param([["Prefetch"]], BatchSource(), id="only its end was read"),
         pytest.param([], BatchSource(), id="nothing was read"),
     ],
 )
-def test_the_stages_show_the_kind_of_data_passed_to_fit(pipelines: list[list[str]], origin: BatchSource) -> None:
+def test_the_stages_show_the_kind_of_data_passed_to_fit(
+    pipelines: list[list[str]], origin: BatchSource
+) -> None:
     assert find_batch_source(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
 
 
@@ -81,13 +101,19 @@ def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
 
 
 def test_generators_and_arrays_have_their_own_advice() -> None:
-    generator = found(SourceKind.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH))
-    arrays = found(SourceKind.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH))
+    generator = found(
+        SourceKind.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH)
+    )
+    arrays = found(
+        SourceKind.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
+    )
 
     assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
     assert "model.fit(Batches(workers=4), ...)" in generator.edit
     assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
-    assert found(SourceKind.ITERATOR).edit.startswith("dataset = tf.data.Dataset.from_generator(rows, ")
+    assert found(SourceKind.ITERATOR).edit.startswith(
+        "dataset = tf.data.Dataset.from_generator(rows, "
+    )
     assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
 
 
@@ -95,9 +121,17 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
     ("stages", "advice", "edit"),
     [
         pytest.param(
-            table(ROWS), ".prefetch(tf.data.AUTOTUNE)", "dataset = dataset.prefetch(", id="without a prefetch"
+            table(ROWS),
+            ".prefetch(tf.data.AUTOTUNE)",
+            "dataset = dataset.prefetch(",
+            id="without a prefetch",
         ),
-        pytest.param(table(ROWS, PREFETCH), "several from_generator", "dataset = tf.data.Dataset.range(4)", id="waits"),
+        pytest.param(
+            table(ROWS, PREFETCH),
+            "several from_generator",
+            "dataset = tf.data.Dataset.range(4)",
+            id="waits",
+        ),
         pytest.param(
             table(ROWS, PREFETCH, wait_cores=1.0),
             "a parallel map of TensorFlow",
@@ -153,7 +187,10 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
             id="Python that computes",
         ),
         pytest.param(
-            None, ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there", "", id="never read"
+            None,
+            ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there",
+            "",
+            id="never read",
         ),
     ],
 )
@@ -171,16 +208,34 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     ("given", "advice", "edit"),
     [
         pytest.param(
-            SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "rows = lambda n: (tf.gather(x, n)", id="arrays"
+            SourceKind.ARRAYS,
+            "longer epochs (tf.data's .repeat()",
+            "rows = lambda n: (tf.gather(x, n)",
+            id="arrays",
         ),
-        pytest.param(SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
-        pytest.param(SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
-        pytest.param(SourceKind.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
+        pytest.param(
+            SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"
+        ),
+        pytest.param(
+            SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"
+        ),
+        pytest.param(
+            SourceKind.TF_DATA,
+            "longer epochs (.repeat()",
+            "model.fit(dataset.repeat()",
+            id="tf.data",
+        ),
     ],
 )
-def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, advice: str, edit: str) -> None:
+def test_each_kind_of_data_has_its_own_way_to_longer_epochs(
+    given: SourceKind, advice: str, edit: str
+) -> None:
     spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
-    one = banner(replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)))
+    one = banner(
+        replace(
+            SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)
+        )
+    )
 
     assert one.advice.startswith(advice)
     assert edit in one.edit
@@ -195,7 +250,9 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, a
     ],
 )
 def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent, words: str) -> None:
-    now = replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, fits_end_epochs=True)
+    now = replace(
+        SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, fits_end_epochs=True
+    )
     one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
 
     assert one.advice.startswith(words)
@@ -207,7 +264,9 @@ def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> Non
     fixed = replace(live, switchable=())
 
     assert banner(live).advice.endswith("four batches are prepared in parallel; no key helps")
-    assert banner(fixed).advice.endswith("four batches are prepared in parallel; this pipeline cannot be switched live")
+    assert banner(fixed).advice.endswith(
+        "four batches are prepared in parallel; this pipeline cannot be switched live"
+    )
 
 
 @pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
@@ -216,7 +275,9 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
     ready = replace(
         now,
         judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
-        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(8, 0.0, 0.1, 0.9),
+        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
+            8, 0.0, 0.1, 0.9
+        ),
         knobs={**now.knobs, "prefetch": "4"},
         started={**now.started, "prefetch": "4"},
         origin=BatchSource(SourceKind.TF_DATA),
@@ -250,11 +311,17 @@ def test_a_py_dataset_without_workers_is_given_them_by_keys() -> None:
         switchable=("prefetch", "workers", "multiprocessing", "queue_size"),
         origin=BatchSource(SourceKind.PY_DATASET),
     )
-    assert banner(now).advice.startswith("w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset")
+    assert banner(now).advice.startswith(
+        "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"
+    )
     computing = replace(now, stages=table(ROWS, wait_cores=1.0))
-    assert banner(computing).advice.startswith("w and m, from the next epoch: workers=4, use_multiprocessing=True")
+    assert banner(computing).advice.startswith(
+        "w and m, from the next epoch: workers=4, use_multiprocessing=True"
+    )
     with_workers = replace(now, knobs={**knobs, "workers": "4"})
-    assert banner(with_workers).advice.startswith("m makes the workers processes from the next epoch")
+    assert banner(with_workers).advice.startswith(
+        "m makes the workers processes from the next epoch"
+    )
     with_both = replace(now, knobs={**knobs, "workers": "4", "multiprocessing": "on"})
     assert "from the next epoch" not in banner(with_both).advice
 
@@ -301,7 +368,9 @@ def test_the_time_in_which_another_loop_trains_is_advised_against_nowhere() -> N
 def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> None:
     said = banner(replace(SCRIPT, origin=BatchSource(given), replicas=2, switchable=(), live=True))
 
-    assert said.advice.startswith("num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy")
+    assert said.advice.startswith(
+        "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy"
+    )
     assert "experimental_per_replica_buffer_size=4" in said.advice
     assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
     assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit
@@ -309,8 +378,12 @@ def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> 
 
 def test_keys_come_first_below_a_strategy_where_they_work() -> None:
     keys = ("prefetch", "workers", "cache", "fast_pipeline")
-    spread = replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), replicas=2, switchable=keys, live=True)
-    said = banner(replace(spread, knobs={**SCRIPT.knobs, "prefetch": "default", "workers": "default"}))
+    spread = replace(
+        SCRIPT, origin=BatchSource(SourceKind.TF_DATA), replicas=2, switchable=keys, live=True
+    )
+    said = banner(
+        replace(spread, knobs={**SCRIPT.knobs, "prefetch": "default", "workers": "default"})
+    )
 
     assert said.advice.startswith("w workers auto")
     assert "no key helps" not in said.advice
@@ -321,12 +394,18 @@ def test_keys_come_first_below_a_strategy_where_they_work() -> None:
 DECODE = Stage("map(decode)", "ParallelMapV2", 84.0, 4.0)
 AUGMENT = Stage("map(augment)", "ParallelMapV2", 4.0, 4.0)
 LINE = "data = data.map(decode)"
-CACHED = CodeEdit("cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()", "tf.data.AUTOTUNE")
+CACHED = CodeEdit(
+    "cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()", "tf.data.AUTOTUNE"
+)
 BUSY = "cheaper operations or a map over whole batches: all workers of map("
 
 
 def busy(*stages: Stage, **known: Any) -> Banner:
-    now = replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=table(*stages, PREFETCH, wait_cores=4.0))
+    now = replace(
+        SCRIPT,
+        origin=BatchSource(SourceKind.TF_DATA),
+        stages=table(*stages, PREFETCH, wait_cores=4.0),
+    )
     return banner(replace(now, **known))
 
 
@@ -338,16 +417,24 @@ def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> N
 
 
 def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
-    assert "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
+    assert (
+        "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
+    )
 
 
 @pytest.mark.parametrize(
     "known",
     [
-        pytest.param({"why_no_cache": "map(decode) draws random numbers"}, id="each epoch gives something else"),
-        pytest.param({"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"),
         pytest.param(
-            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}}, id="it is on"
+            {"why_no_cache": "map(decode) draws random numbers"},
+            id="each epoch gives something else",
+        ),
+        pytest.param(
+            {"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"
+        ),
+        pytest.param(
+            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}},
+            id="it is on",
         ),
         pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
     ],
@@ -362,7 +449,10 @@ def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, A
 def test_arrays_with_large_batches_need_fewer_bytes() -> None:
     gather = table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
     now = replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
-    large, small = banner(replace(now, batch_bytes=25 * 2**20)), banner(replace(now, batch_bytes=5_000))
+    large, small = (
+        banner(replace(now, batch_bytes=25 * 2**20)),
+        banner(replace(now, batch_bytes=5_000)),
+    )
 
     assert large.advice.startswith("fewer bytes: each batch is 25 MB of the arrays; as uint8")
     assert large.edit.startswith('x = x.astype("uint8")')
@@ -373,11 +463,20 @@ def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> No
     ahead = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
     stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), ahead)
 
-    assert "batch_size=" in banner(replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
-    assert "batch_size=" not in banner(replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+    assert (
+        "batch_size="
+        in banner(replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
+    )
+    assert (
+        "batch_size="
+        not in banner(replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+    )
 
 
 def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
     unknown = table(replace(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
 
-    assert "; use_multiprocessing=True too if it computes in Python" in found(SourceKind.GENERATOR, unknown).advice
+    assert (
+        "; use_multiprocessing=True too if it computes in Python"
+        in found(SourceKind.GENERATOR, unknown).advice
+    )

@@ -10,14 +10,35 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tfwatch.analysis.findings import log_lines
-from tfwatch.analysis.findings.log_lines import LogFollower, find_meanings, meaning_of, summarise_log, wall_s
+from tfwatch.analysis.findings.log_lines import (
+    LogFollower,
+    find_meanings,
+    meaning_of,
+    summarise_log,
+    wall_s,
+)
 
 #: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
-KNOWN = [line.split("\t") for line in Path(__file__).parents[1].joinpath("tensorflow_log.tsv").read_text().splitlines()]
+KNOWN = [
+    line.split("\t")
+    for line in Path(__file__).parents[1].joinpath("tensorflow_log.tsv").read_text().splitlines()
+]
 LINES = {name: [line for known, line in KNOWN if known == name] for name, _ in KNOWN}
-(ONEDNN,), (NO_CUDA, CU_INIT, *_), (FILLING, FILLED) = (LINES[name] for name in ("onednn", "no gpu", "shuffle fill"))
+(ONEDNN,), (NO_CUDA, CU_INIT, *_), (FILLING, FILLED) = (
+    LINES[name] for name in ("onednn", "no gpu", "shuffle fill")
+)
 HARMLESS = {
-    *("tensorrt", "pruner", "onednn", "instructions", "numa", "plugin optimizer", "registered twice", "gpu", "xla"),
+    *(
+        "tensorrt",
+        "pruner",
+        "onednn",
+        "instructions",
+        "numa",
+        "plugin optimizer",
+        "registered twice",
+        "gpu",
+        "xla",
+    ),
     *("end of data", "shuffle ignored", "cpu frequency", "stderr", "tf32", "generator", "no model"),
 }
 
@@ -53,7 +74,10 @@ def test_other_lines_have_none(line: str) -> None:
 
 @given(some.text())
 def test_any_text_is_known_or_not(text: str) -> None:
-    found, at_s = meaning_of(text), wall_s(text)  # Hypothesis also tries the phrases that it finds in the source
+    found, at_s = (
+        meaning_of(text),
+        wall_s(text),
+    )  # Hypothesis also tries the phrases that it finds in the source
     assert found is None or found.text
     assert at_s is None or at_s > 0
 
@@ -64,7 +88,11 @@ def test_each_finding_appears_once_with_its_number_of_lines_and_time() -> None:
     assert [(one.meaning.name, one.count, one.wall_s) for one in found] == [
         ("onednn", 2, 1795263242.021949),
         ("no gpu", 2, 1795263242.5),
-        ("retracing", 1, 1795263247.105042),  # that line holds no time: when the one before was written
+        (
+            "retracing",
+            1,
+            1795263247.105042,
+        ),  # that line holds no time: when the one before was written
     ]
 
 
@@ -85,9 +113,15 @@ NO_GPU = "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch d
         pytest.param([], [], id="nothing"),
         pytest.param([ONEDNN], ["TensorFlow logged 1 message, harmless"], id="one"),
         pytest.param(
-            [ONEDNN, *LINES["numa"], *LINES["gpu"]], ["TensorFlow logged 3 messages, all harmless"], id="harmless"
+            [ONEDNN, *LINES["numa"], *LINES["gpu"]],
+            ["TensorFlow logged 3 messages, all harmless"],
+            id="harmless",
         ),
-        pytest.param([ONEDNN, NO_CUDA], ["TensorFlow logged 1 more message, harmless", NO_GPU], id="one matters"),
+        pytest.param(
+            [ONEDNN, NO_CUDA],
+            ["TensorFlow logged 1 more message, harmless", NO_GPU],
+            id="one matters",
+        ),
         pytest.param([NO_CUDA, CU_INIT], [NO_GPU], id="the same in other words"),
     ],
 )
@@ -114,7 +148,9 @@ def test_the_shuffle_buffer_is_reported_while_it_fills() -> None:
 
 @pytest.mark.parametrize("first", [0, 1, 4, 8])
 @pytest.mark.parametrize("step", [1, 2, 5])
-def test_no_line_is_read_twice_however_the_log_grows(first: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_read_twice_however_the_log_grows(
+    first: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[str] = []
     monkeypatch.setattr(log_lines, "meaning_of", read.append)
     lines = [str(number) for number in range(20)]

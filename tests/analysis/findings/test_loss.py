@@ -9,7 +9,12 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.hardware.machine import Machine
-from tfwatch.analysis.findings.loss import current_divergence, divergence_text, divergences, divergences_text
+from tfwatch.analysis.findings.loss import (
+    current_divergence,
+    divergence_text,
+    divergences,
+    divergences_text,
+)
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
@@ -23,7 +28,11 @@ THIRD = LossDiverged(2, 1310, "infinite", 1300)
     ("event", "words"),
     [
         pytest.param(AT_151, "loss is NaN since step 1 151", id="known to the step"),
-        pytest.param(THIRD, "loss is infinite since one of the steps 1 301 to 1 310", id="a call of ten steps"),
+        pytest.param(
+            THIRD,
+            "loss is infinite since one of the steps 1 301 to 1 310",
+            id="a call of ten steps",
+        ),
         pytest.param(LossDiverged(0, 1, "NaN", 0), "loss is NaN since step 1", id="from the first"),
     ],
 )
@@ -37,7 +46,9 @@ def test_since_when(event: LossDiverged, words: str) -> None:
         pytest.param([Noted(0, "a")], "", id="never"),
         pytest.param([AT_151], "loss is NaN since step 1 151", id="to the end"),
         pytest.param(
-            [AT_151, AGAIN], "loss was NaN from step 1 151 on, finite again from step 1 200 on", id="for a time"
+            [AT_151, AGAIN],
+            "loss was NaN from step 1 151 on, finite again from step 1 200 on",
+            id="for a time",
         ),
         pytest.param(
             [AT_151, AGAIN, THIRD],
@@ -68,7 +79,9 @@ def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
 
 
 def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
-    ended = replace(RUNNING, life="ended", ended=RunEnded(10**10, "finished", 1400), diverged=AT_151)
+    ended = replace(
+        RUNNING, life="ended", ended=RunEnded(10**10, "finished", 1400), diverged=AT_151
+    )
 
     assert banner(ended).remark.startswith("loss is NaN since step 1 151")
     assert banner(ended).tone is Tone.WARN
@@ -77,4 +90,8 @@ def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
 def test_a_diverged_loss_does_not_hide_starving() -> None:
     found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), diverged=AT_151))
 
-    assert (found.word, found.tone, found.remark) == ("STARVING 41 %", Tone.BAD, "loss is NaN since step 1 151")
+    assert (found.word, found.tone, found.remark) == (
+        "STARVING 41 %",
+        Tone.BAD,
+        "loss is NaN since step 1 151",
+    )

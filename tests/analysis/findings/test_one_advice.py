@@ -15,7 +15,19 @@ from tfwatch.analysis.findings.situation import BatchSource, Situation, SourceKi
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 
-CACHE = Forecast("cache", "on", 18.0, 16.5, 19.5, 15.0, "compute and data share the cores", None, 18.0, 23.4, 23.4)
+CACHE = Forecast(
+    "cache",
+    "on",
+    18.0,
+    16.5,
+    19.5,
+    15.0,
+    "compute and data share the cores",
+    None,
+    18.0,
+    23.4,
+    23.4,
+)
 NO_GAIN = replace(CACHE, step_ms=23.0, mean_ms=23.0)
 FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
 #: Batches wait in a full buffer: the data wait is the fetch itself.
@@ -44,7 +56,10 @@ BOUNDS = [
 @pytest.mark.parametrize(("bound", "otherwise"), BOUNDS)
 def test_a_cache_that_is_forecast_to_gain_is_the_advice(bound: Bound, otherwise: str) -> None:
     found = banner(situation(bound, forecasts={("cache", "on"): CACHE}))
-    assert "c cache on: 23.4 so far to about 18.0 ms, 1.3 x (compute and data share the cores)" in found.advice
+    assert (
+        "c cache on: 23.4 so far to about 18.0 ms, 1.3 x (compute and data share the cores)"
+        in found.advice
+    )
     assert otherwise not in found.advice
     assert "dataset = dataset.cache()" in found.edit
 
@@ -56,7 +71,9 @@ def test_without_a_gain_the_limit_is(bound: Bound, otherwise: str) -> None:
 
 def test_the_summary_names_the_call_in_place_of_the_key() -> None:
     found = banner(situation(Bound.COMPUTE, forecasts={("cache", "on"): CACHE}, live=False))
-    assert found.advice == ".cache(): 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)"
+    assert (
+        found.advice == ".cache(): 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)"
+    )
 
 
 def test_steps_that_run_op_by_op_are_to_run_as_a_graph_first() -> None:
@@ -66,7 +83,9 @@ def test_steps_that_run_op_by_op_are_to_run_as_a_graph_first() -> None:
 
 def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
     ahead = replace(CACHE, knob="device_prefetch", value="2")
-    now = situation(Bound.INPUT, switchable=("device_prefetch",), forecasts={("device_prefetch", "2"): ahead})
+    now = situation(
+        Bound.INPUT, switchable=("device_prefetch",), forecasts={("device_prefetch", "2"): ahead}
+    )
     found = banner(replace(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
     assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
     assert "cannot be switched" not in found.advice

@@ -21,7 +21,9 @@ from tfwatch.core.rows import Phase
         pytest.param(1.2, None, True, id="nothing measured yet"),
     ],
 )
-def test_a_wait_is_a_stall_by_the_length_of_a_step(phase_s: float, median_step_ms: float | None, stalled: bool) -> None:
+def test_a_wait_is_a_stall_by_the_length_of_a_step(
+    phase_s: float, median_step_ms: float | None, stalled: bool
+) -> None:
     now = replace(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
 
     assert now.is_stalled is stalled

@@ -39,7 +39,12 @@ def test_steps_that_need_more_buckets_keep_their_sums() -> None:
     for after in (0, 1000, 4000):
         block = whole.after(after)
         kept = block.steps <= {0: 1000, 1000: 4000, 4000: 3 * BUCKETS}[after]
-        times = (block.wait[:, kept], block.host[:, kept], block.call[:, kept], block.silent[:, kept])
+        times = (
+            block.wait[:, kept],
+            block.host[:, kept],
+            block.call[:, kept],
+            block.silent[:, kept],
+        )
         sums.add(Aligned(whole.ranks, block.steps[kept], *times))
     steps = sums.steps()
 
@@ -60,5 +65,7 @@ def test_the_longest_long_steps_come_first() -> None:
     steps = sum_up(found)
 
     assert steps
-    assert [(one.step, one.rank) for one in steps.long_steps] == [(int(found.steps[at]), 1) for at in (40, 20)]
+    assert [(one.step, one.rank) for one in steps.long_steps] == [
+        (int(found.steps[at]), 1) for at in (40, 20)
+    ]
     assert np.allclose([one.lost_ms for one in steps.long_steps], [900.0, 500.0])

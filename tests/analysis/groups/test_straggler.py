@@ -31,12 +31,18 @@ from tfwatch.core.rows import Flag
 STEPS = 200
 
 
-def group(waits: list[float], hosts: list[float], noise: float = 0.0, count: int = STEPS) -> list[RankSteps]:
-    return [RankSteps(rank, rows) for rank, rows in enumerate(meeting_rows(waits, hosts, noise, count))]
+def group(
+    waits: list[float], hosts: list[float], noise: float = 0.0, count: int = STEPS
+) -> list[RankSteps]:
+    return [
+        RankSteps(rank, rows) for rank, rows in enumerate(meeting_rows(waits, hosts, noise, count))
+    ]
 
 
 def with_machines(ranks: list[RankSteps], *machines: Machine) -> list[RankSteps]:
-    return [RankSteps(one.rank, one.rows, machine) for one, machine in zip(ranks, machines, strict=True)]
+    return [
+        RankSteps(one.rank, one.rows, machine) for one, machine in zip(ranks, machines, strict=True)
+    ]
 
 
 def found(ranks: list[RankSteps]) -> Straggler:
@@ -47,7 +53,9 @@ def found(ranks: list[RankSteps]) -> Straggler:
 
 @pytest.mark.parametrize("late", range(4))
 @pytest.mark.parametrize("cause", [Cause.DATA_WAIT, Cause.HOST])
-def test_the_rank_that_comes_late_is_named_with_the_part_that_makes_it_late(late: int, cause: Cause) -> None:
+def test_the_rank_that_comes_late_is_named_with_the_part_that_makes_it_late(
+    late: int, cause: Cause
+) -> None:
     times = [20.0 if rank == late else 1.0 for rank in range(4)]
     usual = [1.0] * 4
 
@@ -58,8 +66,12 @@ def test_the_rank_that_comes_late_is_named_with_the_part_that_makes_it_late(late
     assert named.gain_ms == pytest.approx(19, abs=0.2)
 
 
-@pytest.mark.parametrize(("late_ms", "level"), [(1.0, None), (1.9, Level.WARNING), (3.0, Level.CRITICAL)])
-def test_a_tenth_of_the_time_is_a_warning_and_a_fifth_is_critical(late_ms: float, level: Level | None) -> None:
+@pytest.mark.parametrize(
+    ("late_ms", "level"), [(1.0, None), (1.9, Level.WARNING), (3.0, Level.CRITICAL)]
+)
+def test_a_tenth_of_the_time_is_a_warning_and_a_fifth_is_critical(
+    late_ms: float, level: Level | None
+) -> None:
     straggler = find_straggler(align(group([1, 1 + late_ms, 1], [1, 1, 1])))
 
     assert (straggler.level if straggler else None) == level
@@ -87,19 +99,29 @@ def test_a_longer_call_shows_in_the_processor_time_alone() -> None:
     assert (named.rank, named.cause) == (1, Cause.COMPUTE)
     assert named.gain_ms == pytest.approx(0.7 * 10)
     assert find_straggler(align(with_machines(ranks, busy, busy, busy))) is None
-    assert find_straggler(align(with_machines(ranks, Machine(cores=0.3), Machine(cores=0.1), idle))) is None
+    assert (
+        find_straggler(align(with_machines(ranks, Machine(cores=0.3), Machine(cores=0.1), idle)))
+        is None
+    )
     assert is_compute_known(align(with_machines(ranks, idle, busy, idle)))
     assert not is_compute_known(align(with_machines(ranks, Machine(), busy, idle)))
-    assert straggler_sentence(named).startswith("the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: it comp")
+    assert straggler_sentence(named).startswith(
+        "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: it comp"
+    )
     assert banner_word(named) == "STRAGGLER rank 1, at least 70 %"
-    assert without_sentence(named) == "without it a step takes at most about 3.0 of 10.0 ms: at least 70 % less"
+    assert (
+        without_sentence(named)
+        == "without it a step takes at most about 3.0 of 10.0 ms: at least 70 % less"
+    )
     assert find_straggler(align(with_machines(ranks, Machine(), busy, idle))) is None
 
 
 def test_more_processor_time_of_a_rank_whose_calls_fetch_its_batches_may_be_data() -> None:
     rows = group([1, 1, 1], [1, 1, 1])
     busy, idle = Machine(cores=0.9), Machine(cores=0.2)
-    ranks = with_machines([rows[0], replace(rows[1], fetches_in_calls=True), rows[2]], idle, busy, idle)
+    ranks = with_machines(
+        [rows[0], replace(rows[1], fetches_in_calls=True), rows[2]], idle, busy, idle
+    )
     late = group([1, 1, 20], [1, 1, 1])
 
     named = found([replace(one, fetches_in_calls=rank == 1) for rank, one in enumerate(ranks)])
@@ -109,10 +131,14 @@ def test_more_processor_time_of_a_rank_whose_calls_fetch_its_batches_may_be_data
         "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: its data wait is not seen, so its compute may "
         "be data: 9.0 ms of CPU time a step; the others use 2.0 ms"
     )
-    assert found([late[0], replace(late[1], fetches_in_calls=True), late[2]]).cause is Cause.DATA_WAIT
+    assert (
+        found([late[0], replace(late[1], fetches_in_calls=True), late[2]]).cause is Cause.DATA_WAIT
+    )
 
 
-_UNSEEN = "no rank is seen to be late: they wait 2 % of their time for one another; the data wait of"
+_UNSEEN = (
+    "no rank is seen to be late: they wait 2 % of their time for one another; the data wait of"
+)
 _NOT_KNOWN = "whether one computes longer is n/a, as processor time and clocks are not known"
 
 
@@ -214,7 +240,9 @@ def held_up(part: str, at: int, silent: bool = False) -> Aligned:
         ("call", True, 1, Cause.NOT_RUNNING),
     ],
 )
-def test_a_single_long_step_is_an_event_and_no_straggler(part: str, silent: bool, rank: int, cause: Cause) -> None:
+def test_a_single_long_step_is_an_event_and_no_straggler(
+    part: str, silent: bool, rank: int, cause: Cause
+) -> None:
     aligned = held_up(part, 80, silent)
 
     (event,) = find_long_steps(aligned)
@@ -224,7 +252,9 @@ def test_a_single_long_step_is_an_event_and_no_straggler(part: str, silent: bool
     assert find_straggler(aligned) is None
 
 
-@pytest.mark.parametrize(("silent", "rank", "cause"), [(True, 1, Cause.NOT_RUNNING), (False, None, Cause.COMPUTE)])
+@pytest.mark.parametrize(
+    ("silent", "rank", "cause"), [(True, 1, Cause.NOT_RUNNING), (False, None, Cause.COMPUTE)]
+)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
     first: bool, silent: bool, rank: int, cause: Cause
@@ -236,7 +266,9 @@ def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
     rows = [make_steps(np.ones(STEPS), call[rank], 0.0) for rank in range(3)]
     begin_ns = int(rows[1]["start_ns"][80 if first else 81])
     silences = [(begin_ns + 10**8, begin_ns + 1400 * 10**6)] if silent else []
-    aligned = align([RankSteps(rank, rows[rank], silences=silences if rank == 1 else []) for rank in range(3)])
+    aligned = align(
+        [RankSteps(rank, rows[rank], silences=silences if rank == 1 else []) for rank in range(3)]
+    )
 
     (event,) = find_long_steps(aligned)
 
@@ -259,7 +291,8 @@ def test_the_sentences_have_one_unit_each() -> None:
 
 def test_of_many_long_steps_the_longest_are_named() -> None:
     events = [
-        LongStep(n, None if n == 5 else 1, Cause.COMPUTE if n == 5 else Cause.HOST, 1000.0 * n) for n in range(1, 6)
+        LongStep(n, None if n == 5 else 1, Cause.COMPUTE if n == 5 else Cause.HOST, 1000.0 * n)
+        for n in range(1, 6)
     ]
 
     assert long_step_lines(events) == [
@@ -280,8 +313,12 @@ _LONG = "step 7 takes 2.0 s more, for rank 1: data wait"
         pytest.param([15.0, 12.0], [], id="too short to matter"),
         pytest.param([15.0] * 20, ["20 long steps: 0.3 s"], id="many short ones"),
         pytest.param([15.0, 2000.0], [_LONG], id="one"),
-        pytest.param([2000.0] * 5, [_LONG] * 3 + ["2 more long steps: 4.0 s"], id="the longest three"),
+        pytest.param(
+            [2000.0] * 5, [_LONG] * 3 + ["2 more long steps: 4.0 s"], id="the longest three"
+        ),
     ],
 )
-def test_only_steps_that_cost_a_tenth_of_a_second_are_named(lost_ms: list[float], lines: list[str]) -> None:
+def test_only_steps_that_cost_a_tenth_of_a_second_are_named(
+    lost_ms: list[float], lines: list[str]
+) -> None:
     assert long_step_lines([LongStep(7, 1, Cause.DATA_WAIT, lost) for lost in lost_ms]) == lines

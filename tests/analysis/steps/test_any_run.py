@@ -65,7 +65,19 @@ def runs(draw: st.DrawFn) -> RecordedRun:
         record(EpochStarted, epoch, 3, None)
         for wait, compute, host, flags in steps:
             copy = draw(st.sampled_from([np.nan, 0.0, compute / 4]))
-            rows.append((round(at_s * 1e9), len(rows) + 1, epoch, flags, wait, compute / 2, compute, host, copy))
+            rows.append(
+                (
+                    round(at_s * 1e9),
+                    len(rows) + 1,
+                    epoch,
+                    flags,
+                    wait,
+                    compute / 2,
+                    compute,
+                    host,
+                    copy,
+                )
+            )
             at_s += (wait + compute + host) / 1e3
         at_s += draw(st.sampled_from([0.0, 0.1, 3.0]))
         record(ValidationEnded, epoch, draw(st.sampled_from([0.0, 90.0, 9000.0])))

@@ -91,7 +91,9 @@ def test_the_copy_is_a_part_of_its_own_and_the_parts_sum_to_the_step() -> None:
     assert split is not None
     assert split.copy is not None
     assert (split.copy.mean, split.compute.mean) == (4.0, 6.0)
-    assert split.wait.mean + split.copy.mean + split.compute.mean + split.host.mean == split.step.mean
+    assert (
+        split.wait.mean + split.copy.mean + split.compute.mean + split.host.mean == split.step.mean
+    )
     assert split.copying_share(None) == pytest.approx(4 / 12)
     assert split.work_mean_ms == 11.0
 

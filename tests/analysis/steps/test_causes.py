@@ -30,14 +30,17 @@ def spike_of(rows: Rows, *pauses: Paused) -> Spike:
     return spike
 
 
-def pause(rows: Rows, cause: str, took_ms: float = 95.0, late_ms: float = 0.0, detail: str = "") -> Paused:
+def pause(
+    rows: Rows, cause: str, took_ms: float = 95.0, late_ms: float = 0.0, detail: str = ""
+) -> Paused:
     """One that ends with the slow step, or so much later."""
     end_ns = int(rows["start_ns"][AT + 1])
     return Paused(end_ns + int(late_ms * 1e6), cause, took_ms, detail)
 
 
 @pytest.mark.parametrize(
-    "cause", ["checkpoint", "callback", "garbage collection", "swap", "CPU contention", "thermal limit"]
+    "cause",
+    ["checkpoint", "callback", "garbage collection", "swap", "CPU contention", "thermal limit"],
 )
 def test_a_pause_within_the_step_names_it(cause: str) -> None:
     rows = slow("host")
@@ -76,12 +79,16 @@ def test_a_callback_never_explains_a_slow_wait_or_compute(part: str) -> None:
 
 def test_the_nearest_cause_comes_first() -> None:
     rows = slow("host")
-    contention, swap = pause(rows, "CPU contention", 5000.0, 1000.0), pause(rows, "swap", 5000.0, 1000.0)
+    contention, swap = (
+        pause(rows, "CPU contention", 5000.0, 1000.0),
+        pause(rows, "swap", 5000.0, 1000.0),
+    )
 
     assert spike_of(rows, contention, swap).cause == "swap"
     assert spike_of(rows, contention, swap, pause(rows, "checkpoint")).cause == "checkpoint"
     assert (
-        spike_of(rows, pause(rows, "callback"), pause(rows, "garbage collection", 80.0)).cause == "garbage collection"
+        spike_of(rows, pause(rows, "callback"), pause(rows, "garbage collection", 80.0)).cause
+        == "garbage collection"
     )
     assert spike_of(rows, contention).cause == "CPU contention"
 
@@ -94,11 +101,20 @@ def test_heat_explains_a_step_only_where_it_began_then() -> None:
 
     assert spike_of(rows, began).cause == "thermal limit"
     assert spike_of(rows, before, goes_on).cause == "unexplained"
-    assert spike_of(rows, began, pause(rows, "CPU contention", 5000.0, 1000.0)).cause == "CPU contention"
+    assert (
+        spike_of(rows, began, pause(rows, "CPU contention", 5000.0, 1000.0)).cause
+        == "CPU contention"
+    )
 
 
 def test_the_share_that_a_cause_covers() -> None:
-    pauses = Pauses([Paused(4 * 10**9, "swap", 2000.0), Paused(9 * 10**9, "swap", 1000.0), Paused(9, "callback", 1.0)])
+    pauses = Pauses(
+        [
+            Paused(4 * 10**9, "swap", 2000.0),
+            Paused(9 * 10**9, "swap", 1000.0),
+            Paused(9, "callback", 1.0),
+        ]
+    )
 
     assert pauses.covered("swap", 3e9, 10e9) == pytest.approx(2 / 7)
     assert pauses.covered("thermal limit", 3e9, 10e9) == 0
@@ -130,9 +146,21 @@ def test_in_10_000_plain_steps_no_cause_is_named_that_was_not_there(seed: int) -
     compute[hiccups] += rng.uniform(30, 300, 8)
     rows = restart(make_steps(wait, compute=compute, host=host))
     quiet = np.setdiff1d(np.arange(1, 9_999), np.concatenate([hiccups - 1, hiccups, hiccups + 1]))
-    causes = ["callback", "checkpoint", "garbage collection", "swap", "thermal limit", "process stopped"]
+    causes = [
+        "callback",
+        "checkpoint",
+        "garbage collection",
+        "swap",
+        "thermal limit",
+        "process stopped",
+    ]
     ends = rows["start_ns"][rng.choice(quiet, 200)]
-    pauses = Pauses([Paused(int(end), str(rng.choice(causes)), float(rng.uniform(0.1, 14)), "X") for end in ends])
+    pauses = Pauses(
+        [
+            Paused(int(end), str(rng.choice(causes)), float(rng.uniform(0.1, 14)), "X")
+            for end in ends
+        ]
+    )
 
     found = find_spikes(rows, pauses)
 

@@ -18,14 +18,19 @@ WORK_MS = COMPUTE_MS + HOST_MS
 def labelled(*depths: int) -> list[tuple[float, int]]:
     """The cells that lie near no line, with prefetch of these depths."""
     return [
-        (ratio, depth) for depth in depths for ratio in RATIOS if verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
+        (ratio, depth)
+        for depth in depths
+        for ratio in RATIOS
+        if verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
     ]
 
 
 def test_the_verdict_of_steady_times() -> None:
     for ratio, depth in labelled(0, 1, 2, 4, 16):
         label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
-        rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=300, seed=0)
+        rows = simulated(
+            ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=300, seed=0
+        )
 
         assert judge(rows).verdict is label, (ratio, depth)
         assert summarise(rows, ()).verdict is label, (ratio, depth)
@@ -37,7 +42,9 @@ def test_the_verdict_of_times_that_vary(jitter: float, seed: int) -> None:
     """Variations show as data wait where data and work take the same time; a buffer of four evens out a tenth."""
     for ratio, depth in labelled(0, 4):
         label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
-        rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed)
+        rows = simulated(
+            ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed
+        )
 
         assert summarise(rows, ()).verdict is label, (ratio, depth)
 
@@ -46,7 +53,9 @@ def test_after_a_switch_the_new_setting_is_judged() -> None:
     for ratio, after in labelled(0, 4):
         label = verdict_of(starving(ratio, 1.0, prefetch=after > 0))
         old, new = (
-            simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=200, seed=0)
+            simulated(
+                ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=200, seed=0
+            )
             for depth in (4 - after, after)
         )
         new["flags"][0] = Flag.SWITCH

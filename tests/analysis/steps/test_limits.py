@@ -21,7 +21,9 @@ def test_pieces_that_touch_are_one_stretch() -> None:
 
 
 def test_a_gap_makes_two_stretches_and_causes_are_separate() -> None:
-    found = find_limits([piece(5, 5), piece(6, 1, "swap", "40 MB"), piece(20, 5), piece(7, 1, "swap", "60 MB")])
+    found = find_limits(
+        [piece(5, 5), piece(6, 1, "swap", "40 MB"), piece(20, 5), piece(7, 1, "swap", "60 MB")]
+    )
 
     assert [(limit.cause, limit.took_ms, limit.detail) for limit in found] == [
         ("thermal limit", 5000, ""),

@@ -18,7 +18,11 @@ from tfwatch.core.rows import Flag, Rows
 def noisy(count: int, wait: float = 2.0) -> Rows:
     """Steps whose wait and compute vary by a fifth."""
     rng = np.random.default_rng(7)
-    return make_steps(rng.normal(wait, wait / 5, count).clip(0), compute=rng.normal(15, 3, count).clip(5), host=1.0)
+    return make_steps(
+        rng.normal(wait, wait / 5, count).clip(0),
+        compute=rng.normal(15, 3, count).clip(5),
+        host=1.0,
+    )
 
 
 @pytest.mark.parametrize("period", [2, 3, 10, 64, 100])
@@ -119,7 +123,9 @@ def every_20th(part: str, ms: float = 60.0) -> Rows:
     return restart(rows)
 
 
-def pauses_at(rows: Rows, at: slice, cause: str, detail: str = "", took_ms: float = 58.0) -> list[Paused]:
+def pauses_at(
+    rows: Rows, at: slice, cause: str, detail: str = "", took_ms: float = 58.0
+) -> list[Paused]:
     """One that ends with each of these steps."""
     ends_ns = np.append(rows["start_ns"][1:], rows["start_ns"][-1] + 10**8)[at]
     return [Paused(int(end_ns), cause, took_ms, detail) for end_ns in ends_ns]
@@ -134,12 +140,24 @@ def pauses_at(rows: Rows, at: slice, cause: str, detail: str = "", took_ms: floa
             "generation 2",
             "every 20th step waits 60.0 ms longer for data (garbage collection)",
         ),
-        ("compute", "garbage collection", "", "every 20th step computes 60.0 ms longer (garbage collection)"),
+        (
+            "compute",
+            "garbage collection",
+            "",
+            "every 20th step computes 60.0 ms longer (garbage collection)",
+        ),
         ("host", "callback", "CSVLogger", "every 20th step has 60.0 ms more host time (CSVLogger)"),
-        ("host", "checkpoint", "BackupAndRestore", "every 20th step has 60.0 ms more host time (BackupAndRestore)"),
+        (
+            "host",
+            "checkpoint",
+            "BackupAndRestore",
+            "every 20th step has 60.0 ms more host time (BackupAndRestore)",
+        ),
     ],
 )
-def test_a_period_has_the_cause_that_comes_with_it(part: str, cause: str, detail: str, words: str) -> None:
+def test_a_period_has_the_cause_that_comes_with_it(
+    part: str, cause: str, detail: str, words: str
+) -> None:
     rows = every_20th(part)
 
     (found,) = find_patterns(rows, Pauses(pauses_at(rows, slice(19, 420, 20), cause, detail)))
@@ -157,7 +175,9 @@ def test_a_period_has_the_cause_that_comes_with_it(part: str, cause: str, detail
         pytest.param("host", slice(19, 420, 20), "CPU contention", id="of everything"),
     ],
 )
-def test_what_does_not_come_with_a_period_is_not_its_cause(part: str, at: slice, cause: str) -> None:
+def test_what_does_not_come_with_a_period_is_not_its_cause(
+    part: str, at: slice, cause: str
+) -> None:
     rows = every_20th(part)
 
     (found,) = find_patterns(rows, Pauses(pauses_at(rows, at, cause)))
@@ -193,7 +213,9 @@ def test_a_call_s_first_step_may_wait_for_its_batch() -> None:
     assert (found.part, found.period, found.cause) == ("wait", 5, "steps_per_execution")
 
 
-@pytest.mark.parametrize(("part", "words"), [("compute", "compute grew"), ("host", "host time grew")])
+@pytest.mark.parametrize(
+    ("part", "words"), [("compute", "compute grew"), ("host", "host time grew")]
+)
 def test_every_part_may_drift(part: str, words: str) -> None:
     rows = noisy(1000)
     rows[f"{part}_ms"] += np.linspace(0, 16, 1000)

@@ -38,7 +38,9 @@ def test_a_spike_names_its_part_and_what_it_took_over_the_median(part: str) -> N
         (Flag.VALIDATION, "wait", "unexplained"),
     ],
 )
-def test_a_flag_is_the_cause_of_the_part_that_it_stands_for(flag: Flag, part: str, cause: str) -> None:
+def test_a_flag_is_the_cause_of_the_part_that_it_stands_for(
+    flag: Flag, part: str, cause: str
+) -> None:
     rows = plain(60)
     rows["flags"][30] = flag
     rows[f"{part}_ms"][30] += 25
@@ -64,7 +66,9 @@ def test_a_flagged_step_like_the_others_is_no_spike() -> None:
         pytest.param(50.0, 51.0, True, id="above the median"),
     ],
 )
-def test_an_unflagged_step_stands_out_by_25_ms_and_the_median(step_ms: float, extra_ms: float, found: bool) -> None:
+def test_an_unflagged_step_stands_out_by_25_ms_and_the_median(
+    step_ms: float, extra_ms: float, found: bool
+) -> None:
     rows = make_steps(np.zeros(100), compute=step_ms, host=0.0)
     rows["host_ms"][50] = extra_ms
 

@@ -230,7 +230,9 @@ def test_two_choices_reach_each_of_forty_stalls(room: int) -> None:
     rows = arrange(stalls, room)
     assert len(rows) <= room
     reached = _reached(rows, room, 2 if room >= 14 else 3)
-    assert sorted(reached, key=lambda stall: stall.step) == sorted(stalls, key=lambda stall: stall.step)
+    assert sorted(reached, key=lambda stall: stall.step) == sorted(
+        stalls, key=lambda stall: stall.step
+    )
 
 
 def test_the_ten_worst_come_first() -> None:

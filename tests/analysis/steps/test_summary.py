@@ -38,7 +38,11 @@ def test_the_last_setting_is_judged_by_itself() -> None:
 
     assert found.steady is not None
     assert found.steady.wait_share == pytest.approx(0.25, abs=0.01)
-    assert (found.verdict, found.bound, found.setting.judgement.steps) == (Verdict.NOT, Bound.COMPUTE, 99)
+    assert (found.verdict, found.bound, found.setting.judgement.steps) == (
+        Verdict.NOT,
+        Bound.COMPUTE,
+        99,
+    )
     assert found.setting.stretches == ((101, 200),)
     assert [(switch.step, switch.settled) for switch in found.switches] == [(101, True)]
 
@@ -46,7 +50,11 @@ def test_the_last_setting_is_judged_by_itself() -> None:
 def test_too_few_steps_have_no_verdict() -> None:
     found = summarise(plain(19), ())
 
-    assert (found.verdict, found.bound, found.setting.judgement.steps) == (Verdict.UNKNOWN, None, 19)
+    assert (found.verdict, found.bound, found.setting.judgement.steps) == (
+        Verdict.UNKNOWN,
+        None,
+        19,
+    )
     assert summarise(plain(0), ()).steady is None
 
 

@@ -61,8 +61,12 @@ class RunBuilder:
         flags = Flag.EPOCH_START | (Flag.COMPILE if compile_ms else 0)
         return self.step(epoch, first_wait, COMPUTE + compile_ms, flags=int(flags))
 
-    def step(self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0) -> RunBuilder:
-        self.rows.append((self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST, self.copy_ms))
+    def step(
+        self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0
+    ) -> RunBuilder:
+        self.rows.append(
+            (self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST, self.copy_ms)
+        )
         self.at_s += (wait + compute + HOST) / 1e3
         return self
 
@@ -91,7 +95,9 @@ def whole_run(copy_ms: float = np.nan) -> RunBuilder:
     """Three epochs: 4 s of compile, a shuffle buffer that fills for 3 s each, validation, a checkpoint."""
     built = RunBuilder(copy_ms).started()
     for epoch in range(3):
-        built.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(epoch, validation_s=2.0, callbacks_s=1.0)
+        built.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(
+            epoch, validation_s=2.0, callbacks_s=1.0
+        )
     built.events.append(RunEnded(round(built.at_s * 1e9), "finished", 300))
     return built
 
@@ -110,7 +116,12 @@ def test_every_second_of_a_run_belongs_to_a_part() -> None:
     expect(time_breakdown.epochs[0], compile_s=4.0, **steps, **between)
     expect(time_breakdown.epochs[1], **steps, **between)
     expect(time_breakdown.epochs[2], **steps, **between)
-    assert [entry.steps for entry in (*time_breakdown.epochs, time_breakdown.total)] == [100, 100, 100, 300]
+    assert [entry.steps for entry in (*time_breakdown.epochs, time_breakdown.total)] == [
+        100,
+        100,
+        100,
+        300,
+    ]
     assert [entry.epoch for entry in time_breakdown.epochs] == [0, 1, 2]
 
 
@@ -122,10 +133,14 @@ def test_epochs_beyond_what_a_row_counts_to_keep_their_numbers() -> None:
     assert [entry.epoch for entry in built.time_breakdown(Phase.ENDED).epochs] == numbers
 
 
-@pytest.mark.parametrize("cut_s", [0.5, 6.5, 8.0, 9.5, 10.2, 12.0, 17.8, 20.0, 22.0, 23.9, 30.0, 38.0, 42.2])
+@pytest.mark.parametrize(
+    "cut_s", [0.5, 6.5, 8.0, 9.5, 10.2, 12.0, 17.8, 20.0, 22.0, 23.9, 30.0, 38.0, 42.2]
+)
 def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float) -> None:
     built = whole_run()
-    built.rows = [row for row in built.rows if row[0] / 1e9 + sum(row[4::1]) / 1e3 - row[5] / 1e3 <= cut_s]
+    built.rows = [
+        row for row in built.rows if row[0] / 1e9 + sum(row[4::1]) / 1e3 - row[5] / 1e3 <= cut_s
+    ]
     built.events = [event for event in built.events if event.at_ns / 1e9 <= cut_s]
     for doing in (None, *Phase):
         time_breakdown = make_time_breakdown(built.sums(), built.events, cut_s, doing)
@@ -141,9 +156,13 @@ def test_the_current_phase_counts_as_its_part() -> None:
     before = built.time_breakdown(Phase.WAIT).total
     built.at_s += 20.0
 
-    assert built.time_breakdown(Phase.WAIT).total.data_wait_s == pytest.approx(before.data_wait_s + 20)
+    assert built.time_breakdown(Phase.WAIT).total.data_wait_s == pytest.approx(
+        before.data_wait_s + 20
+    )
     assert built.time_breakdown(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
-    assert built.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(before.between_s + 20)
+    assert built.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(
+        before.between_s + 20
+    )
     assert built.time_breakdown().total.unaccounted_s == pytest.approx(before.unaccounted_s + 20)
 
 
@@ -155,7 +174,10 @@ def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
     time_breakdown = built.time_breakdown(Phase.WAIT)
 
     expect(time_breakdown.epochs[3], first_batch_s=5.0)
-    assert (time_breakdown.newest_whole, time_breakdown.epochs[3].epoch) == (time_breakdown.epochs[2], 3)
+    assert (time_breakdown.newest_whole, time_breakdown.epochs[3].epoch) == (
+        time_breakdown.epochs[2],
+        3,
+    )
 
 
 def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
@@ -217,7 +239,9 @@ def test_a_timed_copy_is_no_compute_and_the_parts_still_sum_to_the_wall() -> Non
     found = built.time_breakdown(Phase.ENDED)
 
     assert found.total.wall_s == pytest.approx(built.at_s)
-    for entry, plain in zip((*found.epochs, found.total), (*usual.epochs, usual.total), strict=True):
+    for entry, plain in zip(
+        (*found.epochs, found.total), (*usual.epochs, usual.total), strict=True
+    ):
         assert entry.copy_s == pytest.approx(0.005 * entry.steps)
         assert entry.compute_s == pytest.approx(plain.compute_s - 0.005 * entry.steps)
         assert entry.compile_s == pytest.approx(plain.compile_s)
@@ -256,7 +280,10 @@ def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment(copy_ms: 
         time_breakdown = built.time_breakdown(Phase.EPOCH_END)
         assert whole == time_breakdown.newest_whole
         expect(total, **{name: getattr(time_breakdown.total, name) for name in PARTS})
-        assert (total.steps, total.copies) == (time_breakdown.total.steps, time_breakdown.total.copies)
+        assert (total.steps, total.copies) == (
+            time_breakdown.total.steps,
+            time_breakdown.total.copies,
+        )
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])
@@ -317,7 +344,9 @@ def test_a_custom_loop_has_no_keras_step_time(monkeypatch: pytest.MonkeyPatch) -
         ("in compute", {"compute": 20_000.0}, False),
     ],
 )
-def test_a_stop_of_the_process_is_no_data_wait_and_no_compute(where: str, parts: dict[str, float], first: bool) -> None:
+def test_a_stop_of_the_process_is_no_data_wait_and_no_compute(
+    where: str, parts: dict[str, float], first: bool
+) -> None:
     built, usual = RunBuilder(), RunBuilder()
     for run, more in ((built, parts), (usual, {})):
         run.begin(0, more.get("wait", WAIT) if first else WAIT)
@@ -336,7 +365,11 @@ def test_a_stop_of_the_process_is_no_data_wait_and_no_compute(where: str, parts:
 
 
 def test_the_mean_time_of_an_epoch() -> None:
-    entries = [TimeSpent(0, 100, compute_s=3.0, validation_s=1.0), TimeSpent(1, 51, compute_s=2.0), TimeSpent(2)]
+    entries = [
+        TimeSpent(0, 100, compute_s=3.0, validation_s=1.0),
+        TimeSpent(1, 51, compute_s=2.0),
+        TimeSpent(2),
+    ]
 
     assert mean_time_spent(entries) == TimeSpent(None, 76, compute_s=2.5, validation_s=0.5)
     assert mean_time_spent([]) == TimeSpent()

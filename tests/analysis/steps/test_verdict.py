@@ -13,7 +13,14 @@ INPUT, HOST, COPY, LAUNCH, COMPUTE = Bound
 
 @pytest.mark.parametrize(
     ("share", "verdict"),
-    [(0.0, NOT), (0.049, NOT), (0.0501, MODERATELY), (0.199, MODERATELY), (0.2001, HIGHLY), (0.9, HIGHLY)],
+    [
+        (0.0, NOT),
+        (0.049, NOT),
+        (0.0501, MODERATELY),
+        (0.199, MODERATELY),
+        (0.2001, HIGHLY),
+        (0.9, HIGHLY),
+    ],
 )
 def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
     judgement = judge(plain(100, share))
@@ -40,7 +47,9 @@ def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
         (HIGHLY, 0.029, NOT),
     ],
 )
-def test_a_verdict_changes_two_points_past_the_line(before: Verdict, share: float, verdict: Verdict) -> None:
+def test_a_verdict_changes_two_points_past_the_line(
+    before: Verdict, share: float, verdict: Verdict
+) -> None:
     assert judge(plain(100, share), before).verdict is verdict
 
 
@@ -55,7 +64,9 @@ def test_a_verdict_changes_two_points_past_the_line(before: Verdict, share: floa
         (HOST, 0.17, COMPUTE),
     ],
 )
-def test_host_bound_is_a_fifth_lost_between_the_steps(before: Bound | None, host: float, bound: Bound) -> None:
+def test_host_bound_is_a_fifth_lost_between_the_steps(
+    before: Bound | None, host: float, bound: Bound
+) -> None:
     rows = make_steps(np.zeros(100), compute=20 * (1 - host), host=20 * host)
 
     assert (judge(rows, bound=before).verdict, judge(rows, bound=before).bound) == (NOT, bound)
@@ -73,7 +84,9 @@ def test_host_bound_is_a_fifth_lost_between_the_steps(before: Bound | None, host
         (HOST, 10.3, COMPUTE),
     ],
 )
-def test_launch_bound_is_more_dispatch_than_drain(before: Bound | None, dispatch: float, bound: Bound) -> None:
+def test_launch_bound_is_more_dispatch_than_drain(
+    before: Bound | None, dispatch: float, bound: Bound
+) -> None:
     rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=dispatch)
 
     assert judge(rows, accelerated=True, bound=before).bound is bound
@@ -97,7 +110,9 @@ def test_on_a_cpu_dispatch_is_the_compute() -> None:
         (LAUNCH, 3.5, COMPUTE),
     ],
 )
-def test_op_by_op_on_a_cpu_a_fifth_in_python_is_launch_bound(before: Bound | None, python: float, bound: Bound) -> None:
+def test_op_by_op_on_a_cpu_a_fifth_in_python_is_launch_bound(
+    before: Bound | None, python: float, bound: Bound
+) -> None:
     rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=python)
 
     assert judge(rows, op_by_op=True, bound=before).bound is bound
@@ -118,7 +133,10 @@ def test_callbacks_come_before_launching() -> None:
 def test_an_input_bound_run_is_never_called_anything_else() -> None:
     rows = make_steps(np.full(100, 2.0), compute=8.0, host=10.0, dispatch=8.0)
 
-    assert (judge(rows, accelerated=True).verdict, judge(rows, accelerated=True).bound) == (MODERATELY, INPUT)
+    assert (judge(rows, accelerated=True).verdict, judge(rows, accelerated=True).bound) == (
+        MODERATELY,
+        INPUT,
+    )
 
 
 def test_without_enough_data_nothing_is_named() -> None:
@@ -194,9 +212,17 @@ def test_long_waits_that_come_back_do() -> None:
 
 @pytest.mark.parametrize(
     ("before", "copy", "bound"),
-    [(None, 3.9, COMPUTE), (None, 4.1, COPY), (COMPUTE, 4.3, COMPUTE), (COPY, 3.7, COPY), (COPY, 3.5, COMPUTE)],
+    [
+        (None, 3.9, COMPUTE),
+        (None, 4.1, COPY),
+        (COMPUTE, 4.3, COMPUTE),
+        (COPY, 3.7, COPY),
+        (COPY, 3.5, COMPUTE),
+    ],
 )
-def test_a_fifth_of_the_step_in_copying_is_copy_bound(before: Bound | None, copy: float, bound: Bound) -> None:
+def test_a_fifth_of_the_step_in_copying_is_copy_bound(
+    before: Bound | None, copy: float, bound: Bound
+) -> None:
     rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=1.0, copy=copy)
 
     assert judge(rows, accelerated=True, bound=before).bound is bound
@@ -206,14 +232,20 @@ def test_a_run_that_copies_is_not_launch_bound() -> None:
     copies = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=1.0, copy=14.5)
     hidden = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=15.5)
 
-    assert (judge(copies, accelerated=True).bound, judge(hidden, accelerated=True).bound) == (COPY, LAUNCH)
+    assert (judge(copies, accelerated=True).bound, judge(hidden, accelerated=True).bound) == (
+        COPY,
+        LAUNCH,
+    )
 
 
 def test_of_copy_and_host_the_larger_is_the_limit() -> None:
     host = make_steps(np.zeros(100), compute=12.0, host=8.0, dispatch=1.0, copy=5.0)
     copy = make_steps(np.zeros(100), compute=15.0, host=5.0, dispatch=1.0, copy=8.0)
 
-    assert (judge(host, accelerated=True).bound, judge(copy, accelerated=True).bound) == (HOST, COPY)
+    assert (judge(host, accelerated=True).bound, judge(copy, accelerated=True).bound) == (
+        HOST,
+        COPY,
+    )
 
 
 def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
@@ -231,8 +263,12 @@ def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
         pytest.param(8.0, 0.2, Bound.INPUT, id="the fetch waits for the pipeline"),
     ],
 )
-def test_a_wait_for_the_copy_ahead_is_copy_bound(wait_ms: float, copy_ms: float, bound: Bound) -> None:
-    rows = make_steps(np.full(200, wait_ms), compute=4.0 + copy_ms, dispatch=3.0, host=0.5, copy=copy_ms)
+def test_a_wait_for_the_copy_ahead_is_copy_bound(
+    wait_ms: float, copy_ms: float, bound: Bound
+) -> None:
+    rows = make_steps(
+        np.full(200, wait_ms), compute=4.0 + copy_ms, dispatch=3.0, host=0.5, copy=copy_ms
+    )
     found = judge(rows, accelerated=True, copy_ahead_ms=9.0)
     assert found.bound is bound
     assert (found.verdict is Verdict.NOT) == (bound is Bound.COPY)

@@ -34,7 +34,10 @@ def test_looking_every_10_steps_claims_no_more() -> None:
     source, claimed = rng(), 0
     for kind in ["drift 5 %", "drift 10 %"] * 20:
         steps = noisy_steps(kind, 2 * BEFORE, source)
-        looks = (compare_sides(steps[:BEFORE], steps[BEFORE : BEFORE + look]) for look in range(60, BEFORE + 1, 10))
+        looks = (
+            compare_sides(steps[:BEFORE], steps[BEFORE : BEFORE + look])
+            for look in range(60, BEFORE + 1, 10)
+        )
         claimed += any(look.answer in ("faster", "slower") for look in looks)
     assert claimed <= 2
 
@@ -113,11 +116,16 @@ def test_a_shorter_wait_is_an_effect_though_compute_drifts() -> None:
     assert (found.estimate.answer, found.compute_drift) == ("faster", None)
 
 
-def test_equal_waits_are_claimed_in_at_most_5_of_100_switches_at_any_look_whatever_the_noise() -> None:
+def test_equal_waits_are_claimed_in_at_most_5_of_100_switches_at_any_look_whatever_the_noise() -> (
+    None
+):
     source, claimed = rng(1), 0
     for kind in [*NOISE] * (100 // len(NOISE)):
         waits = noisy_steps(kind, 2 * BEFORE, source)
-        looks = (compare_waits(waits[:BEFORE], waits[BEFORE : BEFORE + look]) for look in range(60, BEFORE + 1, 60))
+        looks = (
+            compare_waits(waits[:BEFORE], waits[BEFORE : BEFORE + look])
+            for look in range(60, BEFORE + 1, 60)
+        )
         claimed += any(look.is_proved for look in looks)
     assert claimed <= 5
 
@@ -126,7 +134,9 @@ def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> N
     """Seen on two cores beside other work: 38.9 to 29.9 ms, 22 to 2 % data wait, and "not clear" after 590 steps."""
     source = rng()
     compute = noisy_steps("bursts every 150", 2 * BEFORE, source)
-    waits = np.concatenate([noisy_steps("correlated 0.3, 10 %", BEFORE, source) / 2, np.full(BEFORE, 0.5)])
+    waits = np.concatenate(
+        [noisy_steps("correlated 0.3, 10 %", BEFORE, source) / 2, np.full(BEFORE, 0.5)]
+    )
     rows = make_steps(waits, compute=compute, host=0.1)
     found = measure_effect(rows[:BEFORE], rows[BEFORE:], ["prefetch"], accelerated=False)
     assert found.wait.ms == pytest.approx(0.5 - np.median(waits[:BEFORE]))

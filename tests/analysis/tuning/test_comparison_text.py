@@ -10,10 +10,19 @@ from tests.analysis.situations import split
 from tfwatch.analysis.steps.verdict import Stat
 from tfwatch.analysis.tuning.before_after import WaitChange
 from tfwatch.analysis.tuning.comparison import Comparison
-from tfwatch.analysis.tuning.switch_text import cells, comparison_line, longest_ms, outcome_text, part_texts, speed
+from tfwatch.analysis.tuning.switch_text import (
+    cells,
+    comparison_line,
+    longest_ms,
+    outcome_text,
+    part_texts,
+    speed,
+)
 
 BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
-SETTLED = Comparison("prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True, low=1.61, high=1.74)
+SETTLED = Comparison(
+    "prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True, low=1.61, high=1.74
+)
 ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
 
 
@@ -22,13 +31,19 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
     [
         pytest.param(SETTLED, "1.68 x faster (1.61 to 1.74) over 600 steps", id="settled"),
         pytest.param(
-            replace(SETTLED, ratio=0.5, low=0.4, high=0.625), "2.00 x slower (1.60 to 2.50) over 600 steps", id="slower"
+            replace(SETTLED, ratio=0.5, low=0.4, high=0.625),
+            "2.00 x slower (1.60 to 2.50) over 600 steps",
+            id="slower",
         ),
         pytest.param(
-            replace(SETTLED, ratio=20.11, low=15.0, high=25.0), "20 x faster (15 to 25) over 600 steps", id="many times"
+            replace(SETTLED, ratio=20.11, low=15.0, high=25.0),
+            "20 x faster (15 to 25) over 600 steps",
+            id="many times",
         ),
         pytest.param(
-            replace(SETTLED, ratio=1.01, low=0.98, high=1.02), "no difference (0.98 to 1.02) over 600 steps", id="same"
+            replace(SETTLED, ratio=1.01, low=0.98, high=1.02),
+            "no difference (0.98 to 1.02) over 600 steps",
+            id="same",
         ),
         pytest.param(
             replace(SETTLED, ratio=1.24, low=0.97, high=1.4),
@@ -65,9 +80,15 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
             "1.68 x faster (1.61 to 1.74) so far, 34 of 60 steps",
             id="settling_steps",
         ),
-        pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
         pytest.param(
-            replace(SETTLED, before=None, ratio=None), "not enough steps before it to compare", id="asked early"
+            replace(SETTLED, after=None, ratio=None, settled=False),
+            "0 of 60 steps",
+            id="nothing measured",
+        ),
+        pytest.param(
+            replace(SETTLED, before=None, ratio=None),
+            "not enough steps before it to compare",
+            id="asked early",
         ),
         pytest.param(
             replace(SETTLED, ratio=None, beside="workers"),
@@ -82,7 +103,9 @@ def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, wor
 
 
 def test_a_switch_is_told_in_a_line() -> None:
-    assert comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
+    assert (
+        comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
+    )
     assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
     form = replace(SETTLED, knob="fast_pipeline", new="on")
     assert (

@@ -67,9 +67,14 @@ NOISES = [(0.0, 0.03, 0.0), (0.9, 0.03, 0.0), (0.99, 0.1, 0.0), (0.5, 0.03, 0.1)
 
 
 @pytest.mark.parametrize(("resembling", "spread", "slow"), NOISES)
-def test_where_nothing_differs_seldom_anything_is_found(resembling: float, spread: float, slow: float) -> None:
+def test_where_nothing_differs_seldom_anything_is_found(
+    resembling: float, spread: float, slow: float
+) -> None:
     rng = np.random.default_rng(7)
-    runs = [experiment(rng, noise(rng, resembling, spread, slow), lambda _, ms: ms, 2) for _ in range(100)]
+    runs = [
+        experiment(rng, noise(rng, resembling, spread, slow), lambda _, ms: ms, 2)
+        for _ in range(100)
+    ]
     answers = Counter(run.estimate.answer for run in runs)
     assert answers["faster"] + answers["slower"] <= 0.05 * len(runs)
     assert sum(run.estimate.low <= 1 <= run.estimate.high for run in runs) >= 0.95 * len(runs)
@@ -88,11 +93,20 @@ def test_what_may_be_missed_is_shared_out_among_the_pairs_of_several_settings() 
     assert evaluate(step_ms[:, :2]).estimate == estimate(differences, ALPHA)
 
 
-@pytest.mark.parametrize(("resembling", "spread", "slow"), [(0.0, 0.03, 0.0), (0.9, 0.03, 0.0), (0.5, 0.03, 0.1)])
-def test_five_percent_are_found_within_600_steps(resembling: float, spread: float, slow: float) -> None:
+@pytest.mark.parametrize(
+    ("resembling", "spread", "slow"), [(0.0, 0.03, 0.0), (0.9, 0.03, 0.0), (0.5, 0.03, 0.1)]
+)
+def test_five_percent_are_found_within_600_steps(
+    resembling: float, spread: float, slow: float
+) -> None:
     rng = np.random.default_rng(9)
     runs = [
-        experiment(rng, noise(rng, resembling, spread, slow), lambda setting, ms: ms * (1.05, 1.0)[setting], 2)
+        experiment(
+            rng,
+            noise(rng, resembling, spread, slow),
+            lambda setting, ms: ms * (1.05, 1.0)[setting],
+            2,
+        )
         for _ in range(100)
     ]
     assert sum(run.estimate.answer == "faster" and run.fastest == 1 for run in runs) >= 90
@@ -101,7 +115,10 @@ def test_five_percent_are_found_within_600_steps(resembling: float, spread: floa
 
 def test_noise_that_is_too_much_is_said_and_not_guessed_through() -> None:
     rng = np.random.default_rng(10)
-    runs = [experiment(rng, noise(rng, 0.9, 0.3), lambda setting, ms: ms * (1.02, 1.0)[setting], 2) for _ in range(50)]
+    runs = [
+        experiment(rng, noise(rng, 0.9, 0.3), lambda setting, ms: ms * (1.02, 1.0)[setting], 2)
+        for _ in range(50)
+    ]
     assert Counter(run.estimate.answer for run in runs)["unclear"] >= 48
 
 
@@ -212,4 +229,9 @@ def plain_means(times: list[list[Floats]]) -> Floats:
 
 
 def cut_means(times: list[list[Floats]]) -> Floats:
-    return np.array([[np.minimum(block, np.quantile(block, TOP)).mean() for block in blocks] for blocks in times]).T
+    return np.array(
+        [
+            [np.minimum(block, np.quantile(block, TOP)).mean() for block in blocks]
+            for blocks in times
+        ]
+    ).T

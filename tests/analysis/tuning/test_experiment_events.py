@@ -8,12 +8,34 @@ import pytest
 
 from tfwatch.analysis.steps.stalls import Stall, without_switches
 from tfwatch.analysis.tuning.tuner_text import answer_text, experiment_line, running_experiment
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, Noted, PipelineSwitched, SwitchAsked
+from tfwatch.core.events import (
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    Noted,
+    PipelineSwitched,
+    SwitchAsked,
+)
 
 BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 100, 600, 0)
 BLOCK = ExperimentBlock(20, 6, 3, "4", 180, 192, 12, 13.9, "4", 1.6, 1.2, 2.1)
 FASTER = ExperimentEnded(
-    30, "prefetch", ["off", "4"], 100, 500, "clear", "faster", "4", "off", 12, 412, 400, "4", 1.68, 1.61, 1.74
+    30,
+    "prefetch",
+    ["off", "4"],
+    100,
+    500,
+    "clear",
+    "faster",
+    "4",
+    "off",
+    12,
+    412,
+    400,
+    "4",
+    1.68,
+    1.61,
+    1.74,
 )
 
 
@@ -38,11 +60,29 @@ FASTER = ExperimentEnded(
             "not clear: between 0.90 and 1.10 over 412 steps, too noisy",
         ),
         (
-            replace(FASTER, answer="unclear", cause="key", rounds=2, steps=48, ratio=None, low=None, high=None),
+            replace(
+                FASTER,
+                answer="unclear",
+                cause="key",
+                rounds=2,
+                steps=48,
+                ratio=None,
+                low=None,
+                high=None,
+            ),
             "not clear: a knob was switched first (48 steps in 2 rounds)",
         ),
         (
-            replace(FASTER, answer="unclear", cause="budget", rounds=0, steps=0, ratio=None, low=None, high=None),
+            replace(
+                FASTER,
+                answer="unclear",
+                cause="budget",
+                rounds=0,
+                steps=0,
+                ratio=None,
+                low=None,
+                high=None,
+            ),
             "not clear: not enough steps (0 steps in 0 rounds)",
         ),
         (
@@ -57,7 +97,10 @@ def test_the_answer(ended: ExperimentEnded, words: str) -> None:
 
 def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> None:
     assert experiment_line(FASTER) == f"prefetch off vs 4: {answer_text(FASTER)}; kept 4"
-    assert experiment_line(replace(FASTER, cause="ended")) == f"prefetch off vs 4: {answer_text(FASTER)}"
+    assert (
+        experiment_line(replace(FASTER, cause="ended"))
+        == f"prefetch off vs 4: {answer_text(FASTER)}"
+    )
     three = replace(FASTER, values=["off", "2", "4"])
     assert experiment_line(three) == f"prefetch off vs 2, 4: 4 is {answer_text(FASTER)}; kept 4"
 

@@ -9,22 +9,44 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.situations import RUNNING, judged, split
-from tfwatch.analysis.findings.advice import SwitchAdvice, advise_starving, advise_switch, key_text, wait_sentence
+from tfwatch.analysis.findings.advice import (
+    SwitchAdvice,
+    advise_starving,
+    advise_switch,
+    key_text,
+    wait_sentence,
+)
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.analysis.tuning.forecasting.forecast import Forecast
-from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, forecast_note, has_usable_gain, interval_text
+from tfwatch.analysis.tuning.switch_text import (
+    best,
+    expected_gain_text,
+    forecast_note,
+    has_usable_gain,
+    interval_text,
+)
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
 
 STARVING = split(9.6, 13.0, 0.8)
-ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, 13.8, "the rest is compute", None, 13.8, 23.4, 23.4)
-WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, 13.8, "the rest is compute", None, 13.9, 22.3, 22.3)
+ON = Forecast(
+    "prefetch", "4", 13.8, 13.2, 14.4, 13.8, "the rest is compute", None, 13.8, 23.4, 23.4
+)
+WORKERS = Forecast(
+    "workers", "auto", 13.9, 13.0, 15.0, 13.8, "the rest is compute", None, 13.9, 22.3, 22.3
+)
 NONE = Forecast(
-    "fast_pipeline", "off", math.nan, math.nan, math.nan, 13.8, "no forecast: the slow pipeline has not run yet"
+    "fast_pipeline",
+    "off",
+    math.nan,
+    math.nan,
+    math.nan,
+    13.8,
+    "no forecast: the slow pipeline has not run yet",
 )
 
 
@@ -34,19 +56,23 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 
 
 @pytest.mark.parametrize(
-    ("high_ms", "measured", "is_advised"), [(2.7, False, False), (2.7, True, True), (2.1, False, True)]
+    ("high_ms", "measured", "is_advised"),
+    [(2.7, False, False), (2.7, True, True), (2.1, False, True)],
 )
 def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
     high_ms: float, measured: bool, is_advised: bool
 ) -> None:
-    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, 1.8, "", None, 1.9, 2.3, 2.3, measured)
+    ahead = Forecast(
+        "device_prefetch", "2", 1.9, 1.5, high_ms, 1.8, "", None, 1.9, 2.3, 2.3, measured
+    )
 
     assert best([ahead]) is (ahead if is_advised else None)
 
 
 def test_the_banner_promises_a_number_and_says_about() -> None:
     assert (
-        advise_switch(now(ON), STARVING).sentence == "p prefetch on: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
+        advise_switch(now(ON), STARVING).sentence
+        == "p prefetch on: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
     )
 
 
@@ -76,11 +102,16 @@ def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
 def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
     no_gain = replace(WORKERS, mean_ms=22.3, step_ms=22.3)
     table = StageTable(
-        0, (Stage("read", "Map", 19.0),), Bottleneck(0, "storage", "read waits for storage: 19 of 22 ms")
+        0,
+        (Stage("read", "Map", 19.0),),
+        Bottleneck(0, "storage", "read waits for storage: 19 of 22 ms"),
     )
     known = replace(now(no_gain, prefetch="4"), stages=table)
 
-    assert advise_switch(known, STARVING).sentence == "no key helps: read waits for storage: 19 of 22 ms"
+    assert (
+        advise_switch(known, STARVING).sentence
+        == "no key helps: read waits for storage: 19 of 22 ms"
+    )
     assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice(
         "no key helps: preparing batches is the limit"
     )
@@ -100,9 +131,14 @@ def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> No
 
 
 def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
-    idle = replace(ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
+    idle = replace(
+        ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True
+    )
 
-    assert advise_switch(now(idle, prefetch="4"), STARVING).sentence == "no key helps: preparing batches is the limit"
+    assert (
+        advise_switch(now(idle, prefetch="4"), STARVING).sentence
+        == "no key helps: preparing batches is the limit"
+    )
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -147,9 +183,16 @@ def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() 
 def test_a_wide_range_is_told_beside_the_number() -> None:
     wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
 
-    assert expected_gain_text(wide) == "23.4 to about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
-    assert expected_gain_text(wide, shown_ms=23.0) == expected_gain_text(wide), "nearly the same mean needs no word"
-    assert expected_gain_text(wide, shown_ms=17.0).startswith("23.4 so far to about 13.8 ms (13.2 to 23.4), 1.7 x (")
+    assert (
+        expected_gain_text(wide)
+        == "23.4 to about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
+    )
+    assert expected_gain_text(wide, shown_ms=23.0) == expected_gain_text(wide), (
+        "nearly the same mean needs no word"
+    )
+    assert expected_gain_text(wide, shown_ms=17.0).startswith(
+        "23.4 so far to about 13.8 ms (13.2 to 23.4), 1.7 x ("
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +204,9 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
             "23.4 ms  0.6 x",
             id="a loss",
         ),
-        pytest.param(replace(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"),
+        pytest.param(
+            replace(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"
+        ),
         pytest.param(
             replace(ON, step_ms=5.5, mean_ms=5.5, now_ms=5.9, now_mean_ms=6.6),
             "5.5 ms  1.1 x",
@@ -169,7 +214,9 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
         ),
         pytest.param(NONE, "no forecast: the slow pipeline has not run yet", id="unknown"),
         pytest.param(
-            replace(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0), "12.2 ms  1.8 x", id="bursts"
+            replace(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0),
+            "12.2 ms  1.8 x",
+            id="bursts",
         ),
     ],
 )
@@ -190,12 +237,15 @@ def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never(
 
 def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(ON, "off") == "p prefetch on"
-    assert key_text(replace(ON, value="1"), "off") == "+ depth off → 1"  # p requests the last depth, not 1
+    assert (
+        key_text(replace(ON, value="1"), "off") == "+ depth off → 1"
+    )  # p requests the last depth, not 1
     assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
     assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
     assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"
     assert (
-        key_text(replace(WORKERS, knob="fast_pipeline", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
+        key_text(replace(WORKERS, knob="fast_pipeline", value="on"), "off", "tf.data")
+        == "t fast pipeline (tf.data) on"
     )
 
 

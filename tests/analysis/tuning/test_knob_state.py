@@ -40,7 +40,9 @@ def test_a_request_is_asked_until_it_is_answered() -> None:
     assert knob_states(START, events)["prefetch"].asked == "4"
     assert knob_states(START, [*events, made(2, "4")])["prefetch"].asked is None
 
-    failed = knob_states(START, [*events, SwitchFailed(int(2e9), "prefetch", "no memory")])["prefetch"]
+    failed = knob_states(START, [*events, SwitchFailed(int(2e9), "prefetch", "no memory")])[
+        "prefetch"
+    ]
     assert (failed.asked, failed.now, failed.failed) == (None, "off", "no memory")
 
 
@@ -56,7 +58,12 @@ def test_this_screens_own_request_counts_until_the_training_speaks_of_it() -> No
     ask = KnobRequest("prefetch", "4", at_s=5.0)
 
     assert knob_states(START, [], [ask])["prefetch"].coming == "4"
-    assert knob_states(START, [asked(6, "4"), made(7, "4"), made(8, "off", "4")], [ask])["prefetch"].coming == "off"
+    assert (
+        knob_states(START, [asked(6, "4"), made(7, "4"), made(8, "off", "4")], [ask])[
+            "prefetch"
+        ].coming
+        == "off"
+    )
     assert knob_states(START, [], [KnobRequest("prefetch", "off", 5.0)])["prefetch"].asked is None
 
 
@@ -96,7 +103,10 @@ def test_undo_takes_back_what_was_asked_before_what_was_made() -> None:
 
 def test_an_experiment_is_undone_as_one_switch() -> None:
     states = knob_states(START, [])
-    tried = [replace(made(at, new, old), by="experiment") for at, new, old in ((2, "4", "2"), (3, "2", "4"))]
+    tried = [
+        replace(made(at, new, old), by="experiment")
+        for at, new, old in ((2, "4", "2"), (3, "2", "4"))
+    ]
     better = replace(made(4, "4", "2"), by="experiment")
 
     assert find_undo(states, [made(1, "2"), *tried, better]) == ("prefetch", "2")
@@ -107,7 +117,10 @@ def test_an_experiment_is_undone_as_one_switch() -> None:
 def test_an_experiment_that_followed_another_switch_is_undone_to_what_stood_before_it() -> None:
     first = replace(made(2, "4"), by="experiment")
     key = made(3, "auto", knob="workers")
-    second = [replace(made(at, new, old), by="experiment") for at, new, old in ((4, "off", "4"), (5, "2", "off"))]
+    second = [
+        replace(made(at, new, old), by="experiment")
+        for at, new, old in ((4, "off", "4"), (5, "2", "off"))
+    ]
 
     assert find_undo(knob_states(START, []), [first, key, *second]) == ("prefetch", "4")
 

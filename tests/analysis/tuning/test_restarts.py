@@ -37,7 +37,9 @@ def restarted(before: Earlier, now: Start, rows: Rows, *events: PipelineSwitched
 
 
 def test_changed_settings_are_told_in_order_and_what_was_not_given_has_a_name() -> None:
-    before = start(32, seed=None, optimizer=None, learning_rate=0.001, mixed_precision=False, mode="graph")
+    before = start(
+        32, seed=None, optimizer=None, learning_rate=0.001, mixed_precision=False, mode="graph"
+    )
     now = start(64, seed=3, optimizer="sgd", learning_rate=1e-4, mixed_precision=True, mode="graph")
     assert changes(before, now) == (
         KnobChange("mixed_precision", "off", "on"),
@@ -49,10 +51,14 @@ def test_changed_settings_are_told_in_order_and_what_was_not_given_has_a_name() 
 
 
 def test_a_live_knob_that_starts_otherwise_than_it_ended_is_a_change() -> None:
-    before = earlier_run("a", start(knobs={"prefetch": "off", "workers": "off"}), steps(50), [switched(20)])
+    before = earlier_run(
+        "a", start(knobs={"prefetch": "off", "workers": "off"}), steps(50), [switched(20)]
+    )
     assert before.start.knobs == KNOBS
     assert changes(before.start, start()) == ()
-    assert changes(before.start, start(knobs={"prefetch": "8"})) == (KnobChange("prefetch", "4", "8"),)
+    assert changes(before.start, start(knobs={"prefetch": "8"})) == (
+        KnobChange("prefetch", "4", "8"),
+    )
 
 
 def test_the_earlier_run_counts_from_its_last_switch_on() -> None:
@@ -79,7 +85,9 @@ def test_a_setting_in_which_it_was_left_at_once_is_passed_over() -> None:
 
 def test_steps_are_compared_where_the_batch_is_the_same() -> None:
     found = restarted(
-        earlier_run("a", start(mode="graph"), steps(100), []), start(mode="jit"), make_steps(np.zeros(100))
+        earlier_run("a", start(mode="graph"), steps(100), []),
+        start(mode="jit"),
+        make_steps(np.zeros(100)),
     )
     assert found.ratio == pytest.approx(21 / 11)
     assert switch_text.outcome_text(found) == "1.91 x faster (1.91 to 1.91) over 100 steps"
@@ -91,8 +99,14 @@ def test_images_are_compared_where_the_batch_differs() -> None:
     longer = make_steps(np.full(100, 10.0), compute=24.0)
     found = restarted(earlier_run("a", start(32), steps(100), []), start(64), longer)
     assert found.ratio == pytest.approx((21 / 32) / (35 / 64))
-    assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per example (1.20 to 1.20)"
-    assert switch_text.duration(found, found.before.step.median if found.before else 0) == "0.656 ms/example"
+    assert (
+        switch_text.comparison_line(found)
+        == "batch_size 32 → 64: 1.20 x faster per example (1.20 to 1.20)"
+    )
+    assert (
+        switch_text.duration(found, found.before.step.median if found.before else 0)
+        == "0.656 ms/example"
+    )
     assert switch_text.part_texts(found)[0] == "wait 0.312 → 0.156"
 
 
@@ -115,8 +129,12 @@ def test_the_new_run_counts_up_to_its_first_switch() -> None:
     [
         pytest.param(100, 0, "0 of 60 steps", id="nothing trained yet"),
         pytest.param(100, 10, "10 of 60 steps", id="too few yet"),
-        pytest.param(5, 100, "not enough steps before it to compare", id="the earlier run was short"),
-        pytest.param(0, 100, "not enough steps before it to compare", id="the earlier run had none"),
+        pytest.param(
+            5, 100, "not enough steps before it to compare", id="the earlier run was short"
+        ),
+        pytest.param(
+            0, 100, "not enough steps before it to compare", id="the earlier run had none"
+        ),
     ],
 )
 def test_too_few_steps_give_no_ratio(before: int, after: int, outcome: str) -> None:
@@ -126,13 +144,20 @@ def test_too_few_steps_give_no_ratio(before: int, after: int, outcome: str) -> N
 
 
 def test_several_changes_are_told_beside_the_bars() -> None:
-    found = restarted(earlier_run("a", start(), steps(100), []), start(mode="jit", seed=1), steps(100))
-    assert (switch_text.side_label(found, found.old), switch_text.side_label(found, found.new)) == ("before", "after")
+    found = restarted(
+        earlier_run("a", start(), steps(100), []), start(mode="jit", seed=1), steps(100)
+    )
+    assert (switch_text.side_label(found, found.old), switch_text.side_label(found, found.new)) == (
+        "before",
+        "after",
+    )
     assert switch_text.changes_text(found.changes) == "mode graph → jit, seed none → 1"
     nothing = restarted(earlier_run("a", start(), steps(100), []), start(), steps(100))
     assert switch_text.changes_text(nothing.changes) == "nothing changed"
 
 
 def test_a_name_that_has_no_room_is_left_out() -> None:
-    found = restarted(earlier_run("a", start(), steps(100), []), start(steps_per_execution=8), steps(100))
+    found = restarted(
+        earlier_run("a", start(), steps(100), []), start(steps_per_execution=8), steps(100)
+    )
     assert switch_text.side_label(found, found.new) == "8"

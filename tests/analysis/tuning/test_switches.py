@@ -8,7 +8,15 @@ import pytest
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.switch_text import outcome_text
-from tfwatch.core.events import Event, ExperimentEnded, Noted, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed
+from tfwatch.core.events import (
+    Event,
+    ExperimentEnded,
+    Noted,
+    PipelineSwitched,
+    RunEnded,
+    SwitchAsked,
+    SwitchFailed,
+)
 from tfwatch.core.rows import Flag, Rows
 
 
@@ -31,9 +39,18 @@ def asked(step: int, new: str = "4", knob: str = "prefetch") -> SwitchAsked:
     return SwitchAsked(at_ns=step * 10, knob=knob, old="off", new=new, step=step, by="key")
 
 
-def switched(step: int, asked_step: int, new: str = "4", knob: str = "prefetch") -> PipelineSwitched:
+def switched(
+    step: int, asked_step: int, new: str = "4", knob: str = "prefetch"
+) -> PipelineSwitched:
     return PipelineSwitched(
-        at_ns=step * 10, knob=knob, old="off", new=new, asked_step=asked_step, step=step, took_ms=5.0, by="key"
+        at_ns=step * 10,
+        knob=knob,
+        old="off",
+        new=new,
+        asked_step=asked_step,
+        step=step,
+        took_ms=5.0,
+        by="key",
     )
 
 
@@ -79,7 +96,9 @@ def test_a_wait_of_every_fourth_step_is_in_the_ratio_though_no_median_holds_it()
     ("steps_after", "has_ratio", "settled"),
     [(19, False, False), (20, True, False), (59, True, False), (60, True, True)],
 )
-def test_a_ratio_takes_20_steps_and_settling_60(steps_after: int, has_ratio: bool, settled: bool) -> None:
+def test_a_ratio_takes_20_steps_and_settling_60(
+    steps_after: int, has_ratio: bool, settled: bool
+) -> None:
     run = Recorded([10.0] * (100 + steps_after))
 
     (found,) = run.compare(asked(98), switched(101, 98))
@@ -101,7 +120,9 @@ def test_each_side_is_600_steps_at_most() -> None:
 def test_switches_in_a_row_end_each_others_sides() -> None:
     run = Recorded([10.0] * 100 + [5.0] * 3 + [0.0] * 97)
 
-    first, second = run.compare(asked(99), switched(101, 99), asked(102, "8"), switched(104, 102, "8"))
+    first, second = run.compare(
+        asked(99), switched(101, 99), asked(102, "8"), switched(104, 102, "8")
+    )
 
     assert first.after is not None
     assert second.before is not None
@@ -128,7 +149,13 @@ def test_knobs_that_change_at_one_step_share_its_sides_and_none_is_credited() ->
 def test_a_switch_that_waits_has_no_step_yet() -> None:
     (found,) = Recorded([10.0] * 100).compare(asked(90))
 
-    assert (found.step, found.before, found.after, found.ratio, found.settled) == (None, None, None, None, False)
+    assert (found.step, found.before, found.after, found.ratio, found.settled) == (
+        None,
+        None,
+        None,
+        None,
+        False,
+    )
     assert (found.asked_step, found.asked_at_ns) == (90, 900)
 
 
@@ -152,7 +179,10 @@ def test_what_was_taken_back_before_its_epoch_answers_nothing() -> None:
     run = Recorded([10.0] * 200)
     back = SwitchAsked(at_ns=600, knob="shuffle", old="auto", new="auto", step=60, by="key")
     (found,) = run.compare(
-        asked(50, "500", "shuffle"), back, asked(70, "500", "shuffle"), switched(101, 70, "500", "shuffle")
+        asked(50, "500", "shuffle"),
+        back,
+        asked(70, "500", "shuffle"),
+        switched(101, 70, "500", "shuffle"),
     )
     assert found.asked_at_ns == 700
 
@@ -180,7 +210,10 @@ def test_a_failed_switch_is_left_out_and_the_old_setting_goes_on() -> None:
     run = Recorded([10.0] * 300)
 
     (found,) = run.compare(
-        asked(90), SwitchFailed(950, "prefetch", "no memory"), asked(150, "2"), switched(201, 150, "2")
+        asked(90),
+        SwitchFailed(950, "prefetch", "no memory"),
+        asked(150, "2"),
+        switched(201, 150, "2"),
     )
 
     assert found.new == "2"
@@ -189,7 +222,9 @@ def test_a_failed_switch_is_left_out_and_the_old_setting_goes_on() -> None:
 
 
 def test_a_failure_of_one_knob_leaves_the_other_waiting() -> None:
-    (found,) = Recorded([]).compare(asked(1), asked(1, "2", "workers"), SwitchFailed(5, "prefetch", "no"))
+    (found,) = Recorded([]).compare(
+        asked(1), asked(1, "2", "workers"), SwitchFailed(5, "prefetch", "no")
+    )
 
     assert found.knob == "workers"
 
@@ -248,9 +283,14 @@ def test_a_side_that_grows_is_read_again() -> None:
 
 def test_switches_of_an_experiment_are_compared_by_it_and_bound_the_sides_of_others() -> None:
     run = Recorded([10.0] * 50 + [0.0] * 50 + [10.0] * 50)
-    tried = [replace(switched(51, 50), by="experiment"), replace(switched(76, 75, "off"), by="experiment")]
+    tried = [
+        replace(switched(51, 50), by="experiment"),
+        replace(switched(76, 75, "off"), by="experiment"),
+    ]
 
-    (found,) = run.compare(*tried, replace(asked(90), by="experiment"), asked(100, "2"), switched(101, 100, "2"))
+    (found,) = run.compare(
+        *tried, replace(asked(90), by="experiment"), asked(100, "2"), switched(101, 100, "2")
+    )
 
     assert (found.new, found.before and found.before.steps) == ("2", 25)
 
@@ -258,12 +298,32 @@ def test_switches_of_an_experiment_are_compared_by_it_and_bound_the_sides_of_oth
 def test_the_newest_proof_says_which_setting_is_slower() -> None:
     run = Recorded([10.0] * 100 + [0.0] * 100 + [5.0] * 100 + [5.0] * 100)
     switches = run.compare(
-        switched(101, 100, "4"), replace(switched(201, 200, "8"), old="4"), switched(301, 300, "2", "workers")
+        switched(101, 100, "4"),
+        replace(switched(201, 200, "8"), old="4"),
+        switched(301, 300, "2", "workers"),
     )
     assert [switch.answer for switch in switches] == ["faster", "slower", "same"]
     assert find_better_settings(switches, []) == {("prefetch", "off"): "4", ("prefetch", "8"): "4"}
 
     tested = ExperimentEnded(
-        0, "prefetch", ["4", "8"], 400, 900, "clear", "faster", "8", "4", 9, 400, 500, "8", ratio=1.2, low=1.1, high=1.3
+        0,
+        "prefetch",
+        ["4", "8"],
+        400,
+        900,
+        "clear",
+        "faster",
+        "8",
+        "4",
+        9,
+        400,
+        500,
+        "8",
+        ratio=1.2,
+        low=1.1,
+        high=1.3,
     )
-    assert find_better_settings(switches, [tested]) == {("prefetch", "off"): "4", ("prefetch", "4"): "8"}
+    assert find_better_settings(switches, [tested]) == {
+        ("prefetch", "off"): "4",
+        ("prefetch", "4"): "8",
+    }

@@ -31,7 +31,11 @@ def trained(rows: Rows) -> tuple[Event, ...]:
     """The events of a training of one epoch with these steps."""
     end_ns = int(rows["start_ns"][-1]) + 40_000_000
     ended = EpochEnded(end_ns, 0, len(rows), {"loss": 1.25})
-    return EpochStarted(0, 0, 1, len(rows)), ended, RunEnded(end_ns, "finished", len(rows), "", 1.25)
+    return (
+        EpochStarted(0, 0, 1, len(rows)),
+        ended,
+        RunEnded(end_ns, "finished", len(rows), "", 1.25),
+    )
 
 
 def record(folder: Path, rows: Rows, *events: Event, start_s: float = 0.0, **changes: Any) -> Path:

@@ -14,7 +14,12 @@ from tests.schemas import errors
 from tfwatch.analysis.comparing.intervals import CheckedFigure, decide, worst
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
-from tfwatch.report.evidence.check_report import check_json, github_annotations, junit_xml, step_summary
+from tfwatch.report.evidence.check_report import (
+    check_json,
+    github_annotations,
+    junit_xml,
+    step_summary,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,20 +54,38 @@ def check(folder: Path, *words: str) -> int:
         pytest.param(["--max-memory", "1"], FAILED, id="memory above"),
         pytest.param(["--max-loss", "1.25"], PASSED, id="loss below"),
         pytest.param(["--max-loss", "1"], FAILED, id="loss above"),
-        pytest.param(["--baseline", "slow_cnn", "--max-slower", "5"], PASSED, id="faster than the baseline"),
-        pytest.param(["--max-step-ms", "25", "--max-wait-share", "10"], INCONCLUSIVE, id="passed and inconclusive"),
-        pytest.param(["--max-step-ms", "15", "--max-wait-share", "10"], FAILED, id="failed and inconclusive"),
+        pytest.param(
+            ["--baseline", "slow_cnn", "--max-slower", "5"], PASSED, id="faster than the baseline"
+        ),
+        pytest.param(
+            ["--max-step-ms", "25", "--max-wait-share", "10"],
+            INCONCLUSIVE,
+            id="passed and inconclusive",
+        ),
+        pytest.param(
+            ["--max-step-ms", "15", "--max-wait-share", "10"], FAILED, id="failed and inconclusive"
+        ),
         pytest.param([], BAD_INPUT, id="no limit"),
         pytest.param(["--max-slower", "5"], BAD_INPUT, id="no baseline"),
-        pytest.param(["--max-loss", "1", "--baseline", "slow_cnn"], BAD_INPUT, id="no limit for the baseline"),
-        pytest.param(["--max-step-ms", "25", "--junit", "/no/such/folder/file.xml"], BAD_INPUT, id="no such folder"),
+        pytest.param(
+            ["--max-loss", "1", "--baseline", "slow_cnn"], BAD_INPUT, id="no limit for the baseline"
+        ),
+        pytest.param(
+            ["--max-step-ms", "25", "--junit", "/no/such/folder/file.xml"],
+            BAD_INPUT,
+            id="no such folder",
+        ),
     ],
 )
-def test_the_exit_code_follows_the_end_of_the_interval(words: list[str], code: int, folder: Path) -> None:
+def test_the_exit_code_follows_the_end_of_the_interval(
+    words: list[str], code: int, folder: Path
+) -> None:
     assert check(folder, "fast_cnn", *words) == code
 
 
-def test_a_run_slower_than_the_baseline_fails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_slower_than_the_baseline_fails(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert check(folder, "slow_cnn", "--baseline", "fast_cnn", "--max-slower", "5") == FAILED
     end, slower, outcome = capsys.readouterr().out.splitlines()
     assert end == "passed        end of the run"
@@ -76,12 +99,18 @@ def test_a_run_slower_than_the_baseline_fails(folder: Path, capsys: pytest.Captu
     [
         pytest.param(["--max-step-ms", "25"], (RunEnded(9, "stopped", 300),), PASSED, id="stopped"),
         pytest.param(["--max-step-ms", "25"], (RunEnded(9, "failed", 300),), FAILED, id="failed"),
-        pytest.param(["--max-loss", "2"], (LossDiverged(1, 2, "NaN", 1), FINISHED), FAILED, id="a NaN loss"),
-        pytest.param(["--max-loss", "2"], (RunEnded(9, "finished", 300),), INCONCLUSIVE, id="no loss"),
+        pytest.param(
+            ["--max-loss", "2"], (LossDiverged(1, 2, "NaN", 1), FINISHED), FAILED, id="a NaN loss"
+        ),
+        pytest.param(
+            ["--max-loss", "2"], (RunEnded(9, "finished", 300),), INCONCLUSIVE, id="no loss"
+        ),
         pytest.param(["--max-memory", "2"], (FINISHED,), INCONCLUSIVE, id="no memory"),
     ],
 )
-def test_the_end_of_the_run_counts(words: list[str], events: tuple[RunEnded, ...], code: int, tmp_path: Path) -> None:
+def test_the_end_of_the_run_counts(
+    words: list[str], events: tuple[RunEnded, ...], code: int, tmp_path: Path
+) -> None:
     record(tmp_path / "one_cnn", noisy_rows(3), *events)
 
     assert check(tmp_path, "one_cnn", *words) == code
@@ -94,7 +123,9 @@ def test_a_short_run_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "one_cnn has 30 steady steps: 45 are needed" in capsys.readouterr().out
 
 
-def test_a_figure_names_the_steps_that_it_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_names_the_steps_that_it_leaves_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     check(folder, "fast_cnn", "--max-wait-share", "20", "--max-step-ms", "25")
 
     _, wait, step, _ = capsys.readouterr().out.splitlines()
@@ -113,7 +144,10 @@ JENKINS: dict[str, tuple[set[str], set[str]]] = {
 
 
 def test_json_and_the_reports_of_a_ci_system(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     summary, junit = tmp_path / "summary.md", tmp_path / "junit.xml"
     summary.write_text("before\n")
@@ -138,7 +172,9 @@ def test_json_and_the_reports_of_a_ci_system(
     for element in root.iter():
         needed, allowed = JENKINS[element.tag]
         assert needed <= set(element.attrib) <= needed | allowed
-    assert summary.read_text(encoding="utf-8").startswith("before\n### ❌ tfwatch check fast\\_cnn: failed\n")
+    assert summary.read_text(encoding="utf-8").startswith(
+        "before\n### ❌ tfwatch check fast\\_cnn: failed\n"
+    )
 
 
 def test_text_from_outside_is_escaped_everywhere(tmp_path: Path) -> None:
@@ -156,19 +192,30 @@ def test_text_from_outside_is_escaped_everywhere(tmp_path: Path) -> None:
     assert errors("check", check_json(["run"], [], [figure])) == []
 
 
-def test_an_error_of_the_training_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    events = (TrainingFailed(1, 7, "ValueError: \x1b[31m\nno", "Traceback"), RunEnded(9, "failed", 7))
+def test_an_error_of_the_training_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = (
+        TrainingFailed(1, 7, "ValueError: \x1b[31m\nno", "Traceback"),
+        RunEnded(9, "failed", 7),
+    )
     record(tmp_path / "one_cnn", noisy_rows(3), *events)
 
     assert check(tmp_path, "one_cnn", "--max-step-ms", "25") == FAILED
-    assert capsys.readouterr().out.splitlines()[0].endswith("one_cnn failed at step 7: ValueError:  [31m no")
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[0]
+        .endswith("one_cnn failed at step 7: ValueError:  [31m no")
+    )
 
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [(1, 5, "passed"), (4, 6, "inconclusive"), (5.1, 6, "failed"), (math.nan, 1, "failed")],
 )
-def test_a_limit_is_decided_by_the_end_of_the_interval(low: float, high: float, outcome: str) -> None:
+def test_a_limit_is_decided_by_the_end_of_the_interval(
+    low: float, high: float, outcome: str
+) -> None:
     assert decide(low, high, limit=5) == outcome
 
 

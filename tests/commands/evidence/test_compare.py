@@ -47,7 +47,9 @@ def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(
 
 
 def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = compared(folder, capsys, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")["comparisons"]
+    (found,) = compared(folder, capsys, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")[
+        "comparisons"
+    ]
 
     assert (found["answer"], found["alternating"]) == ("slower", True)
     assert (found["spread"]["source"], found["spread"]["degrees_of_freedom"]) == ("measured", 4)
@@ -55,7 +57,9 @@ def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFix
     assert found["loss_epoch"] == 0
 
 
-def test_equal_runs_of_the_past_narrow_the_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_runs_of_the_past_narrow_the_interval(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     alone = compared(folder, capsys, "a0_cnn", "b0_cnn")["comparisons"][0]
     for n in range(3, 6):
         record(folder / f"a{n}_cnn", noisy_rows(n), start_s=100 * n)
@@ -65,14 +69,21 @@ def test_equal_runs_of_the_past_narrow_the_interval(folder: Path, capsys: pytest
     assert past["speedup_high"] - past["speedup_low"] < alone["speedup_high"] - alone["speedup_low"]
 
 
-def test_several_sides_are_compared_with_the_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_sides_are_compared_with_the_first(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = compared(folder, capsys, "a0_cnn", "a1_cnn", "b1_cnn")
 
     assert [one["side"] for one in document["sides"]] == ["A", "B", "C"]
-    assert [(one["side"], one["answer"]) for one in document["comparisons"]] == [("B", "unclear"), ("C", "slower")]
+    assert [(one["side"], one["answer"]) for one in document["comparisons"]] == [
+        ("B", "unclear"),
+        ("C", "slower"),
+    ]
 
 
-def test_the_text_begins_with_the_sides_and_the_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_begins_with_the_sides_and_the_answer(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["runs", "rename", "b0_cnn", "deeper [red]", "--runs-dir", str(folder)]) == 0
     capsys.readouterr()
 
@@ -87,7 +98,10 @@ def test_the_text_begins_with_the_sides_and_the_answer(folder: Path, capsys: pyt
 
 
 def test_html_is_written_to_a_file_whose_place_is_printed(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["compare", "a0_cnn", "b0_cnn", "--html", "--runs-dir", str(folder)]
@@ -101,7 +115,9 @@ def test_html_is_written_to_a_file_whose_place_is_printed(
     assert capsys.readouterr().out == page
 
 
-def test_the_time_breakdown_stands_under_its_own_head(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_breakdown_stands_under_its_own_head(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["compare", "a0_cnn", "b0_cnn", "--runs-dir", str(folder)]) == 0
 
     names = [line[:15].strip() for line in capsys.readouterr().out.splitlines()]
@@ -124,7 +140,9 @@ def test_runs_of_different_lengths_count_with_the_steps_in_common(
     assert found["steps"] < 300
 
 
-def test_batch_sizes_are_compared_by_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_sizes_are_compared_by_example(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record(folder / "large_cnn", noisy_rows(8, 40.0), batch_size=64)
 
     (found,) = compared(folder, capsys, "a0_cnn", "large_cnn", "--by-example")["comparisons"]
@@ -136,22 +154,34 @@ def test_batch_sizes_are_compared_by_example(folder: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        pytest.param(["a0_cnn"], "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3", id="one"),
+        pytest.param(
+            ["a0_cnn"],
+            "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3",
+            id="one",
+        ),
         pytest.param(["a0_cnn", "a0_cnn"], "a0_cnn is given twice: give two runs", id="twice"),
-        pytest.param(["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}: tfwatch runs lists them", id="unknown"),
+        pytest.param(
+            ["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}: tfwatch runs lists them", id="unknown"
+        ),
         pytest.param(
             ["a0_cnn,b0_cnn", "a1_cnn"],
             "a0_cnn and b0_cnn are on one side, but prefetch is off and 4",
             id="a side of two settings",
         ),
         pytest.param(["a0_cnn", ","], "',' names no run", id="a comma"),
-        pytest.param(["a0_cnn", "b0_cnn", "-o", "x"], "-o names the file of --html: add --html", id="no page"),
+        pytest.param(
+            ["a0_cnn", "b0_cnn", "-o", "x"], "-o names the file of --html: add --html", id="no page"
+        ),
         pytest.param(
             ["a0_cnn", "b0_cnn", "--html", "-o", "/nowhere/x"],
             "/nowhere/x cannot be written: No such file or directory",
             id="no place",
         ),
-        pytest.param(["a0_cnn", "b0_cnn", "--screen"], "stdout is not a terminal: leave out --screen", id="a screen"),
+        pytest.param(
+            ["a0_cnn", "b0_cnn", "--screen"],
+            "stdout is not a terminal: leave out --screen",
+            id="a screen",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(

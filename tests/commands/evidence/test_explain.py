@@ -26,7 +26,9 @@ def explained(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> 
     return document
 
 
-def test_the_limit_has_evidence_and_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_limit_has_evidence_and_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1, wait=0.5))
 
     (finding,) = explained(tmp_path, capsys)["findings"]
@@ -36,7 +38,11 @@ def test_the_limit_has_evidence_and_code(tmp_path: Path, capsys: pytest.CaptureF
     evidence = {fact["name"]: fact for fact in finding["evidence"]}
     assert evidence["data_wait_share"]["low"] < 0.5 < evidence["data_wait_share"]["high"]
     assert evidence["step_time"]["unit"] == "ms"
-    left_out = {name for name, fact in evidence.items() if fact["basis"] == "without the first tenth of the steps"}
+    left_out = {
+        name
+        for name, fact in evidence.items()
+        if fact["basis"] == "without the first tenth of the steps"
+    }
     assert left_out == {"data_wait_share", "step_time"}
     parts = [evidence[f"{name}_mean"]["value"] for name in ("data_wait", "compute", "host")]
     assert sum(parts) == pytest.approx(evidence["step_time_mean"]["value"])
@@ -49,8 +55,22 @@ def test_evidence_has_the_values_of_check_where_batches_come_in_bursts(
     rows["wait_ms"][24::25] += 120
     record(tmp_path / "one_cnn", rows)
 
-    evidence = {fact["name"]: fact for fact in explained(tmp_path, capsys)["findings"][0]["evidence"]}
-    main(["check", "latest", "--max-wait-share", "99", "--max-step-ms", "999", "--json", "--runs-dir", str(tmp_path)])
+    evidence = {
+        fact["name"]: fact for fact in explained(tmp_path, capsys)["findings"][0]["evidence"]
+    }
+    main(
+        [
+            "check",
+            "latest",
+            "--max-wait-share",
+            "99",
+            "--max-step-ms",
+            "999",
+            "--json",
+            "--runs-dir",
+            str(tmp_path),
+        ]
+    )
     checked = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
 
     for fact, check in (("data_wait_share", "wait_share"), ("step_time", "step_ms")):
@@ -63,12 +83,19 @@ def test_evidence_has_the_values_of_check_where_batches_come_in_bursts(
     ("wait", "steps", "confidence", "reason"),
     [
         pytest.param(0.1, 300, "high", "which contains no threshold", id="between thresholds"),
-        pytest.param(0.2, 300, "medium", "which contains the threshold of 20 %", id="at a threshold"),
+        pytest.param(
+            0.2, 300, "medium", "which contains the threshold of 20 %", id="at a threshold"
+        ),
         pytest.param(0.5, 30, "low", "only 30 steady steps", id="few steps"),
     ],
 )
 def test_the_confidence_follows_from_the_interval(
-    wait: float, steps: int, confidence: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    wait: float,
+    steps: int,
+    confidence: str,
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1, wait=wait, steps=steps))
 
@@ -81,7 +108,11 @@ def test_the_confidence_follows_from_the_interval(
 @pytest.mark.parametrize(
     ("events", "kinds"),
     [
-        pytest.param((LossDiverged(1, 2, "NaN", 1), FINISHED), ["input-bound", "loss-diverged"], id="a NaN loss"),
+        pytest.param(
+            (LossDiverged(1, 2, "NaN", 1), FINISHED),
+            ["input-bound", "loss-diverged"],
+            id="a NaN loss",
+        ),
         pytest.param(
             (TrainingFailed(1, 7, "ValueError: no", ""), RunEnded(9, "failed", 7)),
             ["failed", "input-bound"],
@@ -97,7 +128,9 @@ def test_events_are_findings(
     assert [finding["kind"] for finding in explained(tmp_path, capsys)["findings"]] == kinds
 
 
-def test_a_run_without_steps_has_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_steps_has_no_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1, steps=5))
 
     document = explained(tmp_path, capsys)
@@ -119,4 +152,7 @@ def test_the_text_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_an_unknown_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "nothing", "--runs-dir", str(tmp_path)]) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: no run 'nothing' in {tmp_path}: tfwatch runs lists them\n")
+    assert capsys.readouterr() == (
+        "",
+        f"tfwatch: no run 'nothing' in {tmp_path}: tfwatch runs lists them\n",
+    )

@@ -57,7 +57,17 @@ def test_a_trace_is_compressed_by_its_name(runs: Path) -> None:
 def test_tables_are_files_of_a_new_folder(runs: Path) -> None:
     assert export(runs, "--to", "csv", "-o", "tables") == 0
 
-    names = ("epochs", "events", "feed", "gpus", "progress", "samples", "stage_names", "stages", "steps")
+    names = (
+        "epochs",
+        "events",
+        "feed",
+        "gpus",
+        "progress",
+        "samples",
+        "stage_names",
+        "stages",
+        "steps",
+    )
     assert made(runs) == [f"tables/{name}.csv" for name in names]
 
 
@@ -70,16 +80,25 @@ def test_a_folder_with_files_is_left_alone(runs: Path, capsys: pytest.CaptureFix
     assert made(runs) == ["own/steps.csv"]
 
 
-@pytest.mark.parametrize(("to", "module"), [("parquet", "pyarrow"), ("tensorboard", "tensorboard.compat.proto")])
+@pytest.mark.parametrize(
+    ("to", "module"), [("parquet", "pyarrow"), ("tensorboard", "tensorboard.compat.proto")]
+)
 def test_a_missing_package_is_one_sentence(
-    runs: Path, to: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: Path,
+    to: str,
+    module: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
 
     assert export(runs, "--to", to) == 2
 
     package = module.partition(".")[0]
-    assert capsys.readouterr().err == f"tfwatch: {to} needs the package {package}: pip install {package}\n"
+    assert (
+        capsys.readouterr().err
+        == f"tfwatch: {to} needs the package {package}: pip install {package}\n"
+    )
     assert list((runs.parent / "here").iterdir()) == []
 
 
@@ -99,11 +118,20 @@ def test_half_a_table_is_not_left(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--to", "csv", "--steps", "9"], "--steps: '9' is not a range of steps: give FIRST:LAST, e.g. 1000:2000"),
-        (["--to", "csv", "--steps", "9:8"], "--steps: '9:8' is not a range of steps: give FIRST:LAST, e.g. 1000:2000"),
+        (
+            ["--to", "csv", "--steps", "9"],
+            "--steps: '9' is not a range of steps: give FIRST:LAST, e.g. 1000:2000",
+        ),
+        (
+            ["--to", "csv", "--steps", "9:8"],
+            "--steps: '9:8' is not a range of steps: give FIRST:LAST, e.g. 1000:2000",
+        ),
         (["--to", "csv", "--steps", "452:999"], "the run has 451 steps, none from 452 on"),
         (["nothing", "--to", "csv"], "no run 'nothing' in {runs}: tfwatch runs lists them"),
-        (["--to", "perfetto", "-o", "none/x.json"], "none/x.json cannot be written: No such file or directory"),
+        (
+            ["--to", "perfetto", "-o", "none/x.json"],
+            "none/x.json cannot be written: No such file or directory",
+        ),
         ([], "--to is missing, as in: tfwatch export latest --to perfetto"),
     ],
     ids=["one step", "backwards", "beyond the run", "run", "folder", "no format"],

@@ -18,7 +18,11 @@ from tfwatch.runs.groups.group_file import GroupFile, folder_of_rank, write_grou
 if TYPE_CHECKING:
     from pathlib import Path
 
-ONE, TWO, THREE = "2026-01-01T10-00-00_train", "2026-01-01T10-10-00_train", "2026-01-01T10-20-00_train"
+ONE, TWO, THREE = (
+    "2026-01-01T10-00-00_train",
+    "2026-01-01T10-10-00_train",
+    "2026-01-01T10-20-00_train",
+)
 
 
 def goodput(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -42,17 +46,27 @@ def restarted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_steps_that_were_trained_again_are_lost(restarted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_that_were_trained_again_are_lost(
+    restarted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = goodput(restarted, capsys)
 
     assert [run["trained_twice_steps"] for run in document["runs"]] == [150, 50, 0]
     assert document["useful_steps"] == {"value": 600, "low": 600, "high": 600}
-    assert [run["down_s"] for run in document["runs"]] == [pytest.approx(20.0), pytest.approx(4.0), None]
+    assert [run["down_s"] for run in document["runs"]] == [
+        pytest.approx(20.0),
+        pytest.approx(4.0),
+        None,
+    ]
     assert document["useful_steps_per_s"] == pytest.approx(600 / document["wall_s"])
-    assert document["goodput_share"]["value"] == pytest.approx(0.6 * (COMPUTE + HOST) / document["wall_s"])
+    assert document["goodput_share"]["value"] == pytest.approx(
+        0.6 * (COMPUTE + HOST) / document["wall_s"]
+    )
 
 
-def test_the_parts_are_all_of_the_wall_clock_time(restarted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_are_all_of_the_wall_clock_time(
+    restarted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = goodput(restarted, capsys)
 
     parts = document["parts_s"]
@@ -67,14 +81,22 @@ def test_the_parts_are_all_of_the_wall_clock_time(restarted: Path, capsys: pytes
     assert parts["trained_twice"] == pytest.approx(2.0 + VALIDATION_S + CALLBACKS_S)
 
 
-def test_the_text_has_the_share_the_parts_and_a_line_a_run(restarted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_has_the_share_the_parts_and_a_line_a_run(
+    restarted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["runs", "goodput", "--runs-dir", str(restarted)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("cnn: 3 runs of one training, 2 restarts, 35.")
     assert lines[1].startswith("goodput 14 %: 600 useful steps, ")
     assert next(line for line in lines if line.startswith("trained twice")).endswith("  200 steps")
-    assert next(line for line in lines if line.startswith(TWO)).split()[-5:] == ["3", "150", "50", "4.0", "s"]
+    assert next(line for line in lines if line.startswith(TWO)).split()[-5:] == [
+        "3",
+        "150",
+        "50",
+        "4.0",
+        "s",
+    ]
 
 
 @pytest.mark.parametrize("chosen", [ONE, TWO, THREE])
@@ -134,16 +156,23 @@ def test_a_workload_knows_the_weights_that_it_begins_with(
     assert goodput(tmp_path, capsys)["useful_steps"]["value"] == useful
 
 
-def test_a_killed_run_is_followed_by_its_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_is_followed_by_its_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_restart(tmp_path / ONE, 0.0, 0, 250)
     write_restart(tmp_path / TWO, 30.0, 2, 100, "finished")
 
     document = goodput(tmp_path, capsys)
 
-    assert [(run["state"], run["trained_twice_steps"]) for run in document["runs"]] == [("killed", 50), ("finished", 0)]
+    assert [(run["state"], run["trained_twice_steps"]) for run in document["runs"]] == [
+        ("killed", 50),
+        ("finished", 0),
+    ]
 
 
-def test_fits_of_one_process_go_on_without_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fits_of_one_process_go_on_without_a_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     end_s = write_restart(tmp_path / ONE, 0.0, 0, 200, "finished", pid=7)
     write_restart(tmp_path / TWO, end_s + 1, 0, 100, "finished", pid=7)
 
@@ -163,9 +192,18 @@ def test_fits_of_one_process_go_on_without_a_loss(tmp_path: Path, capsys: pytest
     ],
 )
 def test_another_training_is_no_restart(
-    first: dict[str, Any], second: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    first: dict[str, Any],
+    second: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    usual: dict[str, Any] = {"start_s": 0.0, "first_epoch": 0, "steps": 250, "cause": "failed", "batch_size": 32}
+    usual: dict[str, Any] = {
+        "start_s": 0.0,
+        "first_epoch": 0,
+        "steps": 250,
+        "cause": "failed",
+        "batch_size": 32,
+    }
     write_restart(tmp_path / ONE, **{**usual, **first})
     write_restart(tmp_path / TWO, **{**usual, "start_s": 20.0, **second})
 
@@ -175,12 +213,16 @@ def test_another_training_is_no_restart(
 @pytest.mark.parametrize(
     "second",
     [
-        pytest.param({"start_s": 200_000.0, "first_epoch": 3}, id="with a later epoch, two days later"),
+        pytest.param(
+            {"start_s": 200_000.0, "first_epoch": 3}, id="with a later epoch, two days later"
+        ),
         pytest.param({"after": ONE}, id="by name"),
         pytest.param({"settings": {"epochs": 3, "seed": 7}}, id="with another seed"),
     ],
 )
-def test_a_restart_is_found(second: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_restart_is_found(
+    second: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cause = "finished" if "after" in second else "failed"
     write_restart(tmp_path / ONE, 0.0, 0, 350, cause)
     write_restart(tmp_path / TWO, **{"start_s": 20.0, "first_epoch": 0, "steps": 100, **second})
@@ -188,14 +230,18 @@ def test_a_restart_is_found(second: dict[str, Any], tmp_path: Path, capsys: pyte
     assert names(goodput(tmp_path, capsys)) == [ONE, TWO]
 
 
-def test_runs_that_are_named_count_as_they_are(restarted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_are_named_count_as_they_are(
+    restarted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = goodput(restarted, capsys, f"{THREE},{ONE}")
 
     assert names(document) == [ONE, THREE]
     assert [run["trained_twice_steps"] for run in document["runs"]] == [50, 0]
 
 
-def test_the_first_rank_stands_for_its_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_rank_stands_for_its_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number, (start_s, first_epoch) in enumerate([(0.0, 0), (20.0, 1)], 1):
         folder = write_group(tmp_path / f"night-{number}", [1, 1])
         began_ns = ORIGIN_WALL_NS + round(start_s * 1e9)
@@ -203,13 +249,25 @@ def test_the_first_rank_stands_for_its_group(tmp_path: Path, capsys: pytest.Capt
         for rank in (0, 1):
             shutil.rmtree(folder_of_rank(folder, rank))
             place = folder_of_rank(folder, rank)
-            write_restart(place, start_s, first_epoch, 150, "failed", group=folder.name, rank=rank, group_size=2)
+            write_restart(
+                place,
+                start_s,
+                first_epoch,
+                150,
+                "failed",
+                group=folder.name,
+                rank=rank,
+                group_size=2,
+            )
 
     document = goodput(tmp_path, capsys)
 
     assert names(document) == ["night-1/rank-0", "night-2/rank-0"]
     assert document["useful_steps"]["value"] == 250
-    assert names(goodput(tmp_path, capsys, "night-1/rank-1")) == ["night-1/rank-1", "night-2/rank-1"]
+    assert names(goodput(tmp_path, capsys, "night-1/rank-1")) == [
+        "night-1/rank-1",
+        "night-2/rank-1",
+    ]
 
 
 @pytest.mark.parametrize(

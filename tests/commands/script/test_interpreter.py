@@ -25,12 +25,17 @@ def test_this_interpreter_is_taken() -> None:
     check_interpreter(sys.executable)
 
 
-def test_one_without_the_packages_is_refused_with_the_command_that_installs_them(tmp_path: Path) -> None:
+def test_one_without_the_packages_is_refused_with_the_command_that_installs_them(
+    tmp_path: Path,
+) -> None:
     bare = program(tmp_path, f'exec {sys.executable} -I -S "$@"')
     with pytest.raises(BadInputError) as refused:
         check_interpreter(bare)
     packages = "keras, numpy, psutil"
-    assert str(refused.value) == f"{bare} lacks {packages}: install with {bare} -m pip install keras numpy psutil"
+    assert (
+        str(refused.value)
+        == f"{bare} lacks {packages}: install with {bare} -m pip install keras numpy psutil"
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,9 @@ def test_one_without_the_packages_is_refused_with_the_command_that_installs_them
         ("exit 1", " is not a Python interpreter"),
     ],
 )
-def test_what_is_no_interpreter_for_it_is_a_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+def test_what_is_no_interpreter_for_it_is_a_sentence(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
     python = program(tmp_path, text)
     with pytest.raises(BadInputError) as refused:
         check_interpreter(python)

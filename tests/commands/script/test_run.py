@@ -50,12 +50,24 @@ sys.exit(9)
 
 
 def command(words: Sequence[str], *flags: str) -> list[str]:
-    return [sys.executable, *flags, "-m", "tfwatch", "run", "--headless", "--runs-dir", "runs", *words]
+    return [
+        sys.executable,
+        *flags,
+        "-m",
+        "tfwatch",
+        "run",
+        "--headless",
+        "--runs-dir",
+        "runs",
+        *words,
+    ]
 
 
 def execute(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(words, cwd=folder, env=environ, input="typed", capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        words, cwd=folder, env=environ, input="typed", capture_output=True, text=True, timeout=60
+    )
 
 
 def both(
@@ -98,7 +110,9 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=lambda words: " ".join(words),
 )
-def test_a_script_finds_everything_as_under_python(words: list[str], flags: list[str], folder: Path) -> None:
+def test_a_script_finds_everything_as_under_python(
+    words: list[str], flags: list[str], folder: Path
+) -> None:
     bare, under = both(words, folder, *flags)
 
     assert bare.stdout.count("\n") == 6, bare.stderr
@@ -134,14 +148,21 @@ def test_a_script_ends_as_under_python(text: str, tmp_path: Path) -> None:
 
     bare, under = both(["end.py"], tmp_path)
 
-    assert (under.stdout, under.stderr, under.returncode) == (bare.stdout, bare.stderr, bare.returncode)
+    assert (under.stdout, under.stderr, under.returncode) == (
+        bare.stdout,
+        bare.stderr,
+        bare.returncode,
+    )
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_changes_no_exit_code(closed: str, tmp_path: Path) -> None:
     tmp_path.joinpath("end.py").write_text("import sys; sys.exit(3)")
 
-    assert execute(["sh", "-c", f"{shlex.join(command(['end.py']))} {closed}"], tmp_path).returncode == 3
+    assert (
+        execute(["sh", "-c", f"{shlex.join(command(['end.py']))} {closed}"], tmp_path).returncode
+        == 3
+    )
 
 
 def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> None:
@@ -166,7 +187,9 @@ def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> 
 def test_a_signal_to_tfwatch_reaches_the_script_once(name: str, tmp_path: Path) -> None:
     tmp_path.joinpath("waits.py").write_text(SIGNALS)
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command(["waits.py"]), cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as ran:
+    with subprocess.Popen(
+        command(["waits.py"]), cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True
+    ) as ran:
         assert ran.stdout
         assert ran.stdout.readline() == "ready\n"
         ran.send_signal(getattr(signal, name))
@@ -186,7 +209,9 @@ fit(until=end)
 """
 
 
-def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(tmp_path: Path) -> None:
+def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(
+    tmp_path: Path,
+) -> None:
     tmp_path.joinpath("train.py").write_text(FITS)
 
     ran = execute(command(["train.py", "runs"]), tmp_path)
@@ -201,7 +226,9 @@ def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(t
 
 def test_the_summary_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))  # termios.tcsetwinsize: Python 3.11
+    fcntl.ioctl(
+        writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0)
+    )  # termios.tcsetwinsize: Python 3.11
     with open(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         run._print("mean steady step: 0.7 of 10.3 ms\n")
@@ -213,7 +240,9 @@ def test_the_summary_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -
 def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text(SIGNALS)
-    with Pseudo("-m", "tfwatch", "run", "--headless", "--runs-dir", str(tmp_path), str(script)) as terminal:
+    with Pseudo(
+        "-m", "tfwatch", "run", "--headless", "--runs-dir", str(tmp_path), str(script)
+    ) as terminal:
         terminal.wait_for("ready")
         terminal.press("\x03")
         assert "1 SIGINT" in terminal.wait_for("1 SIGINT")
@@ -234,10 +263,22 @@ def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
     [
         (["gone.py"], "tfwatch: gone.py cannot be run: No such file or directory\n"),
         (["."], "tfwatch: . cannot be run: it is neither a file nor a folder with a __main__.py\n"),
-        ([], "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n"),
-        (["-m"], "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n"),
-        (["--"], "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n"),
-        (["--headles", "a.py"], "tfwatch: unrecognized arguments: --headles: did you mean --headless?\n"),
+        (
+            [],
+            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
+        ),
+        (
+            ["-m"],
+            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
+        ),
+        (
+            ["--"],
+            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
+        ),
+        (
+            ["--headles", "a.py"],
+            "tfwatch: unrecognized arguments: --headles: did you mean --headless?\n",
+        ),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
@@ -272,7 +313,9 @@ def test_what_follows_the_script_is_the_scripts(
     words: list[str], script: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Sequence[str]] = []
-    monkeypatch.setattr("tfwatch.commands.script.run.run", lambda options: seen.append(options.script))
+    monkeypatch.setattr(
+        "tfwatch.commands.script.run.run", lambda options: seen.append(options.script)
+    )
 
     cli.main(["run", *words])
 
@@ -292,12 +335,12 @@ def test_a_signal_without_a_name_ends_tfwatch_as_it_ended_the_script(tmp_path: P
 def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> None:
     tmp_path.joinpath("ends.py").write_text("import sys; sys.exit(7)")
     full = "import errno, tempfile\ndef mkdtemp(**_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
-    program = (
-        f"{full}tempfile.mkdtemp = mkdtemp\nimport sys\nfrom tfwatch.cli import main\nsys.exit(main(sys.argv[1:]))"
-    )
+    program = f"{full}tempfile.mkdtemp = mkdtemp\nimport sys\nfrom tfwatch.cli import main\nsys.exit(main(sys.argv[1:]))"
     words = command(["--notify", "ends.py"])
 
     under = execute([sys.executable, "-c", program, *words[3:]], tmp_path)
 
     assert under.returncode == 7
-    assert under.stderr.startswith("tfwatch: no more notices: OSError: [Errno 28] No space left on device\n")
+    assert under.stderr.startswith(
+        "tfwatch: no more notices: OSError: [Errno 28] No space left on device\n"
+    )

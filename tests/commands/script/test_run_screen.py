@@ -33,9 +33,20 @@ FIT = "from tests.commands.fake_fits import fit\n"
 def session(folder: Path, script: str, *flags: str, **more: str) -> Pseudo:
     """Start a script in a terminal; its first argument is the folder of the runs."""
     (folder / "train.py").write_text(script)
-    words = ("--runs-dir", str(folder / "runs"), *flags, str(folder / "train.py"), str(folder / "runs"))
+    words = (
+        "--runs-dir",
+        str(folder / "runs"),
+        *flags,
+        str(folder / "train.py"),
+        str(folder / "runs"),
+    )
     # pytest-xdist sets COLUMNS and LINES, which would count for more than the terminal's size.
-    environ = {"XDG_CONFIG_HOME": str(folder / "config"), "TMPDIR": str(folder), "COLUMNS": "120", "LINES": "40"}
+    environ = {
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "TMPDIR": str(folder),
+        "COLUMNS": "120",
+        "LINES": "40",
+    }
     return Pseudo("-m", "tfwatch", "run", *words, columns=120, rows=40, **environ, **more)
 
 
@@ -56,7 +67,9 @@ def trains(folder: Path) -> bool:
     return any(len(run.steps) > 5 for run in runs(folder))
 
 
-def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then_its_output(tmp_path: Path) -> None:
+def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then_its_output(
+    tmp_path: Path,
+) -> None:
     script = (
         "import os, signal\n"
         "def resized(*_):\n    print(os.get_terminal_size(1), flush=True)\n    input()\n"
@@ -79,12 +92,19 @@ def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then
     assert "no step of this script is recorded" in after
 
 
-def test_a_script_that_reads_its_input_is_told_so_also_where_python_colours_its_errors(tmp_path: Path) -> None:
+def test_a_script_that_reads_its_input_is_told_so_also_where_python_colours_its_errors(
+    tmp_path: Path,
+) -> None:
     """As Python does in a terminal from 3.13 on."""
-    script = r"raise SystemExit('\x1b[1;35mEOFError\x1b[0m: \x1b[35mEOF when reading a line\x1b[0m')"
+    script = (
+        r"raise SystemExit('\x1b[1;35mEOFError\x1b[0m: \x1b[35mEOF when reading a line\x1b[0m')"
+    )
     with session(tmp_path, script) as terminal:
         assert terminal.wait() == 1
-        assert "the script reads its input, which is empty under the screen" in terminal.output.decode()
+        assert (
+            "the script reads its input, which is empty under the screen"
+            in terminal.output.decode()
+        )
 
 
 def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_error_of_the_script(
@@ -167,7 +187,9 @@ def test_d_leaves_the_screen_and_the_script_writes_to_the_terminal(tmp_path: Pat
     assert runs(tmp_path)[0].log == ("hidden", "seen")
 
 
-PRINTS_ON = f"{FIT}import sys\nfit(150)\nprint('x' * 100_000)\nsys.stdout.flush()\nfit(60)\nprint('end')\n"
+PRINTS_ON = (
+    f"{FIT}import sys\nfit(150)\nprint('x' * 100_000)\nsys.stdout.flush()\nfit(60)\nprint('end')\n"
+)
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "hangup"])
@@ -226,7 +248,9 @@ def reads_on(log: Path) -> None:
 
 
 @pytest.mark.parametrize("first_gone", ["screen", "relay"])
-def test_a_killed_relay_leaves_the_script_and_its_output_alone(first_gone: str, tmp_path: Path) -> None:
+def test_a_killed_relay_leaves_the_script_and_its_output_alone(
+    first_gone: str, tmp_path: Path
+) -> None:
     with session(tmp_path, PRINTS_IN_LINES) as terminal:
         wait_until(lambda: trains(tmp_path))
         wait_until(lambda: len(relay_of(terminal)) == 2)
@@ -316,7 +340,10 @@ def test_a_signal_that_cannot_be_recorded_is_reported_and_the_script_has_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = ScriptProcess.__new__(ScriptProcess)
-    process, announced = SimpleNamespace(returncode=-signal.SIGTERM), SimpleNamespace(take=lambda: [tmp_path])
+    process, announced = (
+        SimpleNamespace(returncode=-signal.SIGTERM),
+        SimpleNamespace(take=lambda: [tmp_path]),
+    )
     vars(script).update(_process=process, _announced=announced, _has_ended=threading.Event())
 
     script._wait()
@@ -338,9 +365,13 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize("module", ["tfwatch.widgets.basics.keyline", "tfwatch.widgets.live.banner"])
+@pytest.mark.parametrize(
+    "module", ["tfwatch.widgets.basics.keyline", "tfwatch.widgets.live.banner"]
+)
 def test_sigterm_reaches_the_script_while_the_screen_is_loaded(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SIGTERM_AT_IMPORT.format(module=module))
-    with session(tmp_path, f"{FIT}fit()\n", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) as terminal:
+    with session(
+        tmp_path, f"{FIT}fit()\n", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])
+    ) as terminal:
         assert terminal.wait() == -signal.SIGTERM
         assert terminal.state == terminal.before

@@ -36,10 +36,15 @@ class ObedientTrainer(FakeTrainer):
     def _step(self, step: int) -> None:
         for request in self._control.take():
             old, new = show(getattr(self._control.knobs, request.knob)), show(request.value)
-            now, words = self._writer.now_ns(), {"knob": request.knob, "old": old, "new": new, "by": request.by}
+            now, words = (
+                self._writer.now_ns(),
+                {"knob": request.knob, "old": old, "new": new, "by": request.by},
+            )
             self._writer.event(SwitchAsked(now, request.knob, old, new, step - 1, request.by))
             self._control.knobs = self._control.knobs.with_value(request.knob, request.value)
-            self._writer.event(PipelineSwitched(now, asked_step=step - 1, step=step, took_ms=1.0, **words))
+            self._writer.event(
+                PipelineSwitched(now, asked_step=step - 1, step=step, took_ms=1.0, **words)
+            )
         knobs = self._control.knobs
         compute_ms = 4.0 if knobs.prefetch == 4 or knobs.device_prefetch == 2 else 9.0
         start_ns = max(0, self._writer.now_ns() - 10**7)
@@ -62,7 +67,9 @@ def obedient(interrupted: int = 0, plans: list[Plan] | None = None) -> Factories
     return replace(factories(), trainer=trainer)
 
 
-def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_with_the_answer_in_the_summary(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert ab(OPTIONS, tmp_path, factories=obedient()) == 0
     out, _ = capfd.readouterr()
     assert "prefetch off vs 4: 2.00 x faster (" in out
@@ -76,7 +83,9 @@ def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.Ca
     assert out.startswith("cnn: finished, ")
 
 
-def test_device_prefetch_is_tested_where_the_device_has_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_device_prefetch_is_tested_where_the_device_has_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     plans: list[Plan] = []
     asked = replace(OPTIONS, knob="device_prefetch", values=("off", 2))
     assert ab(asked, tmp_path, factories=obedient(plans=plans)) == 0
@@ -84,7 +93,9 @@ def test_device_prefetch_is_tested_where_the_device_has_it(tmp_path: Path, capfd
     assert "device prefetch off vs 2: 2.00 x faster (" in capfd.readouterr().out
 
 
-def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_document_with_the_answer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert ab(OPTIONS, tmp_path, as_json=True, factories=obedient()) == 0
     document = json.loads(capfd.readouterr().out)
     (found,) = document["experiments"]
@@ -99,9 +110,13 @@ def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.Capt
     assert document["switches"] == []
 
 
-def test_an_interrupted_ab_test_prints_its_result_so_far(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_ab_test_prints_its_result_so_far(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert ab(OPTIONS, tmp_path, factories=obedient(interrupted=45)) == 130
-    assert "prefetch off vs 4: not clear: the training was stopped first (" in capfd.readouterr().out
+    assert (
+        "prefetch off vs 4: not clear: the training was stopped first (" in capfd.readouterr().out
+    )
     (folder,) = list_runs(tmp_path)
     run = open_run(folder)
     (ended,) = (event for event in run.events if isinstance(event, ExperimentEnded))

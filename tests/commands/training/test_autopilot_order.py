@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         pytest.param(["--memory-limit", "2"], (False, 2.0 * 2**30), id="for the key"),
     ],
 )
-def test_what_is_ordered(options: list[str], ordered: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_ordered(
+    options: list[str], ordered: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders: list[Any] = []
 
     def taken(order: Any) -> int:
@@ -39,14 +41,18 @@ def test_what_is_ordered(options: list[str], ordered: tuple[Any, Any], monkeypat
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "much", "nan", "1e9"])
-def test_a_limit_that_is_none_is_one_sentence(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_is_none_is_one_sentence(
+    limit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["train", "cnn", f"--memory-limit={limit}"])
     assert ended.value.code == 2
     assert f"'{limit}' is no memory: give gigabytes above 0" in capsys.readouterr().err
 
 
-def test_the_autopilot_runs_and_the_summary_names_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_autopilot_runs_and_the_summary_names_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     ordered = order(tmp_path, headless=True, autopilot=True, memory_bytes=2.0**30)
     assert train(ordered, factories(steps=60)) == 0
     run = open_run(list_runs(tmp_path)[0])
@@ -54,5 +60,7 @@ def test_the_autopilot_runs_and_the_summary_names_it(tmp_path: Path, capfd: pyte
     (ended,) = [event for event in run.events if isinstance(event, AutopilotEnded)]
     assert began.memory_bytes == 2.0**30
     assert run.manifest.settings["memory_limit_bytes"] == 2.0**30
-    assert ended.cause == "over"  # no training obeys there, so the run ends before the first move is in effect
+    assert (
+        ended.cause == "over"
+    )  # no training obeys there, so the run ends before the first move is in effect
     assert "autopilot: " in capfd.readouterr().out

@@ -60,7 +60,9 @@ def test_a_tool_that_began_while_signals_were_held_back_leaves_too(
         assert not psutil.pid_exists(pid)
 
 
-def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[str]], tmp_path: Path) -> None:
+def test_a_run_that_is_killed_takes_the_tool_with_it(
+    tool: Callable[[str], list[str]], tmp_path: Path
+) -> None:
     imports = "import sys; from tfwatch.commands.training.keep_awake import KeepAwake"
     code = f"{imports}; KeepAwake(print, sys.argv[1:]).__enter__(); input()"
     run = subprocess.Popen([sys.executable, "-c", code, *tool("exec cat")], stdin=subprocess.PIPE)
@@ -69,7 +71,9 @@ def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[
     run.kill()
     run.communicate()
 
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    wait_until(
+        lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    )
 
 
 @pytest.mark.parametrize(

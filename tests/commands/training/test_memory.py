@@ -28,11 +28,21 @@ def test_a_size_that_fits_is_not_reported() -> None:
 @pytest.mark.parametrize(
     ("device", "gpu", "end"),
     [
-        pytest.param("auto", NO_GPU, "are free: it may swap, or the system may end it", id="no GPU"),
         pytest.param(
-            "auto", GpuPresence(is_metal=True), "are free: it may swap, or the system may end it", id="Apple's GPU"
+            "auto", NO_GPU, "are free: it may swap, or the system may end it", id="no GPU"
         ),
-        pytest.param("cpu", GpuPresence(), "are free: it may swap, or the system may end it", id="a GPU left alone"),
+        pytest.param(
+            "auto",
+            GpuPresence(is_metal=True),
+            "are free: it may swap, or the system may end it",
+            id="Apple's GPU",
+        ),
+        pytest.param(
+            "cpu",
+            GpuPresence(),
+            "are free: it may swap, or the system may end it",
+            id="a GPU left alone",
+        ),
         pytest.param(
             "auto",
             GpuPresence(),
@@ -41,8 +51,12 @@ def test_a_size_that_fits_is_not_reported() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_a_sentence_with_both_figures(device: str, gpu: GpuPresence, end: str) -> None:
-    reported = quick_facts.describe_memory_shortage(round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB))
+def test_what_does_not_fit_is_a_sentence_with_both_figures(
+    device: str, gpu: GpuPresence, end: str
+) -> None:
+    reported = quick_facts.describe_memory_shortage(
+        round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB)
+    )
     assert reported.startswith(f"matmul needs about 57.6 GB of memory and 20.1 GB {end}")
 
 
@@ -52,8 +66,12 @@ def test_what_does_not_fit_is_a_sentence_with_both_figures(device: str, gpu: Gpu
         pytest.param(Limits(), None, 8 * GB, id="no group"),
         pytest.param(Limits(memory_bytes=4 * GB, group=Path("/g")), 3 * GB, GB, id="a tight group"),
         pytest.param(Limits(memory_bytes=4 * GB, group=Path("/g")), 5 * GB, 0, id="a full group"),
-        pytest.param(Limits(memory_bytes=20 * GB, group=Path("/g")), GB, 8 * GB, id="the machine is tighter"),
-        pytest.param(Limits(memory_bytes=4 * GB, group=Path("/g")), None, 8 * GB, id="nobody knows"),
+        pytest.param(
+            Limits(memory_bytes=20 * GB, group=Path("/g")), GB, 8 * GB, id="the machine is tighter"
+        ),
+        pytest.param(
+            Limits(memory_bytes=4 * GB, group=Path("/g")), None, 8 * GB, id="nobody knows"
+        ),
     ],
 )
 def test_free_is_the_machines_or_the_groups(
@@ -68,7 +86,12 @@ def test_free_is_the_machines_or_the_groups(
 @pytest.mark.parametrize(
     ("options", "free", "reported"),
     [
-        pytest.param(BenchOptions(["matmul"], size=60_000), 20 * GB, ["matmul --size 60000 needs about "], id="size"),
+        pytest.param(
+            BenchOptions(["matmul"], size=60_000),
+            20 * GB,
+            ["matmul --size 60000 needs about "],
+            id="size",
+        ),
         pytest.param(BenchOptions(["matmul"]), 20 * GB, [], id="its own size"),
         pytest.param(
             BenchOptions(["large-images", "dense"], batch_sizes=[32, 100_000]),
@@ -87,7 +110,9 @@ def test_bench_reports_each_size_that_may_not_fit_once(
 
 
 def test_where_bench_times_the_gpu_alone_its_own_memory_may_hold_it() -> None:
-    (both,) = find_memory_warnings(list_specs(BenchOptions(["matmul"], size=60_000)), 20 * GB, GpuPresence())
+    (both,) = find_memory_warnings(
+        list_specs(BenchOptions(["matmul"], size=60_000)), 20 * GB, GpuPresence()
+    )
     (alone,) = find_memory_warnings(
         list_specs(BenchOptions(["matmul"], size=60_000, devices=["gpu"])), 20 * GB, GpuPresence()
     )

@@ -36,7 +36,10 @@ def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("headless", [True, False])
 def test_it_is_a_sentence_and_the_run_is_recorded_as_failed(
-    headless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    headless: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
 

@@ -37,7 +37,9 @@ def reader(tmp_path: Path) -> RunReader:
 
 def show_every(seconds: float, times: int, stream: io.StringIO, reader: RunReader) -> str:
     now = [0]
-    progress = Progress(stream, reader, lambda *_: f"at {now[0] / 1e9:g} s", Clock(now_ns=lambda: now[0]))
+    progress = Progress(
+        stream, reader, lambda *_: f"at {now[0] / 1e9:g} s", Clock(now_ns=lambda: now[0])
+    )
     for _ in range(times):
         progress.show()
         now[0] += int(seconds * 1e9)
@@ -48,7 +50,9 @@ def test_a_file_gets_a_line_every_two_seconds(reader: RunReader) -> None:
     assert show_every(0.5, 10, io.StringIO(), reader) == "at 0 s\nat 2 s\nat 4 s\n"
 
 
-def test_a_terminal_gets_one_line_that_renews_itself(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_one_line_that_renews_itself(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
     assert show_every(0.25, 4, Terminal(), reader) == "\rat 0 s\x1b[K\rat 0.5 s\x1b[K"
 
@@ -60,7 +64,9 @@ def test_a_line_is_cut_to_the_terminal(reader: RunReader, monkeypatch: pytest.Mo
     assert stream.getvalue() == "\r" + "x" * 79 + "\x1b[K"
 
 
-def test_a_terminal_limits_the_line_and_a_file_does_not(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_limits_the_line_and_a_file_does_not(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
     widths: list[int | None] = []
 
@@ -74,7 +80,9 @@ def test_a_terminal_limits_the_line_and_a_file_does_not(reader: RunReader, monke
     assert widths == [79, None]
 
 
-def test_a_sentence_stands_on_a_line_of_its_own(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_stands_on_a_line_of_its_own(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
     stream = Terminal()
     progress = Progress(stream, reader, lambda *_: "half done", Clock())
@@ -83,8 +91,12 @@ def test_a_sentence_stands_on_a_line_of_its_own(reader: RunReader, monkeypatch: 
     assert stream.getvalue() == "\rhalf done\x1b[K\r\x1b[Ktfwatch: stopping\n"
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), KeyError("x")], ids=["arithmetic", "lookup"])
-def test_a_failure_is_reported_once_and_training_goes_on(error: Exception, reader: RunReader) -> None:
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("by zero"), KeyError("x")], ids=["arithmetic", "lookup"]
+)
+def test_a_failure_is_reported_once_and_training_goes_on(
+    error: Exception, reader: RunReader
+) -> None:
     def fail(_: Snapshot, width: int | None) -> str:
         raise error
 
@@ -95,4 +107,7 @@ def test_a_failure_is_reported_once_and_training_goes_on(error: Exception, reade
     for _ in range(3):
         progress.show()
         now[0] += 10**10
-    assert stream.getvalue() == f"tfwatch: no more progress is shown: {type(error).__name__}: {error}\n"
+    assert (
+        stream.getvalue()
+        == f"tfwatch: no more progress is shown: {type(error).__name__}: {error}\n"
+    )

@@ -77,7 +77,9 @@ def after_a_step(choose: Callable[[RestartOffer], None]) -> Callable[[RestartOff
 LARGER = after_a_step(turn(batch_size="64"))
 
 
-def test_the_run_ends_and_the_process_becomes_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_run_ends_and_the_process_becomes_the_command(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, became = trained(tmp_path, "STOP", steps=10**6, choose=LARGER)
 
     (folder,) = list_runs(tmp_path)
@@ -96,7 +98,9 @@ def test_the_run_ends_and_the_process_becomes_the_command(tmp_path: Path, capfd:
 
 
 def test_weights_are_not_saved_where_the_model_is_re_initialized(tmp_path: Path) -> None:
-    _, became = trained(tmp_path, "STOP", steps=10**6, choose=after_a_step(turn(weights_of="re-initialized")))
+    _, became = trained(
+        tmp_path, "STOP", steps=10**6, choose=after_a_step(turn(weights_of="re-initialized"))
+    )
     (folder,) = list_runs(tmp_path)
     assert became == [("train", "cnn", "--runs-dir", str(tmp_path), "--after", str(folder))]
     assert not (folder / "last.weights.h5").exists()
@@ -112,11 +116,20 @@ def test_a_run_that_is_over_is_restarted_too(tmp_path: Path) -> None:
     code, became = trained(tmp_path, "LEFT", steps=5, choose=once_it_is_over)
     (folder,) = list_runs(tmp_path)
     assert code == 0
-    assert became[0][:6] == ("train", "cnn", "--begin-with", str(folder / "last.weights.h5"), "--optimizer", "sgd")
+    assert became[0][:6] == (
+        "train",
+        "cnn",
+        "--begin-with",
+        str(folder / "last.weights.h5"),
+        "--optimizer",
+        "sgd",
+    )
     assert (folder / "last.weights.h5").read_text() == "weights after 5 steps"
 
 
-def test_a_failed_run_is_reported_and_restarted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_run_is_reported_and_restarted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     _, became = trained(tmp_path, "LEFT", behaviour="fail", choose=LARGER)
     assert "--batch-size" in became[0]
     assert "ValueError: no" in capfd.readouterr().err
@@ -129,14 +142,18 @@ def test_in_a_stall_it_begins_at_once(tmp_path: Path) -> None:
     assert open_run(list_runs(tmp_path)[0]).ended
 
 
-def test_without_its_weights_it_is_not_restarted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_its_weights_it_is_not_restarted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, became = trained(tmp_path, "STOP", behaviour="weightless", steps=10**6, choose=LARGER)
     assert (code, became) == (0, [])
     assert "no restart: the weights could not be saved: no space left" in capfd.readouterr().err
 
 
 def test_a_signal_ends_it_and_restarts_nothing(tmp_path: Path) -> None:
-    code, became = trained(tmp_path, "never", steps=10**6, choose=LARGER, after_step=kill_at({20: signal.SIGTERM}))
+    code, became = trained(
+        tmp_path, "never", steps=10**6, choose=LARGER, after_step=kill_at({20: signal.SIGTERM})
+    )
     assert (code, became) == (143, [])
 
 
@@ -148,12 +165,22 @@ def test_a_restart_that_was_called_off_is_none(tmp_path: Path) -> None:
     assert trained(tmp_path, "STOP", steps=10**6, choose=choose) == (0, [])
 
 
-def test_a_command_that_cannot_start_has_a_reason(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_cannot_start_has_a_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def exec_command(_: Sequence[str]) -> None:
         raise OSError(7, "Argument list too long")
 
-    assert train(order(tmp_path), factories(app="STOP", steps=10**6, choose=LARGER, exec_command=exec_command)) == 1
-    assert capfd.readouterr().err.endswith("tfwatch: the command cannot start: Argument list too long\n")
+    assert (
+        train(
+            order(tmp_path),
+            factories(app="STOP", steps=10**6, choose=LARGER, exec_command=exec_command),
+        )
+        == 1
+    )
+    assert capfd.readouterr().err.endswith(
+        "tfwatch: the command cannot start: Argument list too long\n"
+    )
     assert open_run(list_runs(tmp_path)[0]).ended
 
 
@@ -198,16 +225,28 @@ def test_all_that_was_ordered_and_turned_is_ordered_again(
     assert orders == [replace(ordered, plan=Plan("cnn", settings, knobs), after=folder)]
 
 
-def test_what_was_asked_for_last_and_not_obeyed_yet_is_ordered(writer: RunWriter, tmp_path: Path) -> None:
+def test_what_was_asked_for_last_and_not_obeyed_yet_is_ordered(
+    writer: RunWriter, tmp_path: Path
+) -> None:
     """An experiment that a restart ends asks for the better setting when no step is left to obey it."""
     control = Control(Knobs(workers="auto"))
     control.ask_if_no_user_request(Request("prefetch", 4, "experiment"), control.user_request_count)
-    assert Restart(order(tmp_path), writer, control).command[2:6] == ("--prefetch", "4", "--workers", "auto")
+    assert Restart(order(tmp_path), writer, control).command[2:6] == (
+        "--prefetch",
+        "4",
+        "--workers",
+        "auto",
+    )
 
 
 @pytest.mark.parametrize(
     ("chosen", "is_kept"),
-    [((), True), (("--device", "gpu"), True), (("--device", "cpu"), False), (("--steps-per-execution", "4"), False)],
+    [
+        ((), True),
+        (("--device", "gpu"), True),
+        (("--device", "cpu"), False),
+        (("--steps-per-execution", "4"), False),
+    ],
 )
 def test_a_restart_that_excludes_device_prefetch_begins_without(
     writer: RunWriter, tmp_path: Path, chosen: tuple[str, ...], is_kept: bool
@@ -218,24 +257,36 @@ def test_a_restart_that_excludes_device_prefetch_begins_without(
     assert ("--device-prefetch" in restart.command) is is_kept
 
 
-def test_weights_are_there_to_be_kept_once_a_step_is_done(writer: RunWriter, tmp_path: Path) -> None:
+def test_weights_are_there_to_be_kept_once_a_step_is_done(
+    writer: RunWriter, tmp_path: Path
+) -> None:
     ordered = order(tmp_path)
     restart = Restart(ordered, writer, Control())
     assert restart.offer.knobs()[0].refused == "this run: no step is completed yet"
     writer.progress.append((32, 1, 0, 1, 1.0, 0.5))
-    assert [value.shown for value in restart.offer.knobs()[0].values] == ["this run", "re-initialized"]
+    assert [value.shown for value in restart.offer.knobs()[0].values] == [
+        "this run",
+        "re-initialized",
+    ]
     unrecorded = RunWriter(None, writer.manifest())
-    assert Restart(ordered, unrecorded, Control()).offer.knobs()[0].refused == "this run: nothing is recorded"
+    assert (
+        Restart(ordered, unrecorded, Control()).offer.knobs()[0].refused
+        == "this run: nothing is recorded"
+    )
 
 
-def test_a_fast_pipeline_is_ordered_again(writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_pipeline_is_ordered_again(
+    writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings(epochs=3, seed=1)
     ordered = TrainRequest(Plan("generator", settings, Knobs()), tmp_path)
     restart = Restart(ordered, writer, Control(Knobs(fast_pipeline=True)))
     turn(length="5 epochs")(restart.offer)
     orders = _taken(monkeypatch)
     assert cli.main(restart.command) == 0
-    assert orders[0].plan == Plan("generator", replace(settings, epochs=5), Knobs(fast_pipeline=True))
+    assert orders[0].plan == Plan(
+        "generator", replace(settings, epochs=5), Knobs(fast_pipeline=True)
+    )
 
 
 class Keeps:
@@ -274,7 +325,9 @@ def test_of_a_chain_of_restarts_the_newest_weights_alone_are_kept(
     assert (writer.folder / WEIGHTS).exists() == (not why)
 
 
-def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_tensorflow_sees_is_offered(
+    writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def device() -> str:
@@ -294,4 +347,6 @@ def test_a_program_is_started_again_with_other_words(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "-m", "tfwatch", "train", "cnn"])
     monkeypatch.setattr(sys, "argv", ["/x/tfwatch/__main__.py", "train", "cnn"])
     Factories().exec_command(("train", "dense"))
-    assert began == [(sys.executable, [sys.executable, "-X", "dev", "-m", "tfwatch", "train", "dense"])]
+    assert began == [
+        (sys.executable, [sys.executable, "-X", "dev", "-m", "tfwatch", "train", "dense"])
+    ]

@@ -38,7 +38,10 @@ def test_the_process_becomes_the_command_and_the_terminal_is_left_in_order(tmp_p
     run = the_run(tmp_path)
     after = reported[reported.rindex(LEFT_SCREEN) :]
     assert f"recorded in {run.path}" in "".join(after.split("\r\n"))
-    assert f"became train cnn --begin-with {run.path}/last.weights.h5 --runs-dir {tmp_path} --after {run.path}" in after
+    assert (
+        f"became train cnn --begin-with {run.path}/last.weights.h5 --runs-dir {tmp_path} --after {run.path}"
+        in after
+    )
     assert end_of(run) == "stopped"
 
 

@@ -49,7 +49,9 @@ def kill_at(steps: dict[int, int]) -> Callable[[int, Control], None]:
     return lambda step, _: os.kill(os.getpid(), steps[step]) if step in steps else None
 
 
-def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_headless_run_ends_with_a_summary(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert train(order(tmp_path, headless=True), factories(steps=60)) == 0
     out, err = capfd.readouterr()
     assert out.startswith("cnn: finished, 60 steps in")
@@ -72,11 +74,15 @@ def test_a_disk_that_does_not_respond_at_the_end_gets_no_summary(
 def test_a_named_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(BadInputError, match=r"^nothing can be recorded in --runs-dir .*file is not a folder$"):
+    with pytest.raises(
+        BadInputError, match=r"^nothing can be recorded in --runs-dir .*file is not a folder$"
+    ):
         train(order(tmp_path / "file", headless=True), factories())
 
 
-def test_what_the_training_prints_is_in_the_log_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_the_training_prints_is_in_the_log_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     train(order(tmp_path, headless=True), factories())
     assert (list_runs(tmp_path)[0] / "log.txt").read_text() == "native code speaks\nPython prints\n"
     assert "speaks" not in "".join(capfd.readouterr())
@@ -85,10 +91,16 @@ def test_what_the_training_prints_is_in_the_log_alone(tmp_path: Path, capfd: pyt
 def test_json_is_one_object_on_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(order(tmp_path, headless=True, as_json=True), factories()) == 0
     report = json.loads(capfd.readouterr().out)
-    assert (report["workload"], report["steps"], report["whole_run"]["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
+    assert (report["workload"], report["steps"], report["whole_run"]["data_wait_ms"]["median"]) == (
+        "cnn",
+        20,
+        4.0,
+    )
 
 
-def test_a_summary_that_a_full_disk_refuses_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_that_a_full_disk_refuses_is_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     stdout, full = os.dup(1), os.open("/dev/full", os.O_WRONLY)
@@ -100,7 +112,10 @@ def test_a_summary_that_a_full_disk_refuses_is_reported(tmp_path: Path, capfd: p
         os.close(stdout)
         os.close(full)
     assert code == 1
-    assert capfd.readouterr().err.splitlines()[-1] == "tfwatch: the output cannot be written: No space left on device"
+    assert (
+        capfd.readouterr().err.splitlines()[-1]
+        == "tfwatch: the output cannot be written: No space left on device"
+    )
     assert end_of(the_run(tmp_path)) == ("finished", "")
 
 
@@ -128,7 +143,9 @@ def test_the_manifest_names_the_weights_that_the_run_begins_with(
     assert the_run(tmp_path / "kept").manifest.settings["begin_with"] == str(weights)
 
 
-def test_an_unusual_computation_of_steps_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unusual_computation_of_steps_is_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     settings = Settings(mode="eager", mixed_precision=True, steps_per_execution=4)
     ordered = replace(order(tmp_path, headless=True), plan=Plan("cnn", settings, Knobs()))
     assert train(ordered, factories(steps=1)) == 0
@@ -151,29 +168,43 @@ def test_keeping_awake_is_noted_and_changes_nothing_else(
     assert len(run.steps) == 20
 
 
-def test_the_gpu_sensor_that_was_chosen_is_the_one_that_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_gpu_sensor_that_was_chosen_is_the_one_that_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     real = replace(factories(steps=1), sensors=Factories().sensors)
     assert train(order(tmp_path, headless=True, gpu_sensor="none"), real) == 0
 
     missing = [event for event in the_run(tmp_path).events if isinstance(event, SensorMissing)]
-    assert [event.reason for event in missing if event.sensor == "GPU"] == ["switched off with --gpu-sensor none"]
+    assert [event.reason for event in missing if event.sensor == "GPU"] == [
+        "switched off with --gpu-sensor none"
+    ]
 
 
 @pytest.mark.parametrize(
     ("signum", "code"),
-    [pytest.param(signal.SIGTERM, 143, id="SIGTERM"), pytest.param(signal.SIGINT, 130, id="SIGINT")],
+    [
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
+        pytest.param(signal.SIGINT, 130, id="SIGINT"),
+    ],
 )
 def test_a_signal_stops_at_the_next_batch(
     signum: int, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(order(tmp_path, headless=True), factories(steps=10**6, after_step=kill_at({5: signum}))) == code
+    assert (
+        train(
+            order(tmp_path, headless=True), factories(steps=10**6, after_step=kill_at({5: signum}))
+        )
+        == code
+    )
     assert end_of(the_run(tmp_path)) == ("stopped", "")
     out, err = capfd.readouterr()
     assert "stopped" in out
     assert "stopping after the current batch" in err or len(the_run(tmp_path).steps) < 50
 
 
-def test_a_second_signal_leaves_a_hung_loader_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_leaves_a_hung_loader_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     codes: list[int] = []
 
     def twice(_: int, control: Control) -> None:
@@ -181,14 +212,21 @@ def test_a_second_signal_leaves_a_hung_loader_at_once(tmp_path: Path, capfd: pyt
         control.stop.wait()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    code = train(order(tmp_path, headless=True), factories("hang", after_step=twice, exit_now=codes.append))
+    code = train(
+        order(tmp_path, headless=True), factories("hang", after_step=twice, exit_now=codes.append)
+    )
     assert (code, codes) == (143, [143])
     assert end_of(the_run(tmp_path)) == ("stopped", "left before the current batch ended")
     assert "stopped" in capfd.readouterr().out
 
 
-def test_a_hangup_does_not_stop_a_headless_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True), factories(after_step=kill_at({3: signal.SIGHUP}))) == 0
+def test_a_hangup_does_not_stop_a_headless_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        train(order(tmp_path, headless=True), factories(after_step=kill_at({3: signal.SIGHUP})))
+        == 0
+    )
     assert len(the_run(tmp_path).steps) == 20
 
 
@@ -198,7 +236,9 @@ def test_a_failure_shows_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixt
     assert end_of(the_run(tmp_path)) == ("failed", "ValueError: no")
 
 
-def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_data_that_proves_unusable_is_bad_input(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert train(order(tmp_path, headless=True), factories("bad-input")) == 2
     out, err = capfd.readouterr()
     assert out == ""
@@ -218,7 +258,10 @@ def test_the_usual_folder_that_cannot_be_written_does_not_keep_from_training(
 
 def test_an_obstacle_stops_it_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="pip install tensorflow"):
-        train(order(tmp_path, headless=True), factories(installed=lambda: Installed("linux", "x86_64")))
+        train(
+            order(tmp_path, headless=True),
+            factories(installed=lambda: Installed("linux", "x86_64")),
+        )
     assert list_runs(tmp_path) == []
 
 
@@ -227,7 +270,12 @@ def test_an_obstacle_stops_it_before_anything_starts(tmp_path: Path) -> None:
     ("workload", "knob", "value", "sentence"),
     [
         ("dense", "cache", True, "dense takes no cache: its examples are in memory"),
-        ("dense", "latency_ms", 5.0, "dense takes no storage-latency: it reads no files while it trains"),
+        (
+            "dense",
+            "latency_ms",
+            5.0,
+            "dense takes no storage-latency: it reads no files while it trains",
+        ),
         ("cnn", "fast_pipeline", True, "cnn takes no fast-pipeline: it has no fast pipeline"),
     ],
 )
@@ -235,7 +283,12 @@ def test_a_knob_that_a_pipeline_lacks_is_bad_input(
     workload: str, knob: str, value: Any, sentence: str, switch: bool, tmp_path: Path
 ) -> None:
     knobs, switches = Knobs(), (Scheduled(5, knob, value),)
-    plan = Plan(workload, Settings(), knobs if switch else knobs.with_value(knob, value), switches if switch else ())
+    plan = Plan(
+        workload,
+        Settings(),
+        knobs if switch else knobs.with_value(knob, value),
+        switches if switch else (),
+    )
     with pytest.raises(BadInputError, match=f"^{sentence}"):
         train(replace(order(tmp_path / "runs", headless=True), plan=plan), factories())
 
@@ -255,7 +308,9 @@ def test_a_hint_is_printed_and_recorded(tmp_path: Path, capfd: pytest.CaptureFix
     mac = Installed("darwin", "arm64", (3, 13), {"tensorflow": "2.21.0"})
     assert train(order(tmp_path, headless=True), factories(installed=lambda: mac)) == 0
     assert "training runs on the CPU" in capfd.readouterr().err
-    assert any(isinstance(event, Noted) and "CPU" in event.text for event in the_run(tmp_path).events)
+    assert any(
+        isinstance(event, Noted) and "CPU" in event.text for event in the_run(tmp_path).events
+    )
 
 
 # -- with a screen ------------------------------------------------------------------------------------
@@ -293,19 +348,31 @@ def test_detached_it_trains_to_its_end(
     assert shown("DETACH", steps=100) == 0  # a line of progress is looked for every 0.2 s
     assert end_of(the_run(tmp_path)) == ("finished", "")
     said = capfd.readouterr().err
-    assert "goes on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows it again\n" in said
+    assert (
+        "goes on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows it again\n"
+        in said
+    )
     assert "\ncnn  epoch 1/1" in said
 
 
-@pytest.mark.parametrize(("app", "words"), [("raise", "RuntimeError: the screen broke"), ("vanish", "")])
+@pytest.mark.parametrize(
+    ("app", "words"), [("raise", "RuntimeError: the screen broke"), ("vanish", "")]
+)
 def test_a_screen_that_dies_leaves_the_training_alone(
-    app: str, words: str, shown: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    app: str,
+    words: str,
+    shown: Callable[..., int],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert shown(app) == 0
     assert end_of(the_run(tmp_path)) == ("finished", "")
     err = capfd.readouterr().err
     log = list_runs(tmp_path)[0] / "log.txt"
-    assert f"the screen failed; training goes on without it, ctrl+c stops it; the error is in {log}\n" in err
+    assert (
+        f"the screen failed; training goes on without it, ctrl+c stops it; the error is in {log}\n"
+        in err
+    )
     assert "Traceback" not in err
     assert words in log.read_text()
 
@@ -315,11 +382,18 @@ def test_a_screen_that_dies_leaves_the_training_alone(
     [
         pytest.param({5: signal.SIGTERM}, 143, "stopped", id="SIGTERM"),
         pytest.param({5: signal.SIGHUP}, 0, "finished", id="SIGHUP"),
-        pytest.param({5: signal.SIGHUP, 9: signal.SIGTERM}, 143, "stopped", id="SIGHUP, then SIGTERM"),
+        pytest.param(
+            {5: signal.SIGHUP, 9: signal.SIGTERM}, 143, "stopped", id="SIGHUP, then SIGTERM"
+        ),
     ],
 )
 def test_signals_end_the_screen(
-    signals: dict[int, int], code: int, cause: str, shown: Callable[..., int], tmp_path: Path, monkeypatch: Any
+    signals: dict[int, int],
+    code: int,
+    cause: str,
+    shown: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr("tfwatch.terminal.capture.os.isatty", lambda _: True)
     assert shown("stay", steps=100, after_step=kill_at(signals)) == code

@@ -43,7 +43,9 @@ def the_run(runs_dir: Path) -> Run:
 
 def trains(runs_dir: Path) -> bool:
     """True once a run has some steps on disk."""
-    return any((run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir))
+    return any(
+        (run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir)
+    )
 
 
 def trains_a_step(runs_dir: Path) -> bool:
@@ -126,7 +128,9 @@ def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
     assert end_of(the_run(tmp_path)) == "stopped"
 
 
-def test_sigterm_stops_a_training_and_a_replay_that_follows_it_and_restores_the_terminal(tmp_path: Path) -> None:
+def test_sigterm_stops_a_training_and_a_replay_that_follows_it_and_restores_the_terminal(
+    tmp_path: Path,
+) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
         wait_until(lambda: trains(tmp_path))
@@ -182,9 +186,14 @@ def test_a_hangup_leaves_a_terminal_that_lives_on_as_it_was(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("behaviour", "signum"),
-    [pytest.param("train", signal.SIGKILL, id="SIGKILL"), pytest.param("abort", signal.SIGABRT, id="abort")],
+    [
+        pytest.param("train", signal.SIGKILL, id="SIGKILL"),
+        pytest.param("abort", signal.SIGABRT, id="abort"),
+    ],
 )
-def test_a_process_that_dies_leaves_a_sane_terminal(behaviour: str, signum: int, tmp_path: Path) -> None:
+def test_a_process_that_dies_leaves_a_sane_terminal(
+    behaviour: str, signum: int, tmp_path: Path
+) -> None:
     with session(tmp_path, behaviour) as terminal:
         terminal.wait_for(PAINTED)
         if signum == signal.SIGKILL:
@@ -197,7 +206,9 @@ def test_a_process_that_dies_leaves_a_sane_terminal(behaviour: str, signum: int,
     assert the_run(tmp_path).life is Life.KILLED
 
 
-def test_a_training_that_fails_leaves_the_screen_usable_and_prints_its_traceback(tmp_path: Path) -> None:
+def test_a_training_that_fails_leaves_the_screen_usable_and_prints_its_traceback(
+    tmp_path: Path,
+) -> None:
     with session(tmp_path, "fail") as terminal:
         terminal.wait_for("FAILED")
         terminal.press("q")
@@ -247,7 +258,10 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
         terminal.wait_for("importing TensorFlow")
         terminal.wait_for("STARVING", timeout_s=120)
         terminal.press("p")
-        wait_until(lambda: any(isinstance(event, PipelineSwitched) for event in the_run(tmp_path).events), timeout_s=60)
+        wait_until(
+            lambda: any(isinstance(event, PipelineSwitched) for event in the_run(tmp_path).events),
+            timeout_s=60,
+        )
         terminal.press("q")
         terminal.wait_for("Quit?")
         terminal.press("y")

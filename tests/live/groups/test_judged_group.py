@@ -36,10 +36,23 @@ def test_the_summary_names_the_late_rank_and_has_a_line_a_rank(tmp_path: Path) -
     lines = group_text(judged(write_group(tmp_path / "one", [1, 21, 1]))).split("\n")
 
     assert lines[0] == "cnn: 3 ranks, one"
-    assert lines[1].startswith("the other ranks wait 20.0 of 30.0 ms/step for rank 1: it waits 21.0 ms for data")
+    assert lines[1].startswith(
+        "the other ranks wait 20.0 of 30.0 ms/step for rank 1: it waits 21.0 ms for data"
+    )
     assert lines[2] == "without it a step takes about 10.0 of 30.0 ms: 67 % less"
     assert lines[3].endswith("one/rank-1")
-    assert lines[5].split() == ["rank", "step", "ms/step", "data", "wait", "compute", "host", "late", "by", "state"]
+    assert lines[5].split() == [
+        "rank",
+        "step",
+        "ms/step",
+        "data",
+        "wait",
+        "compute",
+        "host",
+        "late",
+        "by",
+        "state",
+    ]
     assert lines[7].split()[:2] == ["1", str(STEPS)]
     assert "20.0 ms  finished" in lines[7]
 
@@ -65,12 +78,18 @@ def test_a_rank_that_fetches_inside_its_calls_is_no_proof_of_compute(tmp_path: P
     group = judged(write_group(tmp_path / "one", [1, 1.2, 1], fetches_in_calls=True))
 
     assert "no rank is seen to be late" in group_text(group)
-    assert "the data wait of 3 ranks is not seen, because their tf.function fetches the batches" in group_text(group)
+    assert (
+        "the data wait of 3 ranks is not seen, because their tf.function fetches the batches"
+        in group_text(group)
+    )
     assert [one["data_wait_seen"] for one in group_json(group)["ranks"]] == [False] * 3
 
 
 def test_what_is_not_known_has_its_reason(tmp_path: Path) -> None:
-    alone, not_split = write_group(tmp_path / "alone", [1]), write_group(tmp_path / "two", [1, 9], not_split="by Keras")
+    alone, not_split = (
+        write_group(tmp_path / "alone", [1]),
+        write_group(tmp_path / "two", [1, 9], not_split="by Keras"),
+    )
 
     assert judged(alone).why_not == "only one rank has a run"
     assert judged(not_split).why_not == "the steps of rank 0 are not split: by Keras"
@@ -124,7 +143,9 @@ def test_a_rank_that_writes_nothing_is_named_with_its_seconds(tmp_path: Path) ->
 
     found = JudgedGroup(open_group(folder, FakeClock(43).clock))
 
-    assert group_text(found).split("\n")[1] == f"rank 1: not responding for 43.0 s, since step {STEPS}"
+    assert (
+        group_text(found).split("\n")[1] == f"rank 1: not responding for 43.0 s, since step {STEPS}"
+    )
     assert "not responding for 43.0 s" in group_text(found).split("\n")[-2]
     assert [(one["state"], one["silent_s"]) for one in group_json(found)["ranks"]] == [
         ("finished", None),
@@ -184,13 +205,19 @@ def test_a_rank_that_holds_the_others_up_is_named_while_it_runs(
     assert stopped_word(found) == f"{words.upper()} rank 1 for 41.0 s"
     ranks = group_json(found)["ranks"]
     assert [one["held_s"] for one in ranks] == [None, 41.0, None]
-    assert [one["held_where"] for one in ranks] == [None, f"{words}, {detail}".removesuffix(", "), None]
+    assert [one["held_where"] for one in ranks] == [
+        None,
+        f"{words}, {detail}".removesuffix(", "),
+        None,
+    ]
     assert group_json(found)["in_call_s"] is None
     assert signs_of(found.group, FakeClock(43).clock) == [(Life.RUNNING, True)] * 3
     assert errors("group", group_json(found)) == []
 
 
-def test_a_group_that_hangs_in_a_call_says_so_where_no_rank_is_seen_to_hold_it_up(tmp_path: Path) -> None:
+def test_a_group_that_hangs_in_a_call_says_so_where_no_rank_is_seen_to_hold_it_up(
+    tmp_path: Path,
+) -> None:
     found = in_phases(write_group(tmp_path / "one", [1, 1, 1]), IN_CALL, IN_CALL, IN_CALL)
 
     sentence = f"no step since step {STEPS}, for 41.0 s: all ranks are in the call"
@@ -213,10 +240,14 @@ def test_a_rank_that_computes_while_the_others_wait_in_the_call_is_named(
     found = in_phases(folder, IN_CALL, IN_CALL, IN_CALL)
 
     assert [one.rank for one in stopped_ranks(found)] == ([1] if names else [])
-    assert stopped_word(found) == ("HANGS IN ITS CALL rank 1 for 41.0 s" if names else "NO STEP for 41.0 s")
+    assert stopped_word(found) == (
+        "HANGS IN ITS CALL rank 1 for 41.0 s" if names else "NO STEP for 41.0 s"
+    )
 
 
-def test_the_figures_of_a_long_run_name_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_of_a_long_run_name_their_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
     assert judged(folder).is_whole
     monkeypatch.setattr(reading, "NEWEST_ROWS", 40)
@@ -225,10 +256,15 @@ def test_the_figures_of_a_long_run_name_their_steps(tmp_path: Path, monkeypatch:
     found = judged(folder)
 
     assert group_json(found)["figures_of"] == {"first_step": 21, "last_step": 60, "whole": False}
-    assert "of the newest steps, 21 to 60; of all steps: tfwatch report, check and compare" in group_text(found)
+    assert (
+        "of the newest steps, 21 to 60; of all steps: tfwatch report, check and compare"
+        in group_text(found)
+    )
 
 
-def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_three_of_them(tmp_path: Path) -> None:
+def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_three_of_them(
+    tmp_path: Path,
+) -> None:
     folder = write_group(tmp_path / "one", [1] * 5, boot_id="another boot")
     for rank in range(4):
         place = folder_of_rank(folder, rank)

@@ -36,7 +36,9 @@ def test_all_steps_of_a_short_run_count(judged: JudgedGroup) -> None:
     assert np.allclose(found.aligned.shared, CALL)
 
 
-def test_of_a_long_run_blocks_at_equal_distances_count(judged: JudgedGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_run_blocks_at_equal_distances_count(
+    judged: JudgedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sampled_steps, "BLOCKS", 4)
     monkeypatch.setattr(sampled_steps, "BLOCK", 5)
 

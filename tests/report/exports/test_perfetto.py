@@ -51,7 +51,9 @@ def events_of(trace: bytes) -> list[dict[str, Any]]:
     def no_constant(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
 
-    events: list[dict[str, Any]] = json.loads(trace.decode(), parse_constant=no_constant)["traceEvents"]
+    events: list[dict[str, Any]] = json.loads(trace.decode(), parse_constant=no_constant)[
+        "traceEvents"
+    ]
     for event in events:
         assert {"ph", "pid", "name"} | REQUIRED[event["ph"]] <= set(event)
         assert isinstance(event.get("ts", 0), int)
@@ -63,11 +65,17 @@ def events_of(trace: bytes) -> list[dict[str, Any]]:
 
 def _check_rows(events: list[dict[str, Any]]) -> None:
     """Check that each row has a name, each pause an end, and each counter its values in the order of time."""
-    named = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    named = {
+        event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
     assert {event["tid"] for event in events if event["ph"] in "Xibe"} <= named.keys()
     assert len(set(named.values())) == len(named)
-    assert [event["name"] for event in events if event["name"] == "process_name"] == ["process_name"]
-    pauses = Counter((event["id"], event["name"], event["ph"]) for event in events if event["ph"] in "be")
+    assert [event["name"] for event in events if event["name"] == "process_name"] == [
+        "process_name"
+    ]
+    pauses = Counter(
+        (event["id"], event["name"], event["ph"]) for event in events if event["ph"] in "be"
+    )
     assert all(pauses[id, name, "b"] == pauses[id, name, "e"] == 1 for id, name, _ in pauses)
     counters = defaultdict(list)
     for event in events:
@@ -95,7 +103,12 @@ def noisy(tmp_path: Path) -> Run:
     random = np.random.default_rng(3)
     copy = random.gamma(1.0, 2.0, 1000)
     wait = random.gamma(0.5, 4.0, 1000) * (random.random(1000) > 0.3)
-    rows = make_steps(wait, compute=copy + random.gamma(2.0, 5.0, 1000), host=random.random(1000) * 0.01, copy=copy)
+    rows = make_steps(
+        wait,
+        compute=copy + random.gamma(2.0, 5.0, 1000),
+        host=random.random(1000) * 0.01,
+        copy=copy,
+    )
     return open_written(tmp_path / "run", rows, FINISHED)
 
 
@@ -112,7 +125,9 @@ def test_the_sums_of_the_trace_are_those_of_the_run(noisy: Run) -> None:
         "compute": rows["compute_ms"].sum(dtype=np.float64) * 1e3 - copy_us,
         "host": rows["host_ms"].sum(dtype=np.float64) * 1e3,
     }
-    assert found == {name: pytest.approx(value, abs=40, rel=1e-5) for name, value in expected.items()}
+    assert found == {
+        name: pytest.approx(value, abs=40, rel=1e-5) for name, value in expected.items()
+    }
 
 
 def test_slices_of_a_row_nest(noisy: Run) -> None:
@@ -201,7 +216,9 @@ def test_a_run_without_steps_is_a_trace(tmp_path: Path) -> None:
     assert slices(events_of(written(run)), "step") == []
 
 
-@pytest.mark.skipif(SHELL is None, reason="Perfetto's trace_processor_shell is not on PATH: PyPI has no copy of it")
+@pytest.mark.skipif(
+    SHELL is None, reason="Perfetto's trace_processor_shell is not on PATH: PyPI has no copy of it"
+)
 def test_perfetto_reads_the_same_sums(noisy: Run, tmp_path: Path) -> None:
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
@@ -210,7 +227,9 @@ def test_perfetto_reads_the_same_sums(noisy: Run, tmp_path: Path) -> None:
     config = TraceProcessorConfig(bin_path=SHELL)
     with TraceProcessor(trace=str(tmp_path / "trace.json"), config=config) as processor:
         rows = processor.query("select name, sum(dur) as total from slice group by name")
-        found = {row.name: row.total / 1000 for row in rows if row.name in sums_us(events_of(trace))}
+        found = {
+            row.name: row.total / 1000 for row in rows if row.name in sums_us(events_of(trace))
+        }
 
     assert found == sums_us(events_of(trace))
 

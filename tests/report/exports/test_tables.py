@@ -65,13 +65,24 @@ def run(tmp_path: Path) -> Run:
     return open_run(tmp_path / "run", canned.clock)
 
 
-def test_every_step_comes_back_from_csv_bit_for_bit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_comes_back_from_csv_bit_for_bit(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recording_module, "_CHUNK", 100)
 
     rows = csv_of(run).rows("steps.csv")
 
     assert len(rows) == len(run.steps)
-    for name in ("start_ns", "step", "epoch", "flags", "wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
+    for name in (
+        "start_ns",
+        "step",
+        "epoch",
+        "flags",
+        "wait_ms",
+        "dispatch_ms",
+        "compute_ms",
+        "host_ms",
+    ):
         back = np.array([row[name] for row in rows]).astype(run.steps.dtype[name])
         assert (back == run.steps[name]).all()
 
@@ -90,7 +101,10 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     files = csv_of(run)
 
     assert files.data["steps.csv"].startswith(b"start_ns,step,epoch,")
-    assert files.data["gpus.csv"] == b"at_ns,gpu,busy,process_busy,power_w,temperature_c,freq_mhz,memory_bytes\n"
+    assert (
+        files.data["gpus.csv"]
+        == b"at_ns,gpu,busy,process_busy,power_w,temperature_c,freq_mhz,memory_bytes\n"
+    )
     assert all(data.count(b"\n") == 1 for name, data in files.data.items() if name != "events.csv")
 
 
@@ -100,7 +114,9 @@ def test_text_of_a_cell_is_no_formula_and_no_control_character(tmp_path: Path) -
     names = [row["name"] for row in files.rows("stage_names.csv")]
     assert f"'{FORMULA}" in names
     assert all(name.isprintable() for name in names)
-    (missing,) = [row["value"] for row in files.rows("epochs.csv") if row["metric"] == f"'{FORMULA}"]
+    (missing,) = [
+        row["value"] for row in files.rows("epochs.csv") if row["metric"] == f"'{FORMULA}"
+    ]
     assert missing == ""
     for name, data in files.data.items():
         assert b"\x1b" not in data, name
@@ -134,7 +150,9 @@ def test_hostile_text_and_empty_tables_are_parquet(tmp_path: Path) -> None:
     files, without = Files(), Files()
 
     write_parquet(recorded(hostile_run(tmp_path / "run")), files.create)
-    write_parquet(recorded(open_written(tmp_path / "none", make_steps([1.0])[:0], FINISHED)), without.create)
+    write_parquet(
+        recorded(open_written(tmp_path / "none", make_steps([1.0])[:0], FINISHED)), without.create
+    )
 
     assert pq.read_table(io.BytesIO(files.data["events.parquet"])).num_rows > 10
     empty = pq.read_table(io.BytesIO(without.data["steps.parquet"]))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 #: A phone, a laptop; and a sheet of paper.
 WIDTHS = (360, 1200, 760)
 #: Measures the page in frames of several widths, and writes what it found into its own title.
@@ -39,10 +41,23 @@ onload = () => {{
 
 def measured(folder: Path) -> list[dict[str, Any]]:
     """Return the measures of `page.html` of a folder at each width."""
-    frames = "".join(f'<iframe src="page.html" width="{width}" height="800"></iframe>' for width in WIDTHS)
+    frames = "".join(
+        f'<iframe src="page.html" width="{width}" height="800"></iframe>' for width in WIDTHS
+    )
     (folder / "probe.html").write_text(PROBE.format(frames=frames), encoding="utf-8")
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom")
-    command = [str(BROWSER), *options, f"--user-data-dir={folder / 'profile'}", str(folder / "probe.html")]
+    options = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        "--dump-dom",
+    )
+    command = [
+        str(BROWSER),
+        *options,
+        f"--user-data-dir={folder / 'profile'}",
+        str(folder / "probe.html"),
+    ]
     dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     title = re.search(r"<title>(.*?)</title>", dom)
     assert title

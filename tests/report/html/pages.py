@@ -39,4 +39,8 @@ def text_of(page: str) -> str:
 
 def paths(page: str, kind: str) -> list[str]:
     """Return the paths of a CSS class."""
-    return [one.get("d") for one in parsed(page).iter(f"{SVG}path") if kind in (one.get("class") or "").split()]
+    return [
+        one.get("d")
+        for one in parsed(page).iter(f"{SVG}path")
+        if kind in (one.get("class") or "").split()
+    ]

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
+@pytest.mark.skipif(
+    BROWSER is None, reason="Chromium is not installed (Debian: apt-get install chromium)"
+)
 def test_a_browser_draws_the_page_at_every_width(tmp_path: Path) -> None:
     run = usual(tmp_path / "run").staged(*STAGES)
     run.event(EpochEnded, epoch=1, step=run.step, metrics={"loss": 1.1, "accuracy": 0.55})
     run.ended().writer.close()
-    (tmp_path / "page.html").write_text(page_of(open_run(tmp_path / "run", run.clock)), encoding="utf-8")
+    (tmp_path / "page.html").write_text(
+        page_of(open_run(tmp_path / "run", run.clock)), encoding="utf-8"
+    )
 
     found = measured(tmp_path)
 

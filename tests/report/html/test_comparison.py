@@ -42,7 +42,9 @@ def test_the_page_has_the_answer_the_sides_the_lines_and_what_differs(tmp_path: 
     text = text_of(page)
 
     assert "A run 0, run 2, run 4 (cnn, 3 runs) B run 1, run 3, run 5 (cnn, 3 runs)" in text
-    assert re.search(r"B IS SLOWER THAN A B is slower than A: step time \+\d\d\.\d % \(95 % interval \+", text)
+    assert re.search(
+        r"B IS SLOWER THAN A B is slower than A: step time \+\d\d\.\d % \(95 % interval \+", text
+    )
     rows = cells_of(page)
     assert ["prefetch", "off", "4"] in rows
     (step,) = (row for row in rows if row[0] == "step time")
@@ -54,7 +56,11 @@ def test_the_page_has_the_answer_the_sides_the_lines_and_what_differs(tmp_path: 
 
 
 def test_the_bar_of_a_clear_difference_does_not_touch_the_middle(tmp_path: Path) -> None:
-    rows = [one for one in parsed(page_of(tmp_path)).iter(f"{HTML}tr") if "slower" in (one.get("class") or "")]
+    rows = [
+        one
+        for one in parsed(page_of(tmp_path)).iter(f"{HTML}tr")
+        if "slower" in (one.get("class") or "")
+    ]
     bars = [one.get("style") for row in rows for one in row.iter(f"{HTML}i")]
 
     assert bars
@@ -65,18 +71,30 @@ def test_the_bar_of_a_clear_difference_does_not_touch_the_middle(tmp_path: Path)
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
-    hostile = {"workload": HOSTILE, "device": HOSTILE, "settings": {HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}}
+    hostile = {
+        "workload": HOSTILE,
+        "device": HOSTILE,
+        "settings": {HOSTILE: HOSTILE},
+        "versions": {HOSTILE: HOSTILE},
+    }
     page = page_of(tmp_path, name=HOSTILE, **hostile)
 
     elements = list(parsed(page).iter())
     assert not {f"{HTML}script", f"{HTML}img"} & {one.tag for one in elements}
-    assert not [name for one in elements for name in one.attrib if name.startswith("on") or name in ("src", "href")]
+    assert not [
+        name
+        for one in elements
+        for name in one.attrib
+        if name.startswith("on") or name in ("src", "href")
+    ]
     assert not re.search(r"url\(|@import|\x1b|\x00|\u202e", page)
     assert "default-src 'none'" in page
     assert len(page) < 100_000
 
 
-@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
+@pytest.mark.skipif(
+    BROWSER is None, reason="Chromium is not installed (Debian: apt-get install chromium)"
+)
 def test_a_browser_draws_the_page_at_every_width(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page_of(tmp_path / "runs"), encoding="utf-8")
 

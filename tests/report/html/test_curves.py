@@ -15,7 +15,11 @@ def epochs(*metrics: dict[str, float]) -> list[Event]:
 
 
 def test_a_metric_has_its_validation_beside_it() -> None:
-    found = make_curves(epochs({"auc": 0.5, "loss": 2.0, "val_loss": 3.0}, {"auc": 0.7, "loss": 1.0, "val_loss": 1.5}))
+    found = make_curves(
+        epochs(
+            {"auc": 0.5, "loss": 2.0, "val_loss": 3.0}, {"auc": 0.7, "loss": 1.0, "val_loss": 1.5}
+        )
+    )
 
     assert [curve.name for curve in found] == ["loss", "auc"]
     loss, auc = found

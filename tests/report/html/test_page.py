@@ -27,8 +27,40 @@ if TYPE_CHECKING:
 
 #: Elements of the template.
 KNOWN = {
-    *("html", "head", "meta", "title", "style", "body", "main", "header", "section", "footer", "details", "summary"),
-    *("h1", "h2", "h3", "p", "div", "span", "b", "i", "u", "pre", "dl", "dt", "dd", "table", "tbody", "tr", "th", "td"),
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "footer",
+        "details",
+        "summary",
+    ),
+    *(
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "div",
+        "span",
+        "b",
+        "i",
+        "u",
+        "pre",
+        "dl",
+        "dt",
+        "dd",
+        "table",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ),
     *("svg", "path", "line", "rect"),
 }
 
@@ -49,7 +81,12 @@ def test_hostile_text_stays_text(hostile: Run, redacted: bool) -> None:
 
     elements = list(parsed(page).iter())
     assert {str(one.tag).rpartition("}")[2] for one in elements} <= KNOWN
-    assert not [name for one in elements for name in one.attrib if name.startswith("on") or name in ("src", "href")]
+    assert not [
+        name
+        for one in elements
+        for name in one.attrib
+        if name.startswith("on") or name in ("src", "href")
+    ]
     assert not re.search(r"url\(|@import|\x1b|\x00|\u202e", page)
     assert page.encode().decode() == page
     assert len(page) < 400_000
@@ -63,7 +100,9 @@ def test_the_page_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_the_run_was_judged_to_be(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED, accelerated=True, device="GPU")
+    run = open_written(
+        tmp_path / "run", switched_run(), *SWITCH, FINISHED, accelerated=True, device="GPU"
+    )
     judged = JudgedRun(run)
     assert judged.finding
 
@@ -86,7 +125,11 @@ def test_a_switch_has_a_mark_a_row_and_its_interval(tmp_path: Path) -> None:
     (row,) = [one for one in parsed(page).iter(f"{HTML}tr") if one.get("class") == "faster"]
     assert "prefetch off → 4" in "".join(row.itertext())
     assert f"{switch['speedup']:.2f} x faster" in "".join(row.itertext())
-    marks = [one for one in parsed(page).iter(f"{HTML}span") if "switch" in (one.get("class") or "").split()]
+    marks = [
+        one
+        for one in parsed(page).iter(f"{HTML}span")
+        if "switch" in (one.get("class") or "").split()
+    ]
     assert ["".join(mark.itertext()) for mark in marks] == ["1"]
     assert "The numbers of switches" in page
 
@@ -115,7 +158,14 @@ def test_the_time_breakdown_is_that_of_the_run(tmp_path: Path) -> None:
 
 
 def test_the_bottleneck_is_named(tmp_path: Path) -> None:
-    run = Canned(tmp_path).started().steps(120, STARVING).staged(*STAGES).steps(100, STARVING).staged(*STAGES)
+    run = (
+        Canned(tmp_path)
+        .started()
+        .steps(120, STARVING)
+        .staged(*STAGES)
+        .steps(100, STARVING)
+        .staged(*STAGES)
+    )
     found = opened(run, tmp_path)
     table = JudgedRun(found).pipeline
     assert table
@@ -142,7 +192,9 @@ def test_a_failed_run_says_why(tmp_path: Path) -> None:
     run = failed(tmp_path)
     run.writer.close()
 
-    assert "failed at step 451: ValueError: [bold]Tensor" in text_of(page_of(open_run(tmp_path, run.clock)))
+    assert "failed at step 451: ValueError: [bold]Tensor" in text_of(
+        page_of(open_run(tmp_path, run.clock))
+    )
 
 
 def test_a_figure_that_is_missing_reads_n_a(tmp_path: Path) -> None:
@@ -156,10 +208,14 @@ def test_a_figure_that_is_missing_reads_n_a(tmp_path: Path) -> None:
 
 def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
     count = 100_000
-    rows = make_steps(np.full(count, 5.0), compute=np.random.default_rng(1).normal(20.0, 1.0, count))
+    rows = make_steps(
+        np.full(count, 5.0), compute=np.random.default_rng(1).normal(20.0, 1.0, count)
+    )
     rows["wait_ms"][::5000] = 9000.0
     rows["flags"][::200] = 4
-    began: list[Event] = [EpochStarted(int(ns), n, 500, 200) for n, ns in enumerate(rows["start_ns"][::200])]
+    began: list[Event] = [
+        EpochStarted(int(ns), n, 500, 200) for n, ns in enumerate(rows["start_ns"][::200])
+    ]
     over = [
         EpochEnded(one.at_ns + 10**9, one.epoch, 1, {"loss": 1.0, "val_loss": 1.1})
         for one in began
@@ -186,10 +242,15 @@ def test_a_redacted_page_names_nobody(tmp_path: Path) -> None:
         run="secret-customer",
         workload="train_fraud.py",
         machine={"host": "ada-laptop", "cores": 2},
-        settings={"data": "/home/ada/fraud", "note": "s3 of ADA at C:\\fraud\\x and ~/fraud/y or ../fraud/z"},
+        settings={
+            "data": "/home/ada/fraud",
+            "note": "s3 of ADA at C:\\fraud\\x and ~/fraud/y or ../fraud/z",
+        },
         after="/mnt/runs/earlier-secret",
     )
-    stages = [("shuffled, batch(32), map(fraud_features)", "Map", 9.0, 1.0, float("nan"), float("nan"))]
+    stages = [
+        ("shuffled, batch(32), map(fraud_features)", "Map", 9.0, 1.0, float("nan"), float("nan"))
+    ]
     run.started().steps(100, STARVING).staged(*stages).steps(40, STARVING).staged(*stages)
     run.event(StagesFound, pipeline=7, names=["map(fraud_features)"], kinds=["Map"])
     found = opened(run, folder)

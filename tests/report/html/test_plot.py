@@ -43,7 +43,8 @@ def test_a_scale_without_extent_has_no_division_by_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "rounded"), [(0.7, 1.0), (1.0, 1.0), (1.2, 2.0), (23.0, 25.0), (26.0, 50.0), (0.0, 1.0), (math.inf, 1.0)]
+    ("value", "rounded"),
+    [(0.7, 1.0), (1.0, 1.0), (1.2, 2.0), (23.0, 25.0), (26.0, 50.0), (0.0, 1.0), (math.inf, 1.0)],
 )
 def test_a_top_is_a_round_figure(value: float, rounded: float) -> None:
     assert round_up(value) == pytest.approx(rounded)
@@ -60,7 +61,8 @@ def test_ticks_stand_at_round_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length_s", "last"), [(3.0, "3 s"), (60.0, "1:00"), (600.0, "10:00"), (36_000.0, "10 h"), (2_000_000.0, "504 h")]
+    ("length_s", "last"),
+    [(3.0, "3 s"), (60.0, "1:00"), (600.0, "10:00"), (36_000.0, "10 h"), (2_000_000.0, "504 h")],
 )
 def test_a_time_axis_has_few_ticks_of_any_length(length_s: float, last: str) -> None:
     found = time_ticks(Scale(0.0, length_s))
@@ -70,4 +72,10 @@ def test_a_time_axis_has_few_ticks_of_any_length(length_s: float, last: str) -> 
 
 
 def test_moments_read_as_times() -> None:
-    assert [time_text(at_s) for at_s in (0, 40, 150, 3600, 12_600)] == ["0", "40 s", "2:30", "1 h", "3 h 30"]
+    assert [time_text(at_s) for at_s in (0, 40, 150, 3600, 12_600)] == [
+        "0",
+        "40 s",
+        "2:30",
+        "1 h",
+        "3 h 30",
+    ]

@@ -6,7 +6,9 @@ import pytest
 
 from tfwatch.report.html.templates import LONGEST, Redaction, shown
 
-REDACTION = Redaction({"ada": "[user]", "vm": "[host]", "fraud model": "[name]"}, frozenset({"features"}))
+REDACTION = Redaction(
+    {"ada": "[user]", "vm": "[host]", "fraud model": "[name]"}, frozenset({"features"})
+)
 
 
 @pytest.mark.parametrize(
@@ -15,10 +17,19 @@ REDACTION = Redaction({"ada": "[user]", "vm": "[host]", "fraud model": "[name]"}
         ("read by Ada on vm", "read by [user] on [host]"),
         ("adam, ada_1, kvm, vm-2", "adam, [user]_1, kvm, [host]-2"),
         ("the fraud models", "the [name]s"),
-        ("map(features) and .map(features, 4), features", "map(function) and .map(function, 4), features"),
-        ("/srv/data/x.tfrecord, ~/x, ../x, C:\\\\x\\\\y, s3://b/x", "[path], [path], [path], [path], [path]"),
+        (
+            "map(features) and .map(features, 4), features",
+            "map(function) and .map(function, 4), features",
+        ),
+        (
+            "/srv/data/x.tfrecord, ~/x, ../x, C:\\\\x\\\\y, s3://b/x",
+            "[path], [path], [path], [path], [path]",
+        ),
         ("at feed.py:41 in rows", "at [file]"),
-        ("13.9 ms/step, 2 of 4 ms/batch, /GPU:0, 1 / 255", "13.9 ms/step, 2 of 4 ms/batch, /GPU:0, 1 / 255"),
+        (
+            "13.9 ms/step, 2 of 4 ms/batch, /GPU:0, 1 / 255",
+            "13.9 ms/step, 2 of 4 ms/batch, /GPU:0, 1 / 255",
+        ),
     ],
 )
 def test_names_and_paths_are_replaced(text: str, redacted: str) -> None:

@@ -42,9 +42,13 @@ FREE = Limits(wakes_per_s=1e6, requests_per_s=1e6)
 
 
 @contextmanager
-def serving(control: Control | None, limits: Limits = FREE, **options: Any) -> Iterator[tuple[ControlServer, str]]:
+def serving(
+    control: Control | None, limits: Limits = FREE, **options: Any
+) -> Iterator[tuple[ControlServer, str]]:
     """Serve a control that has prefetch to switch; yield the server and its path."""
-    writer = make_writer("cnn", switchable=["prefetch"], knobs={"prefetch": "off", "workers": "off"})
+    writer = make_writer(
+        "cnn", switchable=["prefetch"], knobs={"prefetch": "off", "workers": "off"}
+    )
     server = ControlServer(writer, control, limits=limits, **options)
     server.open()
     wait_until(lambda: writer.manifest().control_socket or writer.manifest().no_control)
@@ -129,7 +133,9 @@ def test_a_training_that_stops_takes_no_more_requests() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 FIELDS = st.fixed_dictionaries(
@@ -190,7 +196,10 @@ def test_a_message_is_read_as_it_was_written(message: messages.Message) -> None:
         (b'{"do": "exec"}', "there is no request exec"),
         (b'{"do": "switch", "knob": "prefetch"}', "it lacks value"),
         (b'{"do": "stop", "now": true}', "it has no field now"),
-        (b'{"do": "switch", "knob": "prefetch", "value": "4", "by": "autopilot"}', "by is not one of key, command"),
+        (
+            b'{"do": "switch", "knob": "prefetch", "value": "4", "by": "autopilot"}',
+            "by is not one of key, command",
+        ),
     ],
 )
 def test_a_line_that_is_no_message_is_a_sentence(line: bytes, sentence: str) -> None:
@@ -208,14 +217,19 @@ def test_a_message_has_a_largest_size() -> None:
         assert refused(send(path, b"x" * messages.LONGEST)) == "a message has at most 4096 bytes"
         with pytest.raises(ConnectionResetError):
             send(path, b"x" * 3 * messages.LONGEST)
-        assert refused(send(path, messages.encode_message(AskSwitch("prefetch", "9" * 3000)))).startswith("9999")
+        assert refused(
+            send(path, messages.encode_message(AskSwitch("prefetch", "9" * 3000)))
+        ).startswith("9999")
     assert not control.has_requests
 
 
 def test_a_message_may_come_in_pieces_and_only_the_first_counts() -> None:
     control = Control()
     line = messages.encode_message(AskSwitch("prefetch", "4"))
-    with serving(control) as (_, path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    with (
+        serving(control) as (_, path),
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+    ):
         connection.connect(path)
         for byte in line[:-1]:
             connection.send(bytes([byte]))
@@ -233,7 +247,9 @@ def test_idle_clients_are_dropped_and_the_next_one_is_served() -> None:
             one.connect(path)
             one.settimeout(10)
         wait_until(lambda: len(server._clients) == 3)
-        assert not ControlClient(path).check().refused, "it waits in the kernel until the idle ones are gone"
+        assert not ControlClient(path).check().refused, (
+            "it waits in the kernel until the idle ones are gone"
+        )
         assert [one.recv(10) for one in idle] == [b""] * 5
         for one in idle:
             one.close()
@@ -281,7 +297,10 @@ def test_waiting_requests_are_bounded() -> None:
 def test_a_client_of_another_user_is_refused() -> None:
     control = Control()
     with serving(control, is_own=lambda _: False) as (_, path):
-        assert refused(send(path, messages.encode_message(AskStop()))) == "this training belongs to another user"
+        assert (
+            refused(send(path, messages.encode_message(AskStop())))
+            == "this training belongs to another user"
+        )
         assert ControlClient(path).check().refused == "this training belongs to another user"
     assert not control.stop.is_set()
 
@@ -309,7 +328,9 @@ def test_another_user_cannot_connect(is_folder_open: bool) -> None:
         if is_folder_open:  # the kernel's word on the peer still holds
             Path(path).parent.chmod(0o755)
             Path(path).chmod(0o777)
-        assert _as_nobody(path) == ("this training belongs to another user" if is_folder_open else "PermissionError")
+        assert _as_nobody(path) == (
+            "this training belongs to another user" if is_folder_open else "PermissionError"
+        )
     assert not control.stop.is_set()
 
 
@@ -385,7 +406,9 @@ print("stopped", flush=True)
 @contextmanager
 def _other_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     root = Path(__file__).parents[3]
-    with subprocess.Popen([sys.executable, "-c", _SERVE], stdout=subprocess.PIPE, text=True, cwd=root) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVE], stdout=subprocess.PIPE, text=True, cwd=root
+    ) as process:
         assert process.stdout
         try:
             yield process, process.stdout.readline().strip()
@@ -413,12 +436,16 @@ def test_a_suspended_training_does_not_answer_and_the_client_does_not_wait_for_i
         wait_until(lambda: not client.is_stopping)
         assert client.take_refusals() == [Refused("the training does not answer", is_stop=True)]
         process.send_signal(signal.SIGCONT)
-        assert not ControlClient(path).check().is_stopping, "what was reported as lost has no effect later"
+        assert not ControlClient(path).check().is_stopping, (
+            "what was reported as lost has no effect later"
+        )
         ControlClient(path).call(AskStop())
         assert process.stdout
         assert process.stdout.readline() == "stopped\n"
         assert process.wait(10) == 0
-    assert not Path(path).parent.exists(), "a process that ends removes it, also where nothing closes it"
+    assert not Path(path).parent.exists(), (
+        "a process that ends removes it, also where nothing closes it"
+    )
 
 
 def _answers(client: ControlClient) -> bool:
@@ -445,7 +472,9 @@ def test_a_forked_process_neither_answers_nor_removes_the_socket() -> None:
         reading, writing = os.pipe()
         if (pid := os.fork()) == 0:
             server.close()
-            inherited = [one.laddr for one in psutil.Process().net_connections("unix") if one.laddr == path]
+            inherited = [
+                one.laddr for one in psutil.Process().net_connections("unix") if one.laddr == path
+            ]
             os.write(writing, str(inherited).encode())
             os._exit(0)
         os.waitpid(pid, 0)
@@ -501,7 +530,9 @@ def test_a_socket_that_may_remain_is_noted_in_the_run(monkeypatch: pytest.Monkey
     remove_folder(Path(path).parent)
 
 
-def test_without_a_place_for_the_socket_the_manifest_has_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_for_the_socket_the_manifest_has_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: Any, **__: Any) -> str:
         raise OSError(28, "No space left on device")
 
@@ -513,7 +544,9 @@ def test_without_a_place_for_the_socket_the_manifest_has_the_reason(monkeypatch:
         assert not server._thread.is_alive()
 
 
-def test_without_a_thread_the_manifest_has_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_thread_the_manifest_has_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -525,7 +558,9 @@ def test_without_a_thread_the_manifest_has_the_reason(monkeypatch: pytest.Monkey
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hung_temporary_folder_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hung_temporary_folder_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     responds, make = threading.Event(), make_private_folder
 
     def make_late() -> Path:
@@ -542,7 +577,9 @@ def test_a_hung_temporary_folder_holds_nobody_up(monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == [], "it is removed, although the run ended first"
 
 
-def test_a_long_temporary_folder_gives_way_to_a_short_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_long_temporary_folder_gives_way_to_a_short_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(deep))

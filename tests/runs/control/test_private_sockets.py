@@ -16,7 +16,11 @@ import pytest
 
 from tests.runs.processes import wait_until
 from tfwatch.runs.control import server as control_server
-from tfwatch.runs.control.private_sockets import SOCKET_NAME, make_private_folder, remove_stale_folders
+from tfwatch.runs.control.private_sockets import (
+    SOCKET_NAME,
+    make_private_folder,
+    remove_stale_folders,
+)
 from tfwatch.runs.control.server import ControlServer
 from tfwatch.runs.create import make_writer
 from tfwatch.runs.machine_info import boot_id

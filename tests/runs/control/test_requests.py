@@ -28,7 +28,9 @@ def test_the_tuner_asks_only_without_a_user_request() -> None:
     assert control.ask_if_no_user_request(Request("prefetch", 4, "experiment"), user_request_count)
     assert control.user_request_count == user_request_count
     control.ask(Request("prefetch", 8))
-    assert not control.ask_if_no_user_request(Request("prefetch", "off", "experiment"), user_request_count)
+    assert not control.ask_if_no_user_request(
+        Request("prefetch", "off", "experiment"), user_request_count
+    )
     assert control.take() == [Request("prefetch", 8)]
 
 

@@ -19,7 +19,14 @@ from tfwatch.runs.groups import joining
 from tfwatch.runs.groups.environment import Membership
 from tfwatch.runs.groups.group_file import newest_round, rank_folders, read_group_file
 from tfwatch.runs.groups.joining import CLOCKS_S, WINDOW_S, Joined, Sign, is_same_launch, join
-from tfwatch.runs.library.finding import find_run, list_folders, list_runs, list_single_runs, run_name, runs_since
+from tfwatch.runs.library.finding import (
+    find_run,
+    list_folders,
+    list_runs,
+    list_single_runs,
+    run_name,
+    runs_since,
+)
 from tfwatch.runs.library.removal import Limits, beyond, candidates, remove, why_kept
 from tfwatch.runs.reading.opened import open_run
 
@@ -71,7 +78,9 @@ def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
         "writer, lost = begin_run(Path(sys.argv[1]), 'cnn'); print('begun', flush=True); sys.stdin.read()\n"
         "writer.end('finished'); writer.close()"
     )
-    config = '{"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": %d}}'
+    config = (
+        '{"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": %d}}'
+    )
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
@@ -85,11 +94,17 @@ def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
             )
             for rank in range(3)
         ]
-        assert [process.stdout and process.stdout.readline() for process in processes] == ["begun\n"] * 3
+        assert [process.stdout and process.stdout.readline() for process in processes] == [
+            "begun\n"
+        ] * 3
 
     (group,) = list_folders(tmp_path)
     runs = [open_run(one.folder) for one in rank_folders(group)]
-    assert [(run.manifest.rank, run.manifest.group_size) for run in runs] == [(0, 3), (1, 3), (2, 3)]
+    assert [(run.manifest.rank, run.manifest.group_size) for run in runs] == [
+        (0, 3),
+        (1, 3),
+        (2, 3),
+    ]
     assert runs[2].manifest.run == f"{group.name}/rank-2"
     assert [len(list(runs_since(tmp_path, process.pid, 0))) for process in processes] == [1, 1, 1]
 
@@ -120,7 +135,9 @@ ENDED = RunEnded(2_000_000_000, "finished", 2)
         pytest.param(3.0 + CLOCKS_S, False, id="the other rank had ended before"),
     ],
 )
-def test_a_group_of_an_earlier_launch_is_not_joined(tmp_path: Path, later_s: float, is_joined: bool) -> None:
+def test_a_group_of_an_earlier_launch_is_not_joined(
+    tmp_path: Path, later_s: float, is_joined: bool
+) -> None:
     first = join_as(0, tmp_path)
     trained(first.folder, ENDED)
 
@@ -153,7 +170,11 @@ def test_a_folder_whose_maker_died_before_it_wrote_is_used(tmp_path: Path) -> No
     assert read_group_file(group).launcher == "TF_CONFIG"
 
 
-@given(st.lists(st.floats(-2000, 2000), max_size=4), st.floats(-2000, 2000), st.lists(st.floats(0, 100)))
+@given(
+    st.lists(st.floats(-2000, 2000), max_size=4),
+    st.floats(-2000, 2000),
+    st.lists(st.floats(0, 100)),
+)
 def test_ranks_that_live_and_started_together_are_one_launch(
     begins: list[float], group_s: float, lasts: list[float]
 ) -> None:
@@ -161,12 +182,16 @@ def test_ranks_that_live_and_started_together_are_one_launch(
 
     found = is_same_launch(1e6 + group_s, signs, 1e6)
 
-    assert found == all(abs(one - 1e6) <= WINDOW_S for one in (1e6 + group_s, *(s.process_started_s for s in signs)))
+    assert found == all(
+        abs(one - 1e6) <= WINDOW_S for one in (1e6 + group_s, *(s.process_started_s for s in signs))
+    )
     stale = [replace(sign, last_s=1e6 - CLOCKS_S - 1) for sign in signs]
     assert not signs or not is_same_launch(1e6, stale, 1e6)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"name": 1}', '{"schema": 2}', "\x00", "[" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"name": 1}', '{"schema": 2}', "\x00", "[" * 10_000]
+)
 def test_a_damaged_group_file_is_an_error_in_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / GROUP_FILE).write_text(text)
 
@@ -205,7 +230,9 @@ def test_a_group_and_its_ranks_are_found_by_name(group: Path) -> None:
     with pytest.raises(FileNotFoundError):
         find_run(f"{group.name[:4]}/rank-9", group.parent)
     assert open_run(group / "rank-1").manifest.rank == 1
-    with pytest.raises(NotARunError, match=f"group of ranks: name one of them, as {group.name}/rank-0"):
+    with pytest.raises(
+        NotARunError, match=f"group of ranks: name one of them, as {group.name}/rank-0"
+    ):
         open_run(group)
 
 

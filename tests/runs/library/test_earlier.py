@@ -25,14 +25,18 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
 
 
 @pytest.mark.parametrize("after", ["first", "~/runs/first", "{}/runs/first"])
-def test_the_earlier_run_is_found_by_name_or_path(after: str, manifest: Manifest, tmp_path: Path) -> None:
+def test_the_earlier_run_is_found_by_name_or_path(
+    after: str, manifest: Manifest, tmp_path: Path
+) -> None:
     after = after.format(tmp_path)
     found = find_earlier(replace(manifest, after=after), tmp_path / "runs" / "later")
     assert found
     assert found.path == tmp_path / "runs" / "first"
 
 
-@pytest.mark.parametrize("after", ["", "none", "..", "~nobody-of-this-name/x", "/dev/null", "a\0b", "x" * 5000])
+@pytest.mark.parametrize(
+    "after", ["", "none", "..", "~nobody-of-this-name/x", "/dev/null", "a\0b", "x" * 5000]
+)
 def test_a_missing_earlier_run_is_none(after: str, manifest: Manifest, tmp_path: Path) -> None:
     assert find_earlier(replace(manifest, after=after), tmp_path / "runs" / "later") is None
 

@@ -20,7 +20,11 @@ from tfwatch.runs.library.finding import (
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    for name in ("2026-11-20T10-17-03_cnn", "2026-11-21T09-00-00_script", "2026-11-20T12-00-00_cnn"):
+    for name in (
+        "2026-11-20T10-17-03_cnn",
+        "2026-11-21T09-00-00_script",
+        "2026-11-20T12-00-00_cnn",
+    ):
         write_run(tmp_path / name, plain(1))
     (tmp_path / "2026-12-01T00-00-00_empty").mkdir()
     (tmp_path / "zzz.txt").write_text("no run")
@@ -82,17 +86,23 @@ def test_a_folder_is_found_by_its_path(runs: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_run_is_reported_in_a_sentence(runs: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"^no run 'bert' in {runs}: tfwatch runs lists them$"):
+    with pytest.raises(
+        FileNotFoundError, match=f"^no run 'bert' in {runs}: tfwatch runs lists them$"
+    ):
         find_run("bert", runs)
     with pytest.raises(FileNotFoundError, match=r"^no runs yet in "):
         find_run(None, runs / "nothing")
 
 
 def test_a_folder_without_a_run_reports_the_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} is not a run: run.json: No such file or directory$"):
+    with pytest.raises(
+        FileNotFoundError, match=f"^{tmp_path} is not a run: run.json: No such file or directory$"
+    ):
         find_run(str(tmp_path), tmp_path)
     (tmp_path / "run.json").mkdir()
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} is not a run: its run.json is not a file$"):
+    with pytest.raises(
+        FileNotFoundError, match=f"^{tmp_path} is not a run: its run.json is not a file$"
+    ):
         find_run(str(tmp_path), tmp_path)
 
 
@@ -102,7 +112,9 @@ def test_an_invalid_path_is_not_a_run(tmp_path: Path, wanted: str) -> None:
         find_run(wanted, tmp_path)
 
 
-def test_an_unreadable_folder_hides_no_other_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_hides_no_other_run(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = list_runs(runs)[1:]
     closed, is_file = list_runs(runs)[0], Path.is_file
 
@@ -115,7 +127,9 @@ def test_an_unreadable_folder_hides_no_other_run(runs: Path, monkeypatch: pytest
     assert list_runs(runs) == expected
 
 
-def test_the_default_folder_follows_the_users_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_follows_the_users_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     assert default_runs_dir().name == "runs"
@@ -140,7 +154,9 @@ def test_the_import_time_is_read_from_an_earlier_run(tmp_path: Path) -> None:
     assert import_took_ms(tmp_path / "nothing") is None
 
 
-def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(tmp_path: Path) -> None:
+def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(
+    tmp_path: Path,
+) -> None:
     write_run(tmp_path / "1_trained", plain(3), RunEnded(1, "finished", 3))
     untimed = write_run(tmp_path / "2_untimed", plain(0))
     untimed.progress.append((0, 1, 0, 1, 0.5, None))
@@ -151,4 +167,7 @@ def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(tm
     assert [run.name for run in list_runs(tmp_path)] == ["3_starting", "2_untimed", "1_trained"]
     assert find_run(None, tmp_path).name == "3_starting"
     assert find_run("_", tmp_path).name == "3_starting"
-    assert [find_run(name, tmp_path).name for name in ("4_failed", "kill")] == ["4_failed", "5_killed"]
+    assert [find_run(name, tmp_path).name for name in ("4_failed", "kill")] == [
+        "4_failed",
+        "5_killed",
+    ]

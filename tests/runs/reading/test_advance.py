@@ -77,7 +77,10 @@ def test_a_call_of_several_steps_gives_the_range_of_steps() -> None:
 @pytest.mark.parametrize("loss", [None, "low", OnADevice()])
 def test_a_loss_that_is_missing_is_not_nan(loss: Any) -> None:
     assert events_about(loss, loss) == []
-    assert [type(event) for event in events_about(0.5, NAN, loss, 0.5)] == [LossDiverged, LossRecovered]
+    assert [type(event) for event in events_about(0.5, NAN, loss, 0.5)] == [
+        LossDiverged,
+        LossRecovered,
+    ]
 
 
 def test_a_loss_that_diverges_too_often_counts_as_diverged() -> None:
@@ -119,7 +122,9 @@ def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
     progress = ProgressLog()
     progress.reports.append((8, 1, 0, 1, "low", None))
 
-    rows = [len(progress.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)]
+    rows = [
+        len(progress.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)
+    ]
 
     assert rows == [40, 0, 40, 0]
     assert len(progress.flush(910_000_000, "", last=True)[0]) == 40

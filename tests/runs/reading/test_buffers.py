@@ -27,7 +27,12 @@ def test_a_view_has_the_events_in_the_order_of_writing() -> None:
     events = log_of(*written).view()
 
     assert tuple(events) == written
-    assert (len(events), events[0], events[-1], events[1:]) == (3, written[0], written[2], [written[1], written[2]])
+    assert (len(events), events[0], events[-1], events[1:]) == (
+        3,
+        written[0],
+        written[2],
+        [written[1], written[2]],
+    )
     assert list(reversed(events)) == [written[2], written[1], written[0]]
     with pytest.raises(IndexError):
         events[3]
@@ -63,12 +68,23 @@ def test_a_stretch_of_time_includes_its_beginning_but_not_its_end(times: list[in
 def test_each_of_many_stretches_has_its_newest_event() -> None:
     events: Events = log_of(*(noted(at) for at in range(100)), Slept(50, 1.0)).view()
 
-    assert [event.at_ns for event in events.newest_in_each(Noted, [10, 20, 30, 90, 200])] == [19, 29, 89, 99]
-    assert [event.at_ns for event in events.newest_in_each(Noted, [97, 98, 99, 200])] == [97, 98, 99]
+    assert [event.at_ns for event in events.newest_in_each(Noted, [10, 20, 30, 90, 200])] == [
+        19,
+        29,
+        89,
+        99,
+    ]
+    assert [event.at_ns for event in events.newest_in_each(Noted, [97, 98, 99, 200])] == [
+        97,
+        98,
+        99,
+    ]
     assert events.newest_in_each(Slept, [0, 10, 20]) == []
 
 
-@pytest.mark.parametrize("sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str
+)
 def test_the_last_rows_are_kept_for_any_size_of_addition(sizes: list[int]) -> None:
     newest, every = NewestRows(STEP, 10), np.zeros(sum(sizes), dtype=STEP)
     every["step"] = np.arange(len(every))

@@ -59,8 +59,21 @@ def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
 def test_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     lines = [
-        *("", "{", "[]", "7", "null", '{"event": "Unheard"}', '{"event": ["Noted"]}', "[" * 100_000),
-        *('{"event": "Noted"}', '{"event": "Noted", "at_ns": "1", "text": "x"}', '{"event": "Noted", "at_ns": 1.5}'),
+        *(
+            "",
+            "{",
+            "[]",
+            "7",
+            "null",
+            '{"event": "Unheard"}',
+            '{"event": ["Noted"]}',
+            "[" * 100_000,
+        ),
+        *(
+            '{"event": "Noted"}',
+            '{"event": "Noted", "at_ns": "1", "text": "x"}',
+            '{"event": "Noted", "at_ns": 1.5}',
+        ),
         '{"event": "RunEnded", "at_ns": 1%s, "cause": "finished", "steps": 1}' % ("0" * 30),
         '{"event": "EpochEnded", "at_ns": 1, "epoch": 0, "step": 1, "metrics": {"loss": "low"}}',
         encode(SwitchAsked(1, "latency_ms", "off", "[b]", 1, "key")),
@@ -113,7 +126,10 @@ def random_bytes(seed: int) -> bytes:
         b"\xff" * chance.randrange(5000),
         b"{" * chance.randrange(5000),
         b"\n".join(chance.randbytes(9) for _ in range(chance.randrange(300))),
-        json.dumps({"event": "RunEnded", "at_ns": chance.choice([-1, 1e999, None, 2**70, [], {}])}).encode() + b"\n",
+        json.dumps(
+            {"event": "RunEnded", "at_ns": chance.choice([-1, 1e999, None, 2**70, [], {}])}
+        ).encode()
+        + b"\n",
     ]
     return chance.choice(kinds)
 
@@ -143,8 +159,12 @@ def test_a_folder_in_place_of_a_file_has_no_data(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("endless", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
-def test_an_endless_file_has_no_data(tmp_path: Path, name: str, endless: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "endless", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"]
+)
+def test_an_endless_file_has_no_data(
+    tmp_path: Path, name: str, endless: Callable[[Path], None]
+) -> None:
     write_run(tmp_path, plain(50))
     (tmp_path / name).unlink(missing_ok=True)
     endless(tmp_path / name)
@@ -176,7 +196,9 @@ def test_a_damaged_manifest_is_not_a_run_or_is_readable(tmp_path: Path) -> None:
         chance = random.Random(seed)
         values = json.loads(text)
         name = chance.choice(list(values))
-        values[name] = chance.choice([None, -1, 1e300, 2**80, "x", [], {}, [[]], {"steps.bin": []}, True, ["a", 3]])
+        values[name] = chance.choice(
+            [None, -1, 1e300, 2**80, "x", [], {}, [[]], {"steps.bin": []}, True, ["a", 3]]
+        )
         (tmp_path / layout.MANIFEST).write_text(json.dumps(values))
 
         with suppress(NotARunError):
@@ -186,7 +208,9 @@ def test_a_damaged_manifest_is_not_a_run_or_is_readable(tmp_path: Path) -> None:
 
 
 def test_invalid_knob_values_are_not_a_run(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(5), knobs={"prefetch": "off", "latency_ms": "[b]", "of another day": "x"})
+    write_run(
+        tmp_path, plain(5), knobs={"prefetch": "off", "latency_ms": "[b]", "of another day": "x"}
+    )
 
     with pytest.raises(NotARunError, match=r"'\[b\]' is not a latency"):
         opened(tmp_path)
@@ -197,18 +221,27 @@ def test_a_manifest_damaged_during_the_run_changes_nothing(tmp_path: Path) -> No
     clock = FakeClock(1)
     reader = RunReader(FolderSource(tmp_path), clock.clock)
     manifest = reader.tail().manifest
-    for text in ("", "{}", make_manifest(origin_ns=1).encode(), make_manifest(run="x", tables={}).encode()):
+    for text in (
+        "",
+        "{}",
+        make_manifest(origin_ns=1).encode(),
+        make_manifest(run="x", tables={}).encode(),
+    ):
         clock.at_s += 2
         (tmp_path / layout.MANIFEST).write_text(text)
         assert reader.tail().manifest == manifest
 
 
-def test_a_run_with_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_an_unreadable_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_run(tmp_path, plain(10))
     closed = {tmp_path / layout.STEPS, tmp_path / layout.EVENTS}
     monkeypatch.setattr(os, "access", lambda path, _mode: path not in closed)
 
-    with pytest.raises(NotARunError, match=r"no permission to read its steps.bin and events.jsonl$"):
+    with pytest.raises(
+        NotARunError, match=r"no permission to read its steps.bin and events.jsonl$"
+    ):
         opened(tmp_path)
 
 

@@ -24,7 +24,9 @@ from tfwatch.runs.reading.reader import RunReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HUNG = "nothing is recorded: {} did not respond within 0.05 s; rows are kept in memory until it does"
+HUNG = (
+    "nothing is recorded: {} did not respond within 0.05 s; rows are kept in memory until it does"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +57,9 @@ def notes(folder: Path) -> list[str]:
     return [event.text for event in open_run(folder).events if isinstance(event, Noted)]
 
 
-def test_a_run_begins_without_a_folder_and_is_recorded_once_the_disk_responds(tmp_path: Path, mkdir: Hanging) -> None:
+def test_a_run_begins_without_a_folder_and_is_recorded_once_the_disk_responds(
+    tmp_path: Path, mkdir: Hanging
+) -> None:
     made, why = begin_run(tmp_path / "runs", "cnn")
     reader = RunReader(made)
     add_steps(made, plain(10))
@@ -74,7 +78,9 @@ def test_a_run_begins_without_a_folder_and_is_recorded_once_the_disk_responds(tm
     assert len(read_run(made).steps) == 15
 
 
-def test_a_run_that_ends_before_its_disk_responds_is_recorded_whole(tmp_path: Path, mkdir: Hanging) -> None:
+def test_a_run_that_ends_before_its_disk_responds_is_recorded_whole(
+    tmp_path: Path, mkdir: Hanging
+) -> None:
     made, _ = begin_run(tmp_path / "runs", "cnn")
     add_steps(made, plain(10))
     made.end("finished")
@@ -87,18 +93,26 @@ def test_a_run_that_ends_before_its_disk_responds_is_recorded_whole(tmp_path: Pa
     assert len(open_run(made.folder).steps) == 10
 
 
-def test_a_late_error_of_a_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mkdir: Hanging) -> None:
+def test_a_late_error_of_a_disk_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mkdir: Hanging
+) -> None:
     (tmp_path / "runs").write_text("no folder")
     made, why = begin_run(tmp_path / "runs", "cnn")
     assert "did not respond" in why
     reader = RunReader(made)
     mkdir.answers.set()
     refused = f"nothing is recorded: {tmp_path / 'runs'} cannot be written: File exists"
-    wait_until(lambda: Noted in map(type, reader.tail().events) and refused in str(list(reader.tail().events)))
+    wait_until(
+        lambda: (
+            Noted in map(type, reader.tail().events) and refused in str(list(reader.tail().events))
+        )
+    )
     assert made.close()
 
 
-def test_a_disk_that_hangs_at_the_first_file_does_not_block(tmp_path: Path, manifests: Hanging) -> None:
+def test_a_disk_that_hangs_at_the_first_file_does_not_block(
+    tmp_path: Path, manifests: Hanging
+) -> None:
     made, why = begin_run(tmp_path, "cnn")
     assert f"nothing is recorded: {why}" == HUNG.format(tmp_path)
     assert manifests.asked.wait(30)  # the folder itself may take longer than a begin waits for it
@@ -122,7 +136,9 @@ def test_a_disk_that_hangs_at_the_end_is_reported_and_does_not_block(
     wait_until(lambda: made.folder is not None and len(open_run(made.folder).steps) == 10)
 
 
-def test_dropping_a_run_does_not_wait_for_its_files_to_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropping_a_run_does_not_wait_for_its_files_to_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closed_in: list[int] = []
 
     def close(file: streams.OpenFile) -> None:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 def test_a_field_of_a_newer_version_is_ignored(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
-    (tmp_path / layout.EVENTS).write_text('{"event": "Noted", "at_ns": 1, "text": "x", "colour": "red"}\n')
+    (tmp_path / layout.EVENTS).write_text(
+        '{"event": "Noted", "at_ns": 1, "text": "x", "colour": "red"}\n'
+    )
 
     assert tuple(read(tmp_path).events) == (Noted(1, "x"),)
 
@@ -65,7 +67,9 @@ def test_a_layout_with_more_columns_is_readable(tmp_path: Path) -> None:
     assert opened(tmp_path).steps["step"].tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("theirs", [np.dtype(STEP.descr[::-1]), STEP.newbyteorder(">")], ids=["columns", "bytes"])
+@pytest.mark.parametrize(
+    "theirs", [np.dtype(STEP.descr[::-1]), STEP.newbyteorder(">")], ids=["columns", "bytes"]
+)
 def test_columns_in_another_order_are_converted(tmp_path: Path, theirs: np.dtype[np.void]) -> None:
     rows, ours = np.zeros(200, dtype=theirs), plain(200)
     for name in STEP.names or ():
@@ -73,7 +77,9 @@ def test_columns_in_another_order_are_converted(tmp_path: Path, theirs: np.dtype
     write_run(tmp_path, plain(0), tables={**make_manifest().tables, layout.STEPS: theirs.descr})
     rows.tofile(tmp_path / layout.STEPS)
     pulse = Pulse(5 * 10**9, 0, Phase.WAIT, 4 * 10**9, 201, 0)
-    (tmp_path / layout.PULSES).write_bytes(pulse.encode(1))  # killed in a wait, which is added to the rows
+    (tmp_path / layout.PULSES).write_bytes(
+        pulse.encode(1)
+    )  # killed in a wait, which is added to the rows
 
     run = opened(tmp_path)
 
@@ -115,12 +121,16 @@ def test_samples_of_an_older_run_have_nan_in_new_columns(tmp_path: Path) -> None
         assert samples.dtype == SAMPLE
         assert samples["at_ns"].tolist() == [1, 2, 3]
         assert samples["late_ms"].tolist() == [1, 1, 1]
-        assert np.isnan([samples[name] for name in (SAMPLE.names or ())[len(_FIRST_SAMPLE) :]]).all()
+        assert np.isnan(
+            [samples[name] for name in (SAMPLE.names or ())[len(_FIRST_SAMPLE) :]]
+        ).all()
         assert not samples.flags.writeable
     assert len(first) == 2
 
 
-@pytest.mark.parametrize("table", [_FIRST_SAMPLE[1:], [*_FIRST_SAMPLE, ("gpu_busy", "S4")], [("at_ns", "<f8")]])
+@pytest.mark.parametrize(
+    "table", [_FIRST_SAMPLE[1:], [*_FIRST_SAMPLE, ("gpu_busy", "S4")], [("at_ns", "<f8")]]
+)
 def test_a_sample_needs_its_time_and_numbers(table: list[tuple[str, str]]) -> None:
     manifest = make_manifest(tables={**make_manifest().tables, layout.SAMPLES: table})
 
@@ -143,8 +153,17 @@ def test_an_older_run_of_a_file_of_functions_is_readable(tmp_path: Path) -> None
     """Its settings were those of the file; it had no batch size, no number of examples, and only prefetch switched."""
     settings = {"epochs": 1, "mode": "graph", "file": "~/own.py", "fast_pipeline": ""}
     knobs = {"prefetch": "off", "workers": "off"}
-    write_run(tmp_path, plain(50), workload="flowers", settings=settings, knobs=knobs, switchable=["prefetch"])
-    ready = '{"event": "DatasetReady", "at_ns": 1, "images": null, "skipped": 0, "took_ms": 1500.0}\n'
+    write_run(
+        tmp_path,
+        plain(50),
+        workload="flowers",
+        settings=settings,
+        knobs=knobs,
+        switchable=["prefetch"],
+    )
+    ready = (
+        '{"event": "DatasetReady", "at_ns": 1, "images": null, "skipped": 0, "took_ms": 1500.0}\n'
+    )
     (tmp_path / layout.EVENTS).write_text(ready)
 
     run = opened(tmp_path)

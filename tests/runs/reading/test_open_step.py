@@ -48,7 +48,9 @@ def left_in(folder: Path, phase: Phase, *, ended: bool) -> Run:
 def test_an_open_wait_is_a_stall_and_counts_as_data_wait(tmp_path: Path, ended: bool) -> None:
     found = document.as_json(left_in(tmp_path / "run", Phase.WAIT, ended=ended))
 
-    assert found["time_breakdown"]["total"]["data_wait_s"] == pytest.approx(30 + STEPS * 0.002, rel=1e-3)
+    assert found["time_breakdown"]["total"]["data_wait_s"] == pytest.approx(
+        30 + STEPS * 0.002, rel=1e-3
+    )
     assert [(stall["step"], stall["start_s"], stall["lost_ms"]) for stall in found["stalls"]] == [
         (STEPS + 1, BEGAN_S, pytest.approx(30_000))
     ]
@@ -77,5 +79,7 @@ def test_the_end_event_wins_over_the_pulse() -> None:
     assert find_open_phase(ended, pulse) == OpenPhase(Phase.WAIT, 3, 9, 7, 2)
     assert find_open_phase(RunEnded(9, "stopped", 6), pulse) is None
     assert find_open_phase(RunEnded(9, "stopped", 6, doing="dreaming"), pulse) is None
-    assert find_open_phase(None, Pulse(9, 0, Phase.WAIT, 8, 7, 2)) == OpenPhase(Phase.WAIT, 8, 9, 7, 2)
+    assert find_open_phase(None, Pulse(9, 0, Phase.WAIT, 8, 7, 2)) == OpenPhase(
+        Phase.WAIT, 8, 9, 7, 2
+    )
     assert find_open_phase(None, None) is None

@@ -75,7 +75,9 @@ def test_a_snapshot_does_not_change_with_new_samples(tmp_path: Path) -> None:
         (5, -5, []),
     ],
 )
-def test_steps_between_returns_the_existing_steps(tmp_path: Path, first: int, last: int, expected: list[int]) -> None:
+def test_steps_between_returns_the_existing_steps(
+    tmp_path: Path, first: int, last: int, expected: list[int]
+) -> None:
     write_run(tmp_path, plain(100))
     reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
 
@@ -143,15 +145,23 @@ def test_the_newest_progress_is_kept(tmp_path: Path) -> None:
         rows[:count].tofile(tmp_path / layout.PROGRESSES)
         seen.append(reader.tail().progress["step"].tolist())
 
-    assert seen == [list(range(max(0, count - RECENT_PROGRESS), count)) for count in (5, 1500, 3000)]
+    assert seen == [
+        list(range(max(0, count - RECENT_PROGRESS), count)) for count in (5, 1500, 3000)
+    ]
 
 
 def test_a_reader_that_keeps_no_sums_reads_the_same_steps_and_the_same_time(tmp_path: Path) -> None:
     write_run(tmp_path, plain(RECENT + 500), EpochStarted(0, 0, 1, 100), pid=2**22 + 1)
     clock = FakeClock(900).clock
-    light, whole = (RunReader(FolderSource(tmp_path), clock, keeps_sums=keeps).tail() for keeps in (False, True))
+    light, whole = (
+        RunReader(FolderSource(tmp_path), clock, keeps_sums=keeps).tail() for keeps in (False, True)
+    )
 
-    assert (light.steps_total, light.now_s, light.life) == (whole.steps_total, whole.now_s, whole.life)
+    assert (light.steps_total, light.now_s, light.life) == (
+        whole.steps_total,
+        whole.now_s,
+        whole.life,
+    )
     assert light.steps.tobytes() == whole.steps.tobytes()
     assert (light.pyramid.end_s, len(light.epochs.rows)) == (0.0, 0)
     assert whole.pyramid.end_s == pytest.approx(whole.now_s, abs=0.1)

@@ -25,7 +25,11 @@ def built(rows: Rows, chunk: int = 10**9) -> Pyramid:
 
 def mixed(count: int, seed: int = 0) -> Rows:
     chance = np.random.default_rng(seed)
-    rows = make_steps(chance.gamma(1.0, 20.0, count), chance.gamma(2.0, 10.0, count), chance.gamma(1.0, 5.0, count))
+    rows = make_steps(
+        chance.gamma(1.0, 20.0, count),
+        chance.gamma(2.0, 10.0, count),
+        chance.gamma(1.0, 5.0, count),
+    )
     slow = chance.choice(count, count // 40, replace=False)
     rows["wait_ms"][slow] = chance.gamma(1.0, 2000.0, len(slow))
     rows["flags"][slow] = chance.choice([0, Flag.EPOCH_START, Flag.SWITCH], len(slow))
@@ -48,12 +52,19 @@ def loop_over_columns(rows: Rows, end_s: float, width_s: float, count: int) -> l
             means = [float(lasting[name][-1]) for name in PARTS] if len(lasting) else [np.nan] * 3
         whole = sum(means)
         share = means[0] / whole if whole > 0 else np.nan
-        found.append([len(inside), *means, share, int(np.bitwise_or.reduce(inside["flags"], initial=0))])
+        found.append(
+            [len(inside), *means, share, int(np.bitwise_or.reduce(inside["flags"], initial=0))]
+        )
     return found
 
 
 def as_rows(columns: Columns) -> list[list[float]]:
-    parts = (columns.steps, *(getattr(columns, name) for name in PARTS), columns.share, columns.flags)
+    parts = (
+        columns.steps,
+        *(getattr(columns, name) for name in PARTS),
+        columns.share,
+        columns.flags,
+    )
     found: list[list[float]] = np.array(parts, dtype=np.float64).T.tolist()
     return found
 
@@ -66,9 +77,20 @@ def pyramids() -> list[Pyramid]:
 
 @pytest.mark.parametrize(
     ("width_s", "count"),
-    [(0.25, 120), (0.5, 60), (1.0, 400), (4.0, 120), (60.0, 30), (64.0, 30), (300.0, 4), (1024.0, 2)],
+    [
+        (0.25, 120),
+        (0.5, 60),
+        (1.0, 400),
+        (4.0, 120),
+        (60.0, 30),
+        (64.0, 30),
+        (300.0, 4),
+        (1024.0, 2),
+    ],
 )
-def test_columns_are_means_over_their_steps(pyramids: list[Pyramid], width_s: float, count: int) -> None:
+def test_columns_are_means_over_their_steps(
+    pyramids: list[Pyramid], width_s: float, count: int
+) -> None:
     rows, run_s = mixed(3000), pyramids[0].end_s
     for end_s in (run_s, run_s / 2, 0.0, run_s + 5):
         expected = loop_over_columns(rows, end_s, width_s, count)

@@ -30,7 +30,9 @@ async def when_read(pilot: Pilot[Any]) -> None:
     pytest.fail("the restarts are not shown")
 
 
-async def test_a_run_that_goes_on_with_another_shows_the_training_over_its_restarts(tmp_path: Path) -> None:
+async def test_a_run_that_goes_on_with_another_shows_the_training_over_its_restarts(
+    tmp_path: Path,
+) -> None:
     first, second = tmp_path / "2026-01-01T10-00-00_train", tmp_path / "2026-01-01T10-10-00_train"
     end_s = write_restart(first, 0.0, 0, 350, "failed")
     write_restart(second, end_s + 20, 2, 400, "finished")

@@ -32,7 +32,9 @@ async def test_quitting_asks_and_n_keeps_the_screen(tmp_path: Path) -> None:
 
 async def test_the_palette_does_what_keys_do_and_its_quit_asks_too(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
-        commands = {command.title: command for command in show.app.get_system_commands(show.app.screen)}
+        commands = {
+            command.title: command for command in show.app.get_system_commands(show.app.screen)
+        }
         commands["prefetch off, or back on"].callback()
         await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("prefetch", "off")]
@@ -91,7 +93,11 @@ async def test_s_asks_stops_and_keeps_the_screen(tmp_path: Path) -> None:
 async def test_a_stopping_run_refuses_switches() -> None:
     async with shown(usual(None)) as show:
         await show.press("s", "y")
-        assert [one.key for one in show.live.keys.keys if one.enabled and one.key in (*"pwfau", "plus", "minus")] == []
+        assert [
+            one.key
+            for one in show.live.keys.keys
+            if one.enabled and one.key in (*"pwfau", "plus", "minus")
+        ] == []
         for key, message in (
             ("p", "prefetch: the run is ending"),
             ("plus", "prefetch: the run is ending"),

@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WEIGHTS = StartKnob(
-    "weights of", (Value("this run", ("--begin-with", "w.h5")), Value("re-initialized")), 0, "or re-initialized"
+    "weights of",
+    (Value("this run", ("--begin-with", "w.h5")), Value("re-initialized")),
+    0,
+    "or re-initialized",
 )
-BATCH = StartKnob("batch size", (Value("32"), Value("64", ("--batch-size", "64"))), 0, "examples a step")
-DEVICE = StartKnob("device", (Value("cpu"), Value("gpu", (), (Constraint("no GPU"),))), 0, "what computes")
+BATCH = StartKnob(
+    "batch size", (Value("32"), Value("64", ("--batch-size", "64"))), 0, "examples a step"
+)
+DEVICE = StartKnob(
+    "device", (Value("cpu"), Value("gpu", (), (Constraint("no GPU"),))), 0, "what computes"
+)
 
 
 class Taken:
@@ -98,13 +105,17 @@ async def test_escape_cancels_the_restart(tmp_path: Path) -> None:
         pytest.param(usual, id="in the middle"),
     ],
 )
-async def test_r_s_and_q_ask_whatever_the_training_does(state: Callable[[Path], Canned], tmp_path: Path) -> None:
+async def test_r_s_and_q_ask_whatever_the_training_does(
+    state: Callable[[Path], Canned], tmp_path: Path
+) -> None:
     taken = Taken()
     async with shown(state(tmp_path), restart=taken.offer) as show:
         await show.press("r", "enter")
         assert len(taken.words) == 1
         assert "STOPPING" in show.rows[1]
-        assert "y restarts without waiting for it" in next(note.message for note in show.app._notifications)
+        assert "y restarts without waiting for it" in next(
+            note.message for note in show.app._notifications
+        )
         await show.press("y")
         assert show.app.return_value is Leave.NOW
     if state is usual:
@@ -118,9 +129,12 @@ async def test_r_s_and_q_ask_whatever_the_training_does(state: Callable[[Path], 
 
 
 @pytest.mark.parametrize(
-    "state", [pytest.param(failed, id="failed"), pytest.param(lambda p: usual(p).ended(), id="finished")]
+    "state",
+    [pytest.param(failed, id="failed"), pytest.param(lambda p: usual(p).ended(), id="finished")],
 )
-async def test_a_finished_run_restarts_immediately(state: Callable[[Path], Canned], tmp_path: Path) -> None:
+async def test_a_finished_run_restarts_immediately(
+    state: Callable[[Path], Canned], tmp_path: Path
+) -> None:
     taken = Taken()
     async with shown(state(tmp_path), restart=taken.offer) as show:
         await show.press("r")
@@ -143,7 +157,9 @@ async def test_a_read_only_run_explains_why_it_cannot_restart(tmp_path: Path) ->
     async with shown(usual(tmp_path), live=False) as show:
         await show.press("r")
         assert show.app.screen is show.live
-        assert [note.message for note in show.app._notifications] == ["restart the run in the terminal that trains it"]
+        assert [note.message for note in show.app._notifications] == [
+            "restart the run in the terminal that trains it"
+        ]
         show.run.ended()
         await show.frame()
         await show.press("r")
@@ -155,7 +171,9 @@ async def test_a_read_only_run_explains_why_it_cannot_restart(tmp_path: Path) ->
 async def test_conflicting_values_start_nothing(tmp_path: Path) -> None:
     jit = Value("jit", ("--jit",), (Constraint("no XLA on Metal", where=("device", ("auto",))),))
     mode = StartKnob("mode", (Value("graph"), jit), 1, "of a step")
-    device = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
+    device = StartKnob(
+        "device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes"
+    )
     taken = Taken(device, mode)
     async with shown(usual(tmp_path), restart=taken.offer) as show:
         await show.press("r", "enter")

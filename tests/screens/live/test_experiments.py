@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         pytest.param(["1", "down", "down", "a"], ("workers", ("off", "auto")), id="workers"),
     ],
 )
-async def test_a_experiments_on_the_chosen_knob(tmp_path: Path, keys: list[str], order: tuple[str, object]) -> None:
+async def test_a_experiments_on_the_chosen_knob(
+    tmp_path: Path, keys: list[str], order: tuple[str, object]
+) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.press(*keys)
         assert show.control is not None
@@ -73,12 +75,16 @@ async def test_off_comes_first_also_where_the_knob_is_on() -> None:
 
 
 async def test_the_maximum_prefetch_is_not_tested_against_itself() -> None:
-    async with shown(starving(None, knobs={"prefetch": str(LARGEST)}, switchable=["prefetch"])) as show:
+    async with shown(
+        starving(None, knobs={"prefetch": str(LARGEST)}, switchable=["prefetch"])
+    ) as show:
         assert f"+- depth {LARGEST} batches kept ready" in show.words
         await show.press("1", "down", "a")
         assert show.control is not None
         assert show.control.next_tuner_request(0, 0.0) == (0, None)
-        assert [note.message for note in show.app._notifications] == [f"prefetch {LARGEST} is the maximum"]
+        assert [note.message for note in show.app._notifications] == [
+            f"prefetch {LARGEST} is the maximum"
+        ]
 
 
 async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:
@@ -88,7 +94,15 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
     async with shown(run) as show:
         assert "A/B TEST" in show.text
         assert "prefetch off vs 4: block 1" in show.text
-        block = {"block": 6, "round": 3, "value": "4", "first": 160, "last": 170, "steps": 11, "step_ms": 13.9}
+        block = {
+            "block": 6,
+            "round": 3,
+            "value": "4",
+            "first": 160,
+            "last": 170,
+            "steps": 11,
+            "step_ms": 13.9,
+        }
         run.event(ExperimentBlock, **block, best="4", ratio=1.6, low=1.2, high=2.1)
         await show.frame()
         assert "prefetch off vs 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
@@ -103,9 +117,28 @@ async def test_a_finished_experiment_is_one_event_and_fills_the_card(tmp_path: P
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
         run.experimented(old, new).steps(20, COMPUTE_BOUND)
-    values = {"knob": "prefetch", "values": ["off", "4"], "began": 150, "step": 210, "cause": "clear"}
-    found = {"answer": "faster", "value": "4", "against": "off", "ratio": 1.68, "low": 1.61, "high": 1.74}
-    counts = {"rounds": 6, "steps": 412, "spent": 60, "kept": "4", "step_ms": {"off": 23.4, "4": 13.9}}
+    values = {
+        "knob": "prefetch",
+        "values": ["off", "4"],
+        "began": 150,
+        "step": 210,
+        "cause": "clear",
+    }
+    found = {
+        "answer": "faster",
+        "value": "4",
+        "against": "off",
+        "ratio": 1.68,
+        "low": 1.61,
+        "high": 1.74,
+    }
+    counts = {
+        "rounds": 6,
+        "steps": 412,
+        "spent": 60,
+        "kept": "4",
+        "step_ms": {"off": 23.4, "4": 13.9},
+    }
     run.event(ExperimentEnded, **values, **found, **counts).steps(30, COMPUTE_BOUND)
     async with shown(run) as show:
         assert "did it help?" in show.text

@@ -32,7 +32,12 @@ SERVICE: tuple[Staged, ...] = (
 )
 
 
-def fed(folder: Path | None, workers: int, lost: int | None = None, missing: dict[str, str] | None = None) -> Canned:
+def fed(
+    folder: Path | None,
+    workers: int,
+    lost: int | None = None,
+    missing: dict[str, str] | None = None,
+) -> Canned:
     """A run that workers feed; the one at `lost` does not respond."""
     run = Canned(folder, knobs={"prefetch": "default"}).started()
     addresses = [f"box{n}.lan:41234" for n in range(workers)]
@@ -62,7 +67,9 @@ async def test_a_large_screen_has_a_row_for_each_worker_and_a_small_one_their_su
         assert "3 others 2.7 1 368 36 MB" in pane(show)
         await show.resize((80, 24))
         await show.press("2")
-        assert any(row.startswith("4 workers, box2.lan:41234 lost: 2.7 cores, ") for row in pane(show))
+        assert any(
+            row.startswith("4 workers, box2.lan:41234 lost: 2.7 cores, ") for row in pane(show)
+        )
 
 
 async def test_a_stall_names_the_lost_process() -> None:
@@ -73,7 +80,9 @@ async def test_a_stall_names_the_lost_process() -> None:
 
 
 async def test_a_figure_that_is_not_known_is_not_available_with_its_reason() -> None:
-    async with shown(fed(None, 2, missing={"cores": "its process is not one of this machine"}), (200, 60)) as show:
+    async with shown(
+        fed(None, 2, missing={"cores": "its process is not one of this machine"}), (200, 60)
+    ) as show:
         assert "box1.lan:41234 n/a 684 12 MB" in pane(show)
         assert "cores n/a: its process is not one of this machine" in pane(show)
 
@@ -93,7 +102,10 @@ def test_the_summary_and_json_have_the_workers(tmp_path: Path) -> None:
     }
     lost, text = document["feed_workers"][1], as_text(run, tmp_path)
     assert (lost["lost"], lost["cores"], lost["elements_s"]) == (True, None, 0.0)
-    assert "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 1 368 elements/s, 12 MB/s; elements" in text
+    assert (
+        "fed by 2 workers, box1.lan:41234 lost: 0.9 cores, 1 368 elements/s, 12 MB/s; elements"
+        in text
+    )
 
 
 def test_an_explanation_has_the_number_of_workers_with_its_interval(
@@ -111,7 +123,9 @@ def test_a_redacted_page_leaves_out_the_machines_of_the_workers() -> None:
     canned = fed(None, 2)
     canned.writer.flush()
     run = read_run(canned.writer, canned.clock)
-    found = redaction_of(run, Labels(), Path("/home/ada"), {"cnn"}).text("the worker at box1.lan:41234 of trainer.lan")
+    found = redaction_of(run, Labels(), Path("/home/ada"), {"cnn"}).text(
+        "the worker at box1.lan:41234 of trainer.lan"
+    )
     assert found == "the worker at [host]:41234 of [host]"
 
 
@@ -119,7 +133,9 @@ def test_the_advice_for_a_run_that_workers_feed_is_more_of_them() -> None:
     canned = fed(None, 2)
     canned.writer.flush()
     found = as_json(read_run(canned.writer, canned.clock))
-    assert found["finding"]["advice"].startswith("more workers of the tf.data service: 4 (4 to 5) in place of 2")
+    assert found["finding"]["advice"].startswith(
+        "more workers of the tf.data service: 4 (4 to 5) in place of 2"
+    )
     assert found["pipeline"]["bottleneck"]["sentence"].startswith(
         "data_service waits for workers of the tf.data service"
     )

@@ -63,7 +63,9 @@ async def test_a_state_shows_its_text(tmp_path: Path) -> None:
             await show.look_at(look(make(tmp_path / make.__name__)))
             assert not [word for word in words if word not in show.text], make.__name__
             banner = show.live.banner
-            assert [tone for tone in Tone if banner.has_class(f"-{tone.value}")] == [banner.banner.tone], make.__name__
+            assert [tone for tone in Tone if banner.has_class(f"-{tone.value}")] == [
+                banner.banner.tone
+            ], make.__name__
 
 
 async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> None:
@@ -93,7 +95,9 @@ async def test_a_narrow_banner_keeps_its_figures() -> None:
         ]
 
 
-async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with shown(usual(None).staged(*STAGES), live=False) as show:
         assert "examples/s" in show.rows[0]
         assert "tf.data, 1 s ago" in show.text
@@ -108,7 +112,9 @@ async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(monkeypatch:
             assert ("newest reading" in show.text) is (life is not Life.NOT_RESPONDING), life
 
 
-@pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.NOT_RESPONDING, "not responding")])
+@pytest.mark.parametrize(
+    ("life", "words"), [(Life.KILLED, "killed"), (Life.NOT_RESPONDING, "not responding")]
+)
 def test_the_title_of_a_run_that_does_not_run_has_no_share(life: Life, words: str) -> None:
     view = look(usual(None))
     changed = replace(view, snapshot=replace(view.snapshot, life=life))
@@ -215,7 +221,9 @@ def test_the_layout_follows_the_window(width: int, height: int, layout: Layout) 
 
 async def test_text_from_outside_is_shown_as_it_is(tmp_path: Path) -> None:
     run = usual(tmp_path, workload="[b]cnn[/b]", device=MARKUP[:30])
-    run.event(facts.Noted, text=f"note {MARKUP}\x1b[2J").event(facts.SwitchFailed, knob="prefetch", reason=MARKUP)
+    run.event(facts.Noted, text=f"note {MARKUP}\x1b[2J").event(
+        facts.SwitchFailed, knob="prefetch", reason=MARKUP
+    )
     run.event(facts.SensorMissing, sensor="[b]", reason=MARKUP, fix="[/b]")
     run.writer.log = tmp_path / "log.txt"
     run.writer.log.write_bytes(f"log {MARKUP}\n\x1b[31mred\xff\n".encode("latin-1"))
@@ -257,7 +265,9 @@ async def test_a_log_longer_than_its_pane_opens_at_its_end_and_stays_there(
 
 
 async def test_a_sample_without_figures_reads_not_available() -> None:
-    run = usual(None).sample(cpu_cores=math.nan, core_max=math.nan, disk_read_bytes_s=math.nan, process_bytes=math.nan)
+    run = usual(None).sample(
+        cpu_cores=math.nan, core_max=math.nan, disk_read_bytes_s=math.nan, process_bytes=math.nan
+    )
     async with shown(run) as show:
         assert "CPU     n/a of 2 cores, busiest n/a" in show.text
         assert "nan" not in show.text
@@ -291,7 +301,9 @@ async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
 async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart() -> None:
     async with shown(usual(None), (200, 50)) as show:
         chart, events = (show.live.query_one(kind) for kind in (Timeline, EventsPane))
-        assert (chart.region.height, events.region.height) == (15, 10), "the chart takes what the panes leave"
+        assert (chart.region.height, events.region.height) == (15, 10), (
+            "the chart takes what the panes leave"
+        )
         for size in ((200, 90), (400, 120)):
             await show.resize(size)
             assert chart.region.height <= 48
@@ -308,10 +320,16 @@ async def test_a_window_of_200_by_60_has_three_columns_of_panes() -> None:
             assert panes[-1].right == 200
             assert len({pane.y for pane in panes}) == 1
         sensors = show.live.query_one("#sensors").region
-        assert (sensors.x, sensors.y, sensors.bottom) == (lower[2].x, lower[2].bottom, lower[0].bottom)
+        assert (sensors.x, sensors.y, sensors.bottom) == (
+            lower[2].x,
+            lower[2].bottom,
+            lower[0].bottom,
+        )
         assert lower[0].bottom == 59, "no row stays empty"
         await show.press("5")
-        assert show.live.query_one("#log").region == lower[0], "the log takes the place of the events"
+        assert show.live.query_one("#log").region == lower[0], (
+            "the log takes the place of the events"
+        )
 
 
 async def test_a_run_without_a_setting_to_switch_offers_no_key_that_switches() -> None:
@@ -319,4 +337,8 @@ async def test_a_run_without_a_setting_to_switch_offers_no_key_that_switches() -
     async with shown(run, (200, 60)) as show:
         assert "no settings to switch: the loop has its own pipeline" in show.words
         assert "no setting to switch, so nothing to compare" in show.words
-        assert not [word for word in ("p prefetch", "f autopilot", "a A/B test", "u undo") if word in show.rows[-1]]
+        assert not [
+            word
+            for word in ("p prefetch", "f autopilot", "a A/B test", "u undo")
+            if word in show.rows[-1]
+        ]

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ONEDNN = "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may see [bold]"
-RETRACED = "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing."
+RETRACED = (
+    "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing."
+)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
@@ -27,14 +29,24 @@ async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -
         rows = [part for part, _ in show.live.log_pane._folded]
         text = " ".join(" ".join(rows).split())
 
-        assert text.count("oneDNN custom operations are on") == text.count("triggered tf.function retracing") == 2
-        assert text.count("= harmless: oneDNN is on") == text.count("= a function is traced repeatedly") == 1
+        assert (
+            text.count("oneDNN custom operations are on")
+            == text.count("triggered tf.function retracing")
+            == 2
+        )
+        assert (
+            text.count("= harmless: oneDNN is on")
+            == text.count("= a function is traced repeatedly")
+            == 1
+        )
         assert "You may see [bold]" in text
         assert "= a function is traced repeatedly" in show.text
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_no_word_is_lost_or_cut_as_the_scrollbar_comes_back(size: tuple[int, int], tmp_path: Path) -> None:
+async def test_no_word_is_lost_or_cut_as_the_scrollbar_comes_back(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"
     line = "".join(f"{n:4}" for n in range(200))

@@ -93,10 +93,14 @@ async def test_a_missing_sensor_is_listed_with_its_fix(tmp_path: Path) -> None:
         await show.press("4", "enter")
         assert "missing sensors, and how to get them" in show.text
         await show.press("escape", "left_square_bracket", "escape", "enter")
-        assert "missing sensors, and how to get them" not in show.text, "enter is the chosen event's"
+        assert "missing sensors, and how to get them" not in show.text, (
+            "enter is the chosen event's"
+        )
 
 
-async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp_path: Path) -> None:
+async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(
+    tmp_path: Path,
+) -> None:
     async with shown(unseen(tmp_path), (120, 40), unicode=False) as show:
         for key in ("n", "question_mark"):
             await show.press(key)
@@ -134,7 +138,9 @@ async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pane", ["1", "4"])
-async def test_enter_is_the_chosen_events_whichever_pane_was_focused(pane: str, tmp_path: Path) -> None:
+async def test_enter_is_the_chosen_events_whichever_pane_was_focused(
+    pane: str, tmp_path: Path
+) -> None:
     async with shown(usual(tmp_path), (80, 24)) as show:
         await show.press(pane, "left_square_bracket", "left_square_bracket", "enter")
         assert show.asked() == [], "no setting is switched"
@@ -155,7 +161,9 @@ async def test_the_selected_event_stays_selected_when_others_arrive(tmp_path: Pa
 async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text("".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100)))
+    run.writer.log.write_text(
+        "".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100))
+    )
     async with shown(run, (80, 24)) as show:
         await show.press("5", "slash")
         assert isinstance(show.app.focused, Input)

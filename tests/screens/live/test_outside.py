@@ -35,14 +35,21 @@ by_name = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def named(folder: Path, name: str) -> Canned:
     """Make a run that uses a name for everything that users choose, with a settled switch to it."""
     knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
-    values = {"knobs": knobs, "switchable": [*knobs], "settings": {"fast_pipeline": name}, "accelerated": True}
+    values = {
+        "knobs": knobs,
+        "switchable": [*knobs],
+        "settings": {"fast_pipeline": name},
+        "accelerated": True,
+    }
     run = Canned(folder, workload=name, device=name, metric=name, **values)
     run.event(facts.GpuFound, source=name, name=name, memory_bytes=None, unified=False).started()
     run.event(facts.SensorMissing, sensor=name, reason=name, fix=name).event(facts.Noted, text=name)
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail=name).steps(99, STARVING)
     run.event(facts.EpochEnded, epoch=0, step=100, metrics={name: 1.0})
     run.event(facts.SwitchFailed, knob="workers", reason=name)
-    run.switched("prefetch", "off", name).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(70, COMPUTE_BOUND)
+    run.switched("prefetch", "off", name).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        70, COMPUTE_BOUND
+    )
     run.staged((name, "Map", 7.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
     run.writer.log = folder / "log.txt"
     run.writer.log.write_text(f"{name}\na line\n")
@@ -69,17 +76,29 @@ async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str)
         await show.resize((120, 40))
         check(show.rows, 120)
         upper = next(y for y, row in enumerate(show.rows) if "input pipeline" in row)
-        assert {cell_len(row.partition("││")[0]) for row in show.rows[upper:] if "││" in row} == {59, 71}
+        assert {cell_len(row.partition("││")[0]) for row in show.rows[upper:] if "││" in row} == {
+            59,
+            71,
+        }
         await show.press("5", "n")
         check(show.rows, 120)
         await show.press("escape")
         since_ns = round(show.run.at_s * 1e9)
-        show.run.event(facts.StallLocated, step=172, stage=name, since_ns=since_ns, place=name, thread="generator")
+        show.run.event(
+            facts.StallLocated,
+            step=172,
+            stage=name,
+            since_ns=since_ns,
+            place=name,
+            thread="generator",
+        )
         show.run.at_s += 20.0
         show.run.doing(Phase.WAIT, 20.0)
         await show.frame()
         check(show.rows, 120)
-        show.run.event(facts.TrainingFailed, step=172, error=name, traceback=f'File "{name}", line 3\n{name}')
+        show.run.event(
+            facts.TrainingFailed, step=172, error=name, traceback=f'File "{name}", line 3\n{name}'
+        )
         show.run.ended("failed", name)
         await show.frame()
         check(show.rows, 120)
@@ -91,7 +110,10 @@ async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str)
 @by_name
 async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
     knob = StartKnob("data", (Value("none"), Value(name, ("--data", name))), 1, name)
-    workloads, runs = (Trainable(name, name, (knob,)),), (PastRun(name, name, 720.0, name, 9, 1.0, None, 0.41),)
+    workloads, runs = (
+        (Trainable(name, name, (knob,)),),
+        (PastRun(name, name, 720.0, name, 9, 1.0, None, 0.41),),
+    )
     async with launcher(offer(workloads, lambda: name, lambda: runs), (120, 40)) as (app, pilot):
         for keys in ((), ("right",), ("r",)):
             await pilot.press(*keys)
@@ -103,7 +125,9 @@ async def test_a_notification_is_never_markup(tmp_path: Path) -> None:
     async with shown(named(tmp_path, "cnn")) as show:
         show.live.notify(f"{NAMES['escapes']}[/nope]")
         await show.pilot.pause()
-        assert [(note.message, note.markup) for note in show.app._notifications] == [("aredb?2J[/nope]", False)]
+        assert [(note.message, note.markup) for note in show.app._notifications] == [
+            ("aredb?2J[/nope]", False)
+        ]
 
 
 async def test_the_terminals_title_is_one_short_line(tmp_path: Path) -> None:

@@ -27,11 +27,17 @@ def reading_py_dataset(folder: Path) -> Canned:
 async def test_its_keys_ask_for_the_next_epoch(size: tuple[int, int], tmp_path: Path) -> None:
     run = reading_py_dataset(tmp_path)
     async with shown(run, size) as show:
-        for words in ("w workers off next: auto", "m multiprocessing off next: on", "k queue size 10 next: 20"):
+        for words in (
+            "w workers off next: auto",
+            "m multiprocessing off next: on",
+            "k queue size 10 next: 20",
+        ):
             assert words in show.words
         await show.press("w", "m", "k")
         assert show.asked() == [("workers", "auto"), ("multiprocessing", True), ("queue_size", 20)]
-        run.event(SwitchAsked, knob="workers", old="off", new="auto", step=run.step, by="key", epochs=1)
+        run.event(
+            SwitchAsked, knob="workers", old="off", new="auto", step=run.step, by="key", epochs=1
+        )
         await show.frame()
         assert "w workers off next: auto from epoch 2" in show.words
 
@@ -41,4 +47,6 @@ async def test_without_one_its_keys_say_so(tmp_path: Path) -> None:
         assert "multiprocessing" not in show.text
         await show.press("m")
         assert show.asked() == []
-        assert [note.message for note in show.app._notifications] == ["multiprocessing: its data is not a PyDataset"]
+        assert [note.message for note in show.app._notifications] == [
+            "multiprocessing: its data is not a PyDataset"
+        ]

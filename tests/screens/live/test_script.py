@@ -103,7 +103,9 @@ async def test_a_key_before_the_first_fit_has_the_true_reason(tmp_path: Path) ->
     async with shown(FakeScript(tmp_path)) as show:
         for key, what in (("f", "autopilot"), ("p", "prefetch")):
             await show.pilot.press(key)
-            assert [note.message for note in show.app._notifications] == [f"{what}: the script has not called fit yet"]
+            assert [note.message for note in show.app._notifications] == [
+                f"{what}: the script has not called fit yet"
+            ]
 
 
 async def test_a_further_fit_takes_the_screen_with_the_same_pane(tmp_path: Path) -> None:
@@ -176,7 +178,9 @@ async def test_a_stop_leaves_with_the_script_where_its_folder_is_gone(tmp_path: 
     assert show.app.return_value is Leave.STOP
 
 
-async def test_the_screen_of_a_script_that_has_ended_stays_and_is_left_without_a_question(tmp_path: Path) -> None:
+async def test_the_screen_of_a_script_that_has_ended_stays_and_is_left_without_a_question(
+    tmp_path: Path,
+) -> None:
     script = FakeScript(tmp_path)
     async with shown(script) as show:
         script.fit(tmp_path / "first", 0.5).ended().writer.close()

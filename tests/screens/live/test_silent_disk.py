@@ -93,7 +93,9 @@ async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
 
 
 async def test_a_disk_that_holds_up_the_writer_of_this_process_is_named(run: Canned) -> None:
-    async with shown(run, reader=RunReader(PatientSource(run.writer, run.clock), run.clock)) as show:
+    async with shown(
+        run, reader=RunReader(PatientSource(run.writer, run.clock), run.clock)
+    ) as show:
         assert "recording" in show.words
         run.writer._write_since_ns = run.clock.now_ns()
         run.at_s += 41.0
@@ -107,13 +109,21 @@ async def test_a_disk_that_holds_up_the_writer_of_this_process_is_named(run: Can
 async def test_the_thread_of_the_screen_never_asks_the_disk(
     run: Canned, disk: HangingSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen, asked, place = threading.get_ident(), list[str](), str(run.writer.folder and run.writer.folder.parent)
+    screen, asked, place = (
+        threading.get_ident(),
+        list[str](),
+        str(run.writer.folder and run.writer.folder.parent),
+    )
 
     def watch(name: str) -> None:
         function = getattr(os, name)
 
         def watched(path: Any = ".", *args: Any, **named: Any) -> Any:
-            if threading.get_ident() == screen and not isinstance(path, int) and place in os.fspath(path):
+            if (
+                threading.get_ident() == screen
+                and not isinstance(path, int)
+                and place in os.fspath(path)
+            ):
                 asked.append(f"{name} {path}")
             return function(path, *args, **named)
 
@@ -122,14 +132,18 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
     monkeypatch.setattr(run.writer, "flush", lambda: None)
     for name in ("stat", "lstat", "open", "listdir", "scandir", "mkdir"):
         watch(name)
-    async with shown(run, live=False, reader=RunReader(patient(disk, run), run.clock), is_attached=True) as show:
+    async with shown(
+        run, live=False, reader=RunReader(patient(disk, run), run.clock), is_attached=True
+    ) as show:
         for key in "1234567899yzS[]e?":
             show.app.live.frame()
             await show.press(key, "escape")
     assert asked == []
 
 
-def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: HangingSource) -> None:
+def test_a_slow_disk_takes_several_frames_and_loses_nothing(
+    run: Canned, disk: HangingSource
+) -> None:
     expected = RunReader(FolderSource(run.writer.folder or Path()), run.clock).tail()
     source = patient(disk, run)
     reader = RunReader(source, run.clock)
@@ -147,7 +161,10 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: H
                 assert call.wait(WAIT_S)
     assert tries > 1
     assert disk.reads.count(layout.STEPS) == 1
-    assert (snapshot.steps_total, len(snapshot.events)) == (expected.steps_total, len(expected.events))
+    assert (snapshot.steps_total, len(snapshot.events)) == (
+        expected.steps_total,
+        len(expected.events),
+    )
     disk.responds.set()
     source.end_frame()
     run.steps(5, STARVING).writer.flush()
@@ -156,7 +173,9 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(run: Canned, disk: H
     assert reader.tail().steps_total == expected.steps_total + 5
 
 
-def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to(run: Canned, disk: HangingSource) -> None:
+def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to(
+    run: Canned, disk: HangingSource
+) -> None:
     source = patient(disk, run)
     for _ in range(2):
         with pytest.raises(OSError, match="stale"):

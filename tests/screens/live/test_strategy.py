@@ -31,13 +31,18 @@ def lanes(show: Shown) -> list[str]:
     return [start.strip() for start in starts]
 
 
-async def test_a_small_screen_has_the_busiest_and_the_idlest_and_a_large_one_all(tmp_path: Path) -> None:
+async def test_a_small_screen_has_the_busiest_and_the_idlest_and_a_large_one_all(
+    tmp_path: Path,
+) -> None:
     async with shown(hardware.eight_gpus(tmp_path)) as show:
         seen = []
         for size in SIZES:
             await show.resize(size)
             seen.append(lanes(show))
-            assert ("93 % busiest" in show.words, "46 % idlest" in show.words) == (size[0] < 200, size[0] < 200)
+            assert ("93 % busiest" in show.words, "46 % idlest" in show.words) == (
+                size[0] < 200,
+                size[0] < 200,
+            )
         assert "93 % 38 GB busiest" in show.words
     assert seen == [["GPU:0", "GPU:5"], ["GPU:0", "GPU:5"], [f"GPU:{n}" for n in range(8)]]
 
@@ -65,7 +70,9 @@ async def test_a_gpu_without_rows_is_not_available(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("gpus", "idlest"), [(2, 1), (8, 5)])
-def test_the_summary_and_json_name_the_busiest_and_the_idlest(gpus: int, idlest: int, tmp_path: Path) -> None:
+def test_the_summary_and_json_name_the_busiest_and_the_idlest(
+    gpus: int, idlest: int, tmp_path: Path
+) -> None:
     canned = hardware.on_several(None, gpus, idlest).steps(600, COMPUTE_BOUND).ended()
     canned.writer.flush()
     run = read_run(canned.writer, canned.clock)

@@ -54,9 +54,13 @@ async def test_what_orders_the_elements_has_its_reason_beside_it(tmp_path: Path)
     run = starving(tmp_path, knobs={"prefetch": "default", "workers": "off"}, fixed=fixed)
     async with shown(run, size=(160, 50)) as show:
         assert f"b shuffle {why}" in show.words
-        assert "cycle length cycle_length of interleave(50) sets the order of training" in show.words
+        assert (
+            "cycle length cycle_length of interleave(50) sets the order of training" in show.words
+        )
         await show.press("b")
-        assert [note.message for note in show.app._notifications] == [f"shuffle: as the script has it: {why}"]
+        assert [note.message for note in show.app._notifications] == [
+            f"shuffle: as the script has it: {why}"
+        ]
         assert show.asked() == []
 
 
@@ -69,7 +73,12 @@ async def test_u_undoes_the_last_switch(tmp_path: Path) -> None:
 
 async def test_a_held_key_is_one_request(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
-        for delay_s in (0.0, 0.5, 0.03, 0.03):  # an even number: each for itself would turn it off again
+        for delay_s in (
+            0.0,
+            0.5,
+            0.03,
+            0.03,
+        ):  # an even number: each for itself would turn it off again
             show.run.at_s += delay_s
             await show.pilot.press("p")
         assert show.asked() == [("prefetch", 4)]
@@ -81,7 +90,9 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         assert "requested: prefetch 4; takes effect with the first batch" in show.text
         assert "p prefetch off next: 4 requested, applies at start" in show.words
         show.run.started().steps(30, STARVING)
-        show.run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
+        show.run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND).doing(
+            Phase.COMPUTE, 0.001
+        )
         await show.frame()
         assert "taken up" not in show.text
         assert "requested" not in show.text
@@ -89,7 +100,9 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
 
 
 async def test_a_pending_request_keeps_the_current_setting_in_effect(tmp_path: Path) -> None:
-    run = starving(tmp_path).event(SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key")
+    run = starving(tmp_path).event(
+        SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key"
+    )
     async with shown(run, (80, 24)) as show:
         assert "prefetch off in effect until then" in show.words
         assert "prefetch 4 requested, waits for the current batch" in show.words
@@ -116,10 +129,18 @@ async def test_the_first_switch_shows_its_undo_key(keys: list[str], undoes: str)
 
 async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
     run = starving(None)
-    for knob, old, new in (("prefetch", "off", "4"), ("workers", "off", "auto"), ("prefetch", "4", "8")):
-        run.switched(knob, old, new).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(70, COMPUTE_BOUND)
+    for knob, old, new in (
+        ("prefetch", "off", "4"),
+        ("workers", "off", "auto"),
+        ("prefetch", "4", "8"),
+    ):
+        run.switched(knob, old, new).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+            70, COMPUTE_BOUND
+        )
     async with shown(run) as show:
-        words = [" ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)]
+        words = [
+            " ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)
+        ]
         assert [line.partition(" \u2588")[0] for line in words[:2]] == ["prefetch 4", "prefetch 8"]
         assert words[2] == "a runs an A/B test of prefetch 4 vs 8"
         assert words[4:] == ["workers off → auto", "prefetch off → 4"]
@@ -132,7 +153,9 @@ async def test_the_expected_step_heads_the_column_of_the_forecasts() -> None:
             await show.resize(size)
             rows = show.rows
             at = next(y for y, row in enumerate(rows) if "p  prefetch off next: 4" in row)
-            assert rows[at - 1].index("expected step") == rows[at].index("13.9 ms", rows[at].index("next: 4"))
+            assert rows[at - 1].index("expected step") == rows[at].index(
+                "13.9 ms", rows[at].index("next: 4")
+            )
     async with shown(starving(None), live=False) as show:
         for size in sizes:
             await show.resize(size)
@@ -141,7 +164,9 @@ async def test_the_expected_step_heads_the_column_of_the_forecasts() -> None:
 
 async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:
     run = usual(
-        None, settings={"storage_latency_ms": 20.0}, knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"}
+        None,
+        settings={"storage_latency_ms": 20.0},
+        knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"},
     )
     async with shown(run) as show:
         assert "l latency 20 ms next: off" in show.words
@@ -159,7 +184,9 @@ async def test_a_fast_pipeline_is_switched_and_named() -> None:
         assert "t fast" in show.rows[-1]
         await show.press("t")
         assert show.asked() == [("fast_pipeline", True)]
-        run.switched("fast_pipeline", "off", "on").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
+        run.switched("fast_pipeline", "off", "on").steps(100, COMPUTE_BOUND).doing(
+            Phase.COMPUTE, 0.001
+        )
         await show.frame()
         assert "u undo: fast pipeline back to off" in show.text
         assert "t fast pipeline on next: off" in show.words

@@ -21,7 +21,12 @@ _PROOF = "equal in 9 batches (265 examples)"
 def of_script(folder: Path, **changes: Any) -> Canned:
     """Return a run of a script whose maps can be vectorised."""
     values = {"knobs": _KNOBS, "switchable": [*_KNOBS], "settings": {"fast_pipeline": "vectorised"}}
-    return Canned(folder, **{**values, **changes}).started().steps(60, STARVING).doing(Phase.COMPUTE, 0.001)
+    return (
+        Canned(folder, **{**values, **changes})
+        .started()
+        .steps(60, STARVING)
+        .doing(Phase.COMPUTE, 0.001)
+    )
 
 
 def ask(run: Canned, old: str, new: str) -> Canned:
@@ -50,14 +55,20 @@ async def test_once_proved_its_row_says_what_the_proof_covers(tmp_path: Path) ->
         .doing(Phase.COMPUTE, 0.001)
     )
     async with shown(run, (80, 24)) as show:
-        assert "t fast pipeline on next: off no difference from off; equal in 9 batches" in show.words
+        assert (
+            "t fast pipeline on next: off no difference from off; equal in 9 batches" in show.words
+        )
 
 
 async def test_values_that_differ_are_the_reason_beside_its_key(tmp_path: Path) -> None:
     why = "values differ in 3 of 32 000 elements"
     known = {"switchable": ["prefetch", "workers"], "fixed": {"fast_pipeline": why}}
-    run = ask(of_script(tmp_path, **known), "off", "on").event(SwitchFailed, knob="fast_pipeline", reason=why)
+    run = ask(of_script(tmp_path, **known), "off", "on").event(
+        SwitchFailed, knob="fast_pipeline", reason=why
+    )
     async with shown(run) as show:
         await show.press("t")
         assert show.asked() == []
-        assert [note.message for note in show.app._notifications] == [f"fast pipeline: as the script has it: {why}"]
+        assert [note.message for note in show.app._notifications] == [
+            f"fast pipeline: as the script has it: {why}"
+        ]

@@ -33,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make the folder of a long run, and an older run of the same workload beside it."""
     runs = tmp_path_factory.mktemp("runs")
     LongRun(
-        runs / "2026-11-19T09-00-00_cnn", Plan(epochs=500, epoch_steps=24, stalls=0, speed=1.15), -86_400.0
+        runs / "2026-11-19T09-00-00_cnn",
+        Plan(epochs=500, epoch_steps=24, stalls=0, speed=1.15),
+        -86_400.0,
     ).make().end()
     LongRun(runs / "2026-11-20T10-17-03_cnn", PLAN).make().end()
     return runs / "2026-11-20T10-17-03_cnn"
@@ -86,7 +88,9 @@ async def replayed(folder: Path, size: tuple[int, int], **options: Any) -> Async
             yield show
 
 
-async def test_a_run_that_is_over_opens_whole_and_clicks_and_keys_move_its_window(folder: Path) -> None:
+async def test_a_run_that_is_over_opens_whole_and_clicks_and_keys_move_its_window(
+    folder: Path,
+) -> None:
     async with replayed(folder, (80, 24)) as show:
         assert show.live.view
         first_s, run_s = show.window_s
@@ -110,12 +114,16 @@ async def test_a_run_that_is_over_opens_whole_and_clicks_and_keys_move_its_windo
         await show.press("pageup")
         before = show.window_s
         await show.press("pagedown")
-        assert show.window_s[0] == pytest.approx(before[1], abs=1.0), "a page is the width of the chart"
+        assert show.window_s[0] == pytest.approx(before[1], abs=1.0), (
+            "a page is the width of the chart"
+        )
         await show.press("home", "pageup")
         assert show.window_s[0] == 0
 
 
-async def test_stalls_that_recur_are_one_row_of_the_events_which_goes_to_the_newest(folder: Path) -> None:
+async def test_stalls_that_recur_are_one_row_of_the_events_which_goes_to_the_newest(
+    folder: Path,
+) -> None:
     async with replayed(folder, (200, 60)) as show:
         assert show.live.view
         periodic = [stall for stall in show.live.view.stalls if stall.cause == "shuffle fill"]
@@ -123,7 +131,10 @@ async def test_stalls_that_recur_are_one_row_of_the_events_which_goes_to_the_new
         rows = [one.text for one in show.live.events_pane.event_rows]
         assert len(rows) == PLAN.stalls - len(periodic) + 1
         (recurring,) = (text for text in rows if "shuffle fill" in text)
-        assert recurring == "12 stalls, every 40 epochs: 1:12 without a batch, shuffle fill (S lists them)"
+        assert (
+            recurring
+            == "12 stalls, every 40 epochs: 1:12 without a batch, shuffle fill (S lists them)"
+        )
         show.live.events_pane.cursor = len(rows) - 1 - rows.index(recurring)
         show.live.events_pane.action_choose()
         await show.frame()
@@ -131,7 +142,9 @@ async def test_stalls_that_recur_are_one_row_of_the_events_which_goes_to_the_new
         assert first_s <= periodic[-1].start_ns / 1e9 <= last_s
 
 
-async def test_the_letters_of_the_list_reach_a_worst_a_periodic_and_any_other_stall(folder: Path) -> None:
+async def test_the_letters_of_the_list_reach_a_worst_a_periodic_and_any_other_stall(
+    folder: Path,
+) -> None:
     async with replayed(folder, (80, 24)) as show:
         assert show.live.view
         stalls = show.live.view.stalls

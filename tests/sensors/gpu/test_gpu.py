@@ -43,13 +43,17 @@ def test_every_choice_has_its_source() -> None:
 def test_switched_off_is_a_reason(writer: RunWriter) -> None:
     sensor = GpuSensor(writer)
 
-    assert sensor.available() == Unavailable("switched off with --gpu-sensor none", "--gpu-sensor auto")
+    assert sensor.available() == Unavailable(
+        "switched off with --gpu-sensor none", "--gpu-sensor auto"
+    )
 
 
 # -- figures ------------------------------------------------------------------------------------------
 
 
-def test_a_sample_is_the_mean_of_the_readings_since_the_last(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_sample_is_the_mean_of_the_readings_since_the_last(
+    writer: RunWriter, clock: FakeClock
+) -> None:
     source = FakeSource(reading=GpuReading(0.2, 1000, 100, 2**30, 60, 0.1))
     machine = Machine(writer, clock, source)
     machine.threads[0].read_once()
@@ -68,16 +72,28 @@ def test_a_sample_is_the_mean_of_the_readings_since_the_last(writer: RunWriter, 
             "gpu_late_ms": 0.0,
         }
     )
-    assert new_events(writer) == [GpuFound(1_250_000_000, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
+    assert new_events(writer) == [
+        GpuFound(1_250_000_000, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)
+    ]
 
 
-def test_a_figure_comes_from_the_first_source_that_has_it(writer: RunWriter, clock: FakeClock) -> None:
-    power = FakeSource("powermetrics", 1.0, reading=FullReading(busy=0.9, power_w=20, cpu_power_w=5, thermal_level=1))
+def test_a_figure_comes_from_the_first_source_that_has_it(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    power = FakeSource(
+        "powermetrics",
+        1.0,
+        reading=FullReading(busy=0.9, power_w=20, cpu_power_w=5, thermal_level=1),
+    )
     registry = FakeSource("ioreg", reading=GpuReading(busy=0.4, memory_bytes=7, process_busy=0.3))
     figures = Machine(writer, clock, power, registry).sample()
 
     assert (figures["gpu_busy"], figures["gpu_power_w"], figures["cpu_power_w"]) == (0.9, 20, 5)
-    assert (figures["gpu_memory_bytes"], figures["gpu_process_busy"], figures["thermal_level"]) == (7, 0.3, 1)
+    assert (figures["gpu_memory_bytes"], figures["gpu_process_busy"], figures["thermal_level"]) == (
+        7,
+        0.3,
+        1,
+    )
 
 
 def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: FakeClock) -> None:
@@ -121,4 +137,6 @@ def test_a_reset_of_the_gpu_is_noted(writer: RunWriter, clock: FakeClock) -> Non
         machine.sample()
 
     notes = [event for event in new_events(writer) if isinstance(event, Noted)]
-    assert [note.text for note in notes] == ["the system reset the GPU: results of that moment may be lost"]
+    assert [note.text for note in notes] == [
+        "the system reset the GPU: results of that moment may be lost"
+    ]

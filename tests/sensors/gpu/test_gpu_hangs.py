@@ -50,7 +50,10 @@ def test_a_hung_source_is_reported_within_two_seconds_and_blocks_no_other(
         before = len(sensor._threads[1].readings)
         wait_until(lambda seen_before=before: len(sensor._threads[1].readings) > seen_before)  # type: ignore[misc]
         seen.append(
-            (sensor.read(clock.now_ns()).get("gpu_busy"), [type(event).__name__ for event in new_events(writer)])
+            (
+                sensor.read(clock.now_ns()).get("gpu_busy"),
+                [type(event).__name__ for event in new_events(writer)],
+            )
         )
     assert seen[0] == (0.9, [])  # not stale yet
     assert seen[-1][0] == 0.5
@@ -60,7 +63,11 @@ def test_a_hung_source_is_reported_within_two_seconds_and_blocks_no_other(
     wait_until(lambda: sensor.read(clock.now_ns()).get("gpu_busy") == 0.9)
     assert [type(event).__name__ for event in new_events(writer)] == ["GpuFound"]
     sensor.stop()
-    assert not [thread for thread in threading.enumerate() if thread.name in ("tfwatch-ioreg", "tfwatch-powermetrics")]
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if thread.name in ("tfwatch-ioreg", "tfwatch-powermetrics")
+    ]
 
 
 def test_the_only_source_hangs_and_stopping_does_not_wait_for_it(
@@ -80,7 +87,9 @@ def test_the_only_source_hangs_and_stopping_does_not_wait_for_it(
     hanging.go.set()
 
     reason = "nvml has not responded for 1.5 s"
-    assert new_events(writer) == [SensorMissing(2_500_000_000, "GPU", reason, "tfwatch waits for it")]
+    assert new_events(writer) == [
+        SensorMissing(2_500_000_000, "GPU", reason, "tfwatch waits for it")
+    ]
 
 
 def test_a_sensor_that_never_started_can_be_stopped(writer: RunWriter) -> None:

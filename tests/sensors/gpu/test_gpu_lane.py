@@ -41,7 +41,9 @@ def test_a_source_that_worked_once_is_tried_again(clock: FakeClock) -> None:
         pytest.param(OSError(), "OSError", id="without a message"),
     ],
 )
-def test_any_exception_of_a_source_is_a_reason(error: Exception, reason: str, clock: FakeClock) -> None:
+def test_any_exception_of_a_source_is_a_reason(
+    error: Exception, reason: str, clock: FakeClock
+) -> None:
     thread = SourceThread(FakeSource(answer=error), clock.clock)
 
     assert thread.read_once() == 1.0
@@ -50,7 +52,9 @@ def test_any_exception_of_a_source_is_a_reason(error: Exception, reason: str, cl
 
 
 def test_a_source_that_cannot_be_closed_is_tried_again_too(clock: FakeClock) -> None:
-    thread = SourceThread(FakeSource(answer=SensorError("it ended"), closing=OSError("gone")), clock.clock)
+    thread = SourceThread(
+        FakeSource(answer=SensorError("it ended"), closing=OSError("gone")), clock.clock
+    )
 
     assert [thread.read_once(), thread.read_once()] == [1.0, 2.0]
     assert thread.trouble is not None

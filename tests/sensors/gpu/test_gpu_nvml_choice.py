@@ -23,7 +23,9 @@ def test_without_a_driver_the_fix_depends_on_the_gpu(monkeypatch: pytest.MonkeyP
     assert "pip" not in answer.fix
 
 
-def test_a_driver_without_the_library_has_an_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_the_library_has_an_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
     answer = nvml.Source().available()
@@ -34,14 +36,20 @@ def test_a_driver_without_the_library_has_an_install_command(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        pytest.param(12, "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found", id="no libnvidia-ml"),
+        pytest.param(
+            12, "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found", id="no libnvidia-ml"
+        ),
         pytest.param(9, "the NVIDIA driver is not loaded", id="not loaded"),
         pytest.param(4, "this user has no access to the NVIDIA driver", id="no permission"),
-        pytest.param(18, "the NVIDIA driver was updated and the old one is still loaded", id="updated"),
+        pytest.param(
+            18, "the NVIDIA driver was updated and the old one is still loaded", id="updated"
+        ),
         pytest.param(999, "NVML does not start: error 999", id="anything else"),
     ],
 )
-def test_a_library_that_does_not_start_has_a_reason(code: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_does_not_start_has_a_reason(
+    code: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(code)))
     answer = nvml.Source().available()
 
@@ -74,10 +82,14 @@ def test_the_choice_among_several_gpus(
     [
         pytest.param(0, "0", "the NVIDIA driver shows no GPU", id="none"),
         pytest.param(1, "", "CUDA_VISIBLE_DEVICES hides every GPU from this process", id="hidden"),
-        pytest.param(1, "-1", "CUDA_VISIBLE_DEVICES hides every GPU from this process", id="hidden by -1"),
+        pytest.param(
+            1, "-1", "CUDA_VISIBLE_DEVICES hides every GPU from this process", id="hidden by -1"
+        ),
     ],
 )
-def test_no_gpu_is_a_reason(gpus: int, visible: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_gpu_is_a_reason(
+    gpus: int, visible: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(gpus))
     answer = nvml.Source(environ={"CUDA_VISIBLE_DEVICES": visible}).available()
 

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from tests.runs.folders import FakeClock
-from tests.sensors.nvml import OTHER, OWN, UNSEEN, FakeNvml, NVMLError, NVMLError_NotFound, opened, sample
+from tests.sensors.nvml import (
+    OTHER,
+    OWN,
+    UNSEEN,
+    FakeNvml,
+    NVMLError,
+    NVMLError_NotFound,
+    opened,
+    sample,
+)
 from tfwatch.sensors.gpu import nvml
 
 pytestmark = pytest.mark.usefixtures("driver")
@@ -29,7 +38,9 @@ pytestmark = pytest.mark.usefixtures("driver")
 def test_the_share_of_this_process(
     samples: list[Any], holders: list[int], share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=[SimpleNamespace(pid=pid) for pid in holders])
+    nvml = FakeNvml(
+        nvmlDeviceGetComputeRunningProcesses=[SimpleNamespace(pid=pid) for pid in holders]
+    )
     nvml.samples = samples
     source = opened(nvml, monkeypatch)
 
@@ -37,7 +48,9 @@ def test_the_share_of_this_process(
     assert ("process_busy" in source.gaps()) == (share is None)
 
 
-def test_the_share_of_an_unlisted_process_is_unknown_on_an_idle_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_of_an_unlisted_process_is_unknown_on_an_idle_gpu_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = FakeClock()
     nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=[])
     source = opened(nvml, monkeypatch, clock)
@@ -56,7 +69,9 @@ def test_the_share_of_an_unlisted_process_is_unknown_on_an_idle_gpu_too(monkeypa
     [
         pytest.param(NVMLError_NotFound(), 0.0, None, id="nothing ran"),
         pytest.param(NVMLError(0), 0.0, None, id="an empty list of nvidia-ml-py"),
-        pytest.param(NVMLError(3), None, "the NVIDIA driver refuses it: Not Supported", id="not supported"),
+        pytest.param(
+            NVMLError(3), None, "the NVIDIA driver refuses it: Not Supported", id="not supported"
+        ),
     ],
 )
 def test_a_driver_without_samples(
@@ -68,7 +83,9 @@ def test_a_driver_without_samples(
     assert getattr(source.gaps().get("process_busy"), "reason", None) == gap
 
 
-def test_samples_count_once_and_the_share_is_shown_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_count_once_and_the_share_is_shown_until_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = FakeClock()
     nvml = FakeNvml()
     source = opened(nvml, monkeypatch, clock)
@@ -79,7 +96,11 @@ def test_samples_count_once_and_the_share_is_shown_until_the_next(monkeypatch: p
         shares.append(source.read().process_busy)
 
     assert shares == [0.1, 0.1, 0.9, 0.0]
-    assert [call[2] for call in nvml.calls if call[0] == "nvmlDeviceGetProcessUtilization"] == [0, 1, 2]
+    assert [call[2] for call in nvml.calls if call[0] == "nvmlDeviceGetProcessUtilization"] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_this_process_knows_its_number() -> None:

@@ -26,8 +26,12 @@ def test_a_document() -> None:
     ("name", "busy", "mhz", "watts", "cpu_watts", "level"),
     [
         pytest.param("powermetrics-m1-macos13", 0.0167, 714.836, 0.015353, 0.044077, 0, id="M1"),
-        pytest.param("powermetrics-m1-macos13-second", 0.0598, 715.009, 0.019012, 0.102663, 0, id="M1 2"),
-        pytest.param("powermetrics-m4pro-macos15-gpu-only", 0.0047, 338, None, None, None, id="M4 Pro"),
+        pytest.param(
+            "powermetrics-m1-macos13-second", 0.0598, 715.009, 0.019012, 0.102663, 0, id="M1 2"
+        ),
+        pytest.param(
+            "powermetrics-m4pro-macos15-gpu-only", 0.0047, 338, None, None, None, id="M4 Pro"
+        ),
     ],
 )
 def test_recordings(
@@ -45,22 +49,51 @@ def test_recordings(
     assert reading.busy == pytest.approx(busy, abs=1e-4)
     assert reading.freq_mhz == mhz
     assert reading.power_w == (None if watts is None else pytest.approx(watts, abs=1e-6))
-    assert reading.cpu_power_w == (None if cpu_watts is None else pytest.approx(cpu_watts, abs=1e-6))
+    assert reading.cpu_power_w == (
+        None if cpu_watts is None else pytest.approx(cpu_watts, abs=1e-6)
+    )
     assert reading.thermal_level == level
 
 
 @pytest.mark.parametrize(
     ("text", "field", "value"),
     [
-        pytest.param(document(gpu(freq="<real>1398</real>")), "freq_mhz", 1398, id="freq_hz is MHz"),
-        pytest.param(document(gpu(freq="<real>1.398e+09</real>")), "freq_mhz", 1398, id="should it mean Hz one day"),
-        pytest.param(document(gpu(freq="<real>nan</real>")), "freq_mhz", 666.0, id="frequency NaN: from the states"),
         pytest.param(
-            document(gpu(freq="<real>nan</real>", states="")), "freq_mhz", None, id="frequency NaN, no states"
+            document(gpu(freq="<real>1398</real>")), "freq_mhz", 1398, id="freq_hz is MHz"
         ),
-        pytest.param(document(gpu(idle="<real>0.995</real>")), "busy", 0.005, id="idle_ns is at odds with elapsed_ns"),
-        pytest.param(document(gpu(idle="<real>nan</real>")), "busy", 0.6, id="idle NaN: from the states"),
-        pytest.param(document(gpu(idle="<real>-nan</real>", states="")), "busy", None, id="idle NaN, no states"),
+        pytest.param(
+            document(gpu(freq="<real>1.398e+09</real>")),
+            "freq_mhz",
+            1398,
+            id="should it mean Hz one day",
+        ),
+        pytest.param(
+            document(gpu(freq="<real>nan</real>")),
+            "freq_mhz",
+            666.0,
+            id="frequency NaN: from the states",
+        ),
+        pytest.param(
+            document(gpu(freq="<real>nan</real>", states="")),
+            "freq_mhz",
+            None,
+            id="frequency NaN, no states",
+        ),
+        pytest.param(
+            document(gpu(idle="<real>0.995</real>")),
+            "busy",
+            0.005,
+            id="idle_ns is at odds with elapsed_ns",
+        ),
+        pytest.param(
+            document(gpu(idle="<real>nan</real>")), "busy", 0.6, id="idle NaN: from the states"
+        ),
+        pytest.param(
+            document(gpu(idle="<real>-nan</real>", states="")),
+            "busy",
+            None,
+            id="idle NaN, no states",
+        ),
         pytest.param(
             document(gpu(idle="<real>nan</real>", states=state(396, 0.0) + state(720, 0.0))),
             "busy",
@@ -68,15 +101,29 @@ def test_recordings(
             id="idle NaN, and no state was used",
         ),
         pytest.param(
-            document(gpu(idle="<real>nan</real>", states=state(396, 0.0).replace("used_ns", "no_ns"), again="")),
+            document(
+                gpu(
+                    idle="<real>nan</real>",
+                    states=state(396, 0.0).replace("used_ns", "no_ns"),
+                    again="",
+                )
+            ),
             "busy",
             None,
             id="idle NaN, and no share is above 0",
         ),
-        pytest.param(document(gpu(idle="<real>-0.0001</real>")), "busy", 1.0, id="idle a little below 0"),
-        pytest.param(document(gpu(idle="<real>7</real>", states="")), "busy", None, id="implausible idle"),
         pytest.param(
-            document(gpu(again="<key>idle_ns</key><integer>400</integer><key>idle_ratio</key><real>0.4</real>")),
+            document(gpu(idle="<real>-0.0001</real>")), "busy", 1.0, id="idle a little below 0"
+        ),
+        pytest.param(
+            document(gpu(idle="<real>7</real>", states="")), "busy", None, id="implausible idle"
+        ),
+        pytest.param(
+            document(
+                gpu(
+                    again="<key>idle_ns</key><integer>400</integer><key>idle_ratio</key><real>0.4</real>"
+                )
+            ),
             "busy",
             0.6,
             id="keys given twice",
@@ -88,7 +135,10 @@ def test_recordings(
             id="late: over its time",
         ),
         pytest.param(
-            document(elapsed="<key>elapsed_ns</key><integer>0</integer>"), "power_w", None, id="no time passed"
+            document(elapsed="<key>elapsed_ns</key><integer>0</integer>"),
+            "power_w",
+            None,
+            id="no time passed",
         ),
         pytest.param(
             document(processor="<key>gpu_energy</key><integer>6000</integer>"),
@@ -102,7 +152,12 @@ def test_recordings(
             0.2505,
             id="the processor's mW before the GPU part's energy",
         ),
-        pytest.param(document(processor=""), "power_w", None, id="the GPU part's energy, whose window is unknown"),
+        pytest.param(
+            document(processor=""),
+            "power_w",
+            None,
+            id="the GPU part's energy, whose window is unknown",
+        ),
         pytest.param(
             document(gpu(energy=""), "<key>gpu_power</key><real>250.5</real>", elapsed=""),
             "power_w",
@@ -110,12 +165,24 @@ def test_recordings(
             id="mW alone",
         ),
         pytest.param(
-            document(processor="<key>gpu_energy</key><integer>-5</integer>"), "power_w", None, id="negative energy"
+            document(processor="<key>gpu_energy</key><integer>-5</integer>"),
+            "power_w",
+            None,
+            id="negative energy",
         ),
         pytest.param(document(processor=""), "cpu_power_w", None, id="without the processor"),
-        pytest.param(document(clusters=CLUSTER % "M17-Cluster"), "cpu_power_w", 3.0, id="a cluster of unknown name"),
-        pytest.param(document(gpu("").replace("gpu</key>", "GPU</key>", 1)), "busy", None, id="no GPU part"),
-        pytest.param(document(f"<key>gpu</key><array>{gpu()[15:]}</array>"), "busy", 0.6, id="a list of GPUs"),
+        pytest.param(
+            document(clusters=CLUSTER % "M17-Cluster"),
+            "cpu_power_w",
+            3.0,
+            id="a cluster of unknown name",
+        ),
+        pytest.param(
+            document(gpu("").replace("gpu</key>", "GPU</key>", 1)), "busy", None, id="no GPU part"
+        ),
+        pytest.param(
+            document(f"<key>gpu</key><array>{gpu()[15:]}</array>"), "busy", 0.6, id="a list of GPUs"
+        ),
         pytest.param(document(thermal=""), "thermal_level", None, id="without heat"),
     ],
 )
@@ -146,12 +213,23 @@ def test_heat(word: str, level: int | None, limit: str) -> None:
     "damage",
     [
         pytest.param(lambda text: text.replace(b"712.5", b"712.5<"), id="a stray bracket"),
-        pytest.param(lambda text: text.replace(b"<integer>400<", b"<integer>nan<", 1), id="an integer that is none"),
-        pytest.param(lambda text: text.replace(b"2025-07-06", b"yesterday"), id="a date that is none"),
+        pytest.param(
+            lambda text: text.replace(b"<integer>400<", b"<integer>nan<", 1),
+            id="an integer that is none",
+        ),
+        pytest.param(
+            lambda text: text.replace(b"2025-07-06", b"yesterday"), id="a date that is none"
+        ),
         pytest.param(lambda text: text.replace(b"</plist>", b""), id="cut before its end"),
-        pytest.param(lambda text: text.replace(b"E-Cluster", b"E\xff\xfe& Cluster"), id="bytes that are no text"),
+        pytest.param(
+            lambda text: text.replace(b"E-Cluster", b"E\xff\xfe& Cluster"),
+            id="bytes that are no text",
+        ),
         pytest.param(lambda text: b"\0\0\n " + text + b"\0", id="NULs around it"),
-        pytest.param(lambda text: text.replace(b"DOCTYPE plist", b'DOCTYPE plist [<!ENTITY a "b">]'), id="an entity"),
+        pytest.param(
+            lambda text: text.replace(b"DOCTYPE plist", b'DOCTYPE plist [<!ENTITY a "b">]'),
+            id="an entity",
+        ),
     ],
 )
 def test_figures_of_a_damaged_document(damage: Callable[[bytes], bytes]) -> None:
@@ -257,7 +335,10 @@ def test_any_bytes(text: bytes) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, len(document()) - 1), st.binary(max_size=12), st.integers(0, 40)), max_size=8),
+    st.lists(
+        st.tuples(st.integers(0, len(document()) - 1), st.binary(max_size=12), st.integers(0, 40)),
+        max_size=8,
+    ),
 )
 def test_a_document_with_damages(damages: list[tuple[int, bytes, int]]) -> None:
     text = document()
@@ -270,7 +351,17 @@ def test_a_document_with_damages(damages: list[tuple[int, bytes, int]]) -> None:
 _numbers = st.one_of(
     st.floats().map(lambda number: f"<real>{number}</real>"),
     st.integers(-(10**30), 10**30).map(lambda number: f"<integer>{number}</integer>"),
-    st.sampled_from(["<real/>", "<true/>", "<string>0.5</string>", "<array/>", "<dict/>", "<real>1e999</real>", ""]),
+    st.sampled_from(
+        [
+            "<real/>",
+            "<true/>",
+            "<string>0.5</string>",
+            "<array/>",
+            "<dict/>",
+            "<real>1e999</real>",
+            "",
+        ]
+    ),
 )
 
 

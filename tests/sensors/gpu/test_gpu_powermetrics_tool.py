@@ -43,7 +43,9 @@ def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
         source.read()
 
 
-def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(tool: Callable[[str], Source]) -> None:
+def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(
+    tool: Callable[[str], Source],
+) -> None:
     source = tool('sed s/processor/other/ "$d"; exec sleep 600')
 
     assert source.available() == Available()
@@ -52,7 +54,9 @@ def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(tool:
     source.close()
 
 
-def test_a_tool_that_has_printed_all_documents_is_started_again(tool: Callable[[str], Source]) -> None:
+def test_a_tool_that_has_printed_all_documents_is_started_again(
+    tool: Callable[[str], Source],
+) -> None:
     source = tool('cat "$d" "$d"')
 
     assert source.available() == Available()
@@ -64,11 +68,21 @@ def test_a_tool_that_has_printed_all_documents_is_started_again(tool: Callable[[
     ("lines", "reason"),
     [
         pytest.param("echo sudo: a password is required >&2; exit 1", "a rule", id="sudo"),
-        pytest.param("echo powermetrics must be invoked as the superuser >&2; exit 1", "a rule", id="not root"),
-        pytest.param("echo 'user x is not allowed to execute' >&2; exit 1", "a rule", id="sudo has another rule"),
+        pytest.param(
+            "echo powermetrics must be invoked as the superuser >&2; exit 1",
+            "a rule",
+            id="not root",
+        ),
+        pytest.param(
+            "echo 'user x is not allowed to execute' >&2; exit 1",
+            "a rule",
+            id="sudo has another rule",
+        ),
     ],
 )
-def test_without_permission_there_is_a_fix(lines: str, reason: str, tool: Callable[[str], Source]) -> None:
+def test_without_permission_there_is_a_fix(
+    lines: str, reason: str, tool: Callable[[str], Source]
+) -> None:
     answer = tool(lines).available()
 
     assert answer == Unavailable(
@@ -81,13 +95,27 @@ def test_without_permission_there_is_a_fix(lines: str, reason: str, tool: Callab
     ("lines", "reason"),
     [
         pytest.param("exit 3", "it ended with 3", id="exits at once"),
-        pytest.param("echo no such sampler >&2; exit 64", "it ended with 64: no such sampler", id="prints its reason"),
-        pytest.param("printf 'Password:' >&2; read answer; exit 1", "it ended with 1: Password:", id="prompts"),
+        pytest.param(
+            "echo no such sampler >&2; exit 64",
+            "it ended with 64: no such sampler",
+            id="prints its reason",
+        ),
+        pytest.param(
+            "printf 'Password:' >&2; read answer; exit 1",
+            "it ended with 1: Password:",
+            id="prompts",
+        ),
         pytest.param("exec sleep 600", "printed nothing readable in time", id="hangs"),
-        pytest.param("while :; do printf x; sleep 0.05; done", "nothing readable in time", id="prints slowly"),
-        pytest.param("while :; do cat /bin/sh; done", "it (has closed its output|printed more)", id="floods"),
+        pytest.param(
+            "while :; do printf x; sleep 0.05; done", "nothing readable in time", id="prints slowly"
+        ),
+        pytest.param(
+            "while :; do cat /bin/sh; done", "it (has closed its output|printed more)", id="floods"
+        ),
         pytest.param("while :; do cat /bin/sh >&2; done", "it printed more", id="floods stderr"),
-        pytest.param("exec 1>&-; exec sleep 600", "it has closed its output", id="closes its output"),
+        pytest.param(
+            "exec 1>&-; exec sleep 600", "it has closed its output", id="closes its output"
+        ),
     ],
 )
 def test_a_failed_tool_has_a_reason(
@@ -108,7 +136,9 @@ def test_a_missing_tool() -> None:
 
 
 @pytest.mark.parametrize(("uid", "before"), [(0, ()), (501, ("/usr/bin/sudo", "-n"))])
-def test_root_needs_no_sudo(uid: int, before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_needs_no_sudo(
+    uid: int, before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
 
     assert Source()._command == (*before, *powermetrics.COMMAND)

@@ -47,7 +47,11 @@ class Sampled:
         """Return the reported reasons for the GPU as a whole."""
         self.writer.flush()
         events = map(decode, self.writer.read(EVENTS, 0, 10**7).splitlines())
-        return [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == "GPU"]
+        return [
+            event.reason
+            for event in events
+            if isinstance(event, SensorMissing) and event.sensor == "GPU"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -56,9 +60,21 @@ class Sampled:
         pytest.param("exec sleep 600", "powermetrics has not responded", id="sleeps"),
         pytest.param("exit 7", "powermetrics: it ended with 7", id="dies"),
         pytest.param("while :; do cat /bin/sh; done", "powermetrics: it ", id="floods"),
-        pytest.param("while :; do printf x; sleep 0.05; done", "powermetrics has not responded", id="prints slowly"),
-        pytest.param("printf 'Password:'; read answer; exec sleep 600", "powermetrics has not responded", id="asks"),
-        pytest.param("echo sudo: a password is required >&2; exit 1", "powermetrics runs as root only", id="refuses"),
+        pytest.param(
+            "while :; do printf x; sleep 0.05; done",
+            "powermetrics has not responded",
+            id="prints slowly",
+        ),
+        pytest.param(
+            "printf 'Password:'; read answer; exec sleep 600",
+            "powermetrics has not responded",
+            id="asks",
+        ),
+        pytest.param(
+            "echo sudo: a password is required >&2; exit 1",
+            "powermetrics runs as root only",
+            id="refuses",
+        ),
     ],
 )
 def test_a_faulty_tool_is_reported_and_samples_continue(
@@ -96,5 +112,7 @@ def test_a_tool_that_hangs_during_a_run_is_reported_and_recovers(
     assert sampled.reasons()[0] == "ioreg: did not respond within 0.6 s"
     (tmp_path / "working").rename(tmp_path / "ioreg")
     size = len(sampled.writer.read(EVENTS, 0, 10**7))
-    wait_until(lambda: b"GpuFound" in sampled.writer.read(EVENTS, size, 10**7) or not sampled.rows())
+    wait_until(
+        lambda: b"GpuFound" in sampled.writer.read(EVENTS, size, 10**7) or not sampled.rows()
+    )
     sampled.sensors.stop()

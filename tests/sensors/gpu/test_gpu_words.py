@@ -16,15 +16,23 @@ if TYPE_CHECKING:
 def test_a_mac_without_permission_has_ioregs_figures_and_reasons_for_the_others(
     writer: RunWriter, clock: FakeClock
 ) -> None:
-    gaps = {"power_w": NO_WATTS, "freq_mhz": NO_WATTS, "temperature_c": Unavailable("no tool of macOS reports it", "")}
-    machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", missing=gaps))
+    gaps = {
+        "power_w": NO_WATTS,
+        "freq_mhz": NO_WATTS,
+        "temperature_c": Unavailable("no tool of macOS reports it", ""),
+    }
+    machine = Machine(
+        writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", missing=gaps)
+    )
     figures = [machine.sample() for _ in range(3)][-1]
 
     assert figures["gpu_busy"] == 0.5
     assert new_events(writer) == [
         GpuFound(10**9, "ioreg", "GPU of ioreg", 2**34, unified=False, gpus=2),
         SensorMissing(10**9, "powermetrics", "sudo has no rule for it", "tfwatch doctor --sudoers"),
-        SensorMissing(10**9, "GPU power, frequency", "ioreg does not report it", "powermetrics does"),
+        SensorMissing(
+            10**9, "GPU power, frequency", "ioreg does not report it", "powermetrics does"
+        ),
         SensorMissing(10**9, "GPU temperature", "no tool of macOS reports it", ""),
     ]
 
@@ -36,21 +44,36 @@ def test_a_figure_is_missing_only_if_no_source_has_it(writer: RunWriter, clock: 
     Machine(writer, clock, power, registry).sample()
 
     missing = [event for event in new_events(writer) if isinstance(event, SensorMissing)]
-    assert [(event.sensor, event.reason) for event in missing] == [("GPU temperature", "ioreg does not report it")]
+    assert [(event.sensor, event.reason) for event in missing] == [
+        ("GPU temperature", "ioreg does not report it")
+    ]
 
 
-def test_nothing_is_reported_before_the_state_of_every_source_is_known(writer: RunWriter, clock: FakeClock) -> None:
-    machine = Machine(writer, clock, FakeSource("powermetrics"), FakeSource("ioreg", missing={"power_w": NO_WATTS}))
+def test_nothing_is_reported_before_the_state_of_every_source_is_known(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    machine = Machine(
+        writer,
+        clock,
+        FakeSource("powermetrics"),
+        FakeSource("ioreg", missing={"power_w": NO_WATTS}),
+    )
 
     assert machine.sample(machine.threads[1]) == {"gpu_busy": 0.5}
     assert new_events(writer) == []
     machine.sample(machine.threads[0])
-    assert [event.source for event in new_events(writer) if isinstance(event, GpuFound)] == ["powermetrics"]
+    assert [event.source for event in new_events(writer) if isinstance(event, GpuFound)] == [
+        "powermetrics"
+    ]
 
 
-def test_without_a_working_source_the_reasons_are_one_event(writer: RunWriter, clock: FakeClock) -> None:
+def test_without_a_working_source_the_reasons_are_one_event(
+    writer: RunWriter, clock: FakeClock
+) -> None:
     none = Unavailable("macOS shows no GPU", "")
-    machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", answer=none))
+    machine = Machine(
+        writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", answer=none)
+    )
 
     assert machine.sample(machine.threads[0]) == {}
     assert new_events(writer) == []
@@ -73,7 +96,11 @@ def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: F
     found = GpuFound(10**9, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)
     at_ns = 1_250_000_000
     lost = SensorMissing(at_ns, "GPU", "NVML: GPU is lost", "tfwatch tries again in 1 s")
-    assert new_events(writer) == [found, lost, GpuFound(at_ns, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
+    assert new_events(writer) == [
+        found,
+        lost,
+        GpuFound(at_ns, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2),
+    ]
     assert (source.asked, source.closed) == (3, 2)
 
 
@@ -84,7 +111,10 @@ def test_alternating_reasons_are_reported_once_each(writer: RunWriter, clock: Fa
         source.reading = SensorError(error)
         machine.sample()
 
-    assert [event.reason for event in new_events(writer) if isinstance(event, SensorMissing)] == ["hangs", "died"]
+    assert [event.reason for event in new_events(writer) if isinstance(event, SensorMissing)] == [
+        "hangs",
+        "died",
+    ]
 
 
 def test_an_intermittent_figure_is_reported_once(writer: RunWriter, clock: FakeClock) -> None:
@@ -106,7 +136,9 @@ def test_another_source_takes_over_immediately(writer: RunWriter, clock: FakeClo
     figures = machine.sample()
 
     assert (figures["gpu_busy"], figures.get("gpu_power_w")) == (0.5, None)
-    assert [(type(event).__name__, getattr(event, "sensor", "")) for event in new_events(writer)] == [
+    assert [
+        (type(event).__name__, getattr(event, "sensor", "")) for event in new_events(writer)
+    ] == [
         ("GpuFound", ""),
         ("SensorMissing", "powermetrics"),
         ("SensorMissing", "GPU power"),

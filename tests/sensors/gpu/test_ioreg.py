@@ -46,7 +46,10 @@ def gpu(
 
 
 def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> str:
-    usage = ",".join(f'{{"API"="Metal","lastSubmittedTime"=99887766,"accumulatedGPUTime"={time}}}' for time in times)
+    usage = ",".join(
+        f'{{"API"="Metal","lastSubmittedTime"=99887766,"accumulatedGPUTime"={time}}}'
+        for time in times
+    )
     return f"""{mark}AGXDeviceUserClient  <class AGXDeviceUserClient, id 0x100001f2b, !registered, retain 10>
     {{
       "AppUsage" = ({usage})
@@ -66,7 +69,9 @@ def test_activity_and_memory_are_read_among_their_decoys() -> None:
 @pytest.mark.parametrize(
     ("name", "busy", "memory", "model", "resets"),
     [
-        pytest.param("ioreg-m4pro-compute-load.txt", 1.0, 10977263616, "Apple M4 Pro", 0, id="M4 Pro"),
+        pytest.param(
+            "ioreg-m4pro-compute-load.txt", 1.0, 10977263616, "Apple M4 Pro", 0, id="M4 Pro"
+        ),
         pytest.param("ioreg-m5pro-abridged.txt", 0.87, 19327352832, "Apple M5 Pro", 1, id="M5 Pro"),
     ],
 )
@@ -98,15 +103,33 @@ def test_recordings(
         pytest.param(gpu(memory='"x"=1'), 0.87, None, id="no memory"),
         pytest.param(gpu(busy='"Device Utilization %"=0,'), 0.0, 3 * 2**30, id="idle"),
         pytest.param(gpu(busy='"Device Utilization %"=104,'), 1.0, 3 * 2**30, id="a little over"),
-        pytest.param(gpu(busy='"Device Utilization %"=18446744073709551612,'), None, 3 * 2**30, id="negative"),
+        pytest.param(
+            gpu(busy='"Device Utilization %"=18446744073709551612,'), None, 3 * 2**30, id="negative"
+        ),
         pytest.param(gpu(busy='"Device Utilization %"=-3,'), None, 3 * 2**30, id="with a sign"),
-        pytest.param(gpu(memory=f'"In use system memory"={2**64 - 4096}'), 0.87, None, id="negative memory"),
+        pytest.param(
+            gpu(memory=f'"In use system memory"={2**64 - 4096}'), 0.87, None, id="negative memory"
+        ),
         pytest.param(gpu(busy='"Device Utilization %" = 41, '), 0.41, 3 * 2**30, id="with spaces"),
-        pytest.param(gpu(busy="") + gpu(busy='"Device Utilization %"=9,'), 0.09, 3 * 2**30, id="two: the second"),
-        pytest.param(gpu(busy='"Device Utilization %"=9,') + gpu(), 0.09, 3 * 2**30, id="two: the first"),
-        pytest.param("| " + gpu().replace("\n", "\n| "), 0.87, 3 * 2**30, id="with the tree's strokes"),
+        pytest.param(
+            gpu(busy="") + gpu(busy='"Device Utilization %"=9,'),
+            0.09,
+            3 * 2**30,
+            id="two: the second",
+        ),
+        pytest.param(
+            gpu(busy='"Device Utilization %"=9,') + gpu(), 0.09, 3 * 2**30, id="two: the first"
+        ),
+        pytest.param(
+            "| " + gpu().replace("\n", "\n| "), 0.87, 3 * 2**30, id="with the tree's strokes"
+        ),
         pytest.param(gpu().split("87")[0] + "8", None, None, id="cut in a number"),
-        pytest.param('"In use system memory"=5 "Device Utilization %"=5', None, None, id="outside of the statistics"),
+        pytest.param(
+            '"In use system memory"=5 "Device Utilization %"=5',
+            None,
+            None,
+            id="outside of the statistics",
+        ),
     ],
 )
 def test_traps(text: str, busy: float | None, memory: int | None) -> None:
@@ -117,7 +140,10 @@ def test_an_output_cut_anywhere_has_no_false_figure() -> None:
     whole = gpu() + client(7, 55) + client(8, 66)
     for end in range(len(whole)):
         reading, spent = parse(whole[:end]), parse_clients(whole[:end])
-        assert (reading.busy in (None, 0.87), reading.memory_bytes in (None, 3 * 2**30)) == (True, True)
+        assert (reading.busy in (None, 0.87), reading.memory_bytes in (None, 3 * 2**30)) == (
+            True,
+            True,
+        )
         assert spent in ({}, {7: 55}, {7: 55, 8: 66})
 
 
@@ -129,7 +155,9 @@ def test_resets_are_those_of_every_gpu() -> None:
 
 
 def test_clients_are_summed_for_each_process() -> None:
-    text = client(440, 5, name="WindowServer") + client(OWN, 1000, 20) + client(OWN, 300) + client(7)
+    text = (
+        client(440, 5, name="WindowServer") + client(OWN, 1000, 20) + client(OWN, 300) + client(7)
+    )
 
     assert parse_clients(text) == {440: 5, OWN: 1320, 7: 0}
 
@@ -139,12 +167,22 @@ def test_clients_are_summed_for_each_process() -> None:
     [
         pytest.param("", {}, id="none"),
         pytest.param(client(7, 5).split('"CommandQ')[0], {}, id="cut before its process"),
-        pytest.param(client(7, 5).split("440")[0].split(", Py")[0], {}, id="cut in its process' number"),
-        pytest.param(client(7, 5, name='a +-o b "pid 9, c'), {7: 5}, id="a name that looks like an entry"),
+        pytest.param(
+            client(7, 5).split("440")[0].split(", Py")[0], {}, id="cut in its process' number"
+        ),
+        pytest.param(
+            client(7, 5, name='a +-o b "pid 9, c'), {7: 5}, id="a name that looks like an entry"
+        ),
         pytest.param(client(7, 5, name="évil [b]"), {7: 5}, id="a name of any kind"),
-        pytest.param(client(7, 5, mark="  | +-o ") + client(8, 6, mark="    +-o "), {7: 5, 8: 6}, id="deep in a tree"),
+        pytest.param(
+            client(7, 5, mark="  | +-o ") + client(8, 6, mark="    +-o "),
+            {7: 5, 8: 6},
+            id="deep in a tree",
+        ),
         pytest.param(client(7, 2**64 - 5, 8), {7: 8}, id="negative"),
-        pytest.param(client(7, 5).replace("pid 7,", "pid seven,"), {}, id="a process without a number"),
+        pytest.param(
+            client(7, 5).replace("pid 7,", "pid seven,"), {}, id="a process without a number"
+        ),
         pytest.param("accumulatedGPUTime" * 1000, {}, id="words"),
     ],
 )
@@ -162,7 +200,9 @@ def test_clients_that_mislead(text: str, spent: dict[int, int]) -> None:
         pytest.param((5, 0), (5, 10), None, id="no time passed"),
     ],
 )
-def test_the_share_between_two_readings(before: tuple[int, int], after: tuple[int, int], share: float | None) -> None:
+def test_the_share_between_two_readings(
+    before: tuple[int, int], after: tuple[int, int], share: float | None
+) -> None:
     assert gpu_share(before, after) == share
 
 
@@ -186,7 +226,9 @@ def test_any_text(text: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1500), st.text(max_size=8), st.integers(0, 40)), max_size=8))
+@given(
+    st.lists(st.tuples(st.integers(0, 1500), st.text(max_size=8), st.integers(0, 40)), max_size=8)
+)
 def test_outputs_with_damages(damages: list[tuple[int, str, int]]) -> None:
     text = gpu() + client(OWN, 5, 6) + gpu() + client(7, 8)
     for at, put, cut in damages:
@@ -214,7 +256,11 @@ def test_huge_outputs(text: str) -> None:
 
 
 def make_source(
-    tools: Tools, monkeypatch: pytest.MonkeyPatch, text: str, clients: str = "", clock: FakeClock | None = None
+    tools: Tools,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    clients: str = "",
+    clock: FakeClock | None = None,
 ) -> Source:
     """Return a source whose tools print these texts."""
     monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", text),))
@@ -223,14 +269,25 @@ def make_source(
     return Source(clock.clock, OWN) if clock else Source(pid=OWN)
 
 
-def test_a_reading_has_the_share_of_this_process(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_has_the_share_of_this_process(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = FakeClock()
-    source = make_source(tools, monkeypatch, gpu(resets=3), client(OWN, 10**9) + client(7, 5), clock)
+    source = make_source(
+        tools, monkeypatch, gpu(resets=3), client(OWN, 10**9) + client(7, 5), clock
+    )
     assert source.available() == Available()
     assert source.read() == FullReading(busy=0.87, memory_bytes=3 * 2**30, resets=3)
 
     shares = []
-    for at_s, spent in ((0.5, 5), (1.0, 1_250_000_000), (1.25, 9), (2.0, 0), (3.0, 0), (4.0, 2 * 10**9)):
+    for at_s, spent in (
+        (0.5, 5),
+        (1.0, 1_250_000_000),
+        (1.25, 9),
+        (2.0, 0),
+        (3.0, 0),
+        (4.0, 2 * 10**9),
+    ):
         clock.at_s = at_s
         tools.print("clients", client(OWN, spent) if spent else client(7, 5))
         shares.append(source.read().process_busy)
@@ -246,10 +303,16 @@ def test_a_reading_has_the_share_of_this_process(tools: Tools, monkeypatch: pyte
     ("text", "reason"),
     [
         pytest.param("", "macOS shows no GPU, as in a virtual machine", id="no GPU"),
-        pytest.param("+-o Other <class IOAccelerator>\n{}", "ioreg prints no activity of this GPU", id="another kind"),
+        pytest.param(
+            "+-o Other <class IOAccelerator>\n{}",
+            "ioreg prints no activity of this GPU",
+            id="another kind",
+        ),
     ],
 )
-def test_no_gpu_is_a_reason(text: str, reason: str, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_gpu_is_a_reason(
+    text: str, reason: str, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = make_source(tools, monkeypatch, text).available()
 
     assert isinstance(answer, Unavailable)
@@ -264,7 +327,9 @@ def test_other_systems_have_no_ioreg(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.reason == "ioreg is a tool of macOS"
 
 
-def test_without_clients_the_other_figures_remain(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_clients_the_other_figures_remain(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = FakeClock()
     source = make_source(tools, monkeypatch, gpu(), "", clock)
     assert (source.read().busy, source.read().process_busy) == (0.87, None)
@@ -276,7 +341,9 @@ def test_without_clients_the_other_figures_remain(tools: Tools, monkeypatch: pyt
     assert source.gaps()["process_busy"].reason == "ioreg: No such file or directory"
 
 
-def test_activity_that_is_missing_has_its_reason(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_activity_that_is_missing_has_its_reason(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = make_source(tools, monkeypatch, gpu(busy=""), client(OWN, 5))
     assert source.available() == Available()
     assert source.read().busy is None
@@ -289,9 +356,13 @@ def test_activity_that_is_missing_has_its_reason(tools: Tools, monkeypatch: pyte
         pytest.param("exit 1", "ioreg: it ended with 1", id="fails"),
         pytest.param("exit 0", "ioreg no longer prints the activity of a GPU", id="prints nothing"),
         pytest.param("exec sleep 600", "ioreg: did not respond within 0.3 s", id="hangs"),
-        pytest.param("while :; do cat /bin/sh; done", "ioreg: prints more than 8388608 bytes", id="floods"),
         pytest.param(
-            "while :; do printf x; sleep 0.02; done", "ioreg: did not respond within 0.3 s", id="prints slowly"
+            "while :; do cat /bin/sh; done", "ioreg: prints more than 8388608 bytes", id="floods"
+        ),
+        pytest.param(
+            "while :; do printf x; sleep 0.02; done",
+            "ioreg: did not respond within 0.3 s",
+            id="prints slowly",
         ),
     ],
 )

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.sensors.nvml import MISSING, OTHER, OWN, FakeNvml, NVMLError, NVMLError_NotFound, opened, sample
+from tests.sensors.nvml import (
+    MISSING,
+    OTHER,
+    OWN,
+    FakeNvml,
+    NVMLError,
+    NVMLError_NotFound,
+    opened,
+    sample,
+)
 from tfwatch.sensors.protocol import GpuIdentity, SensorError
 
 pytestmark = pytest.mark.usefixtures("driver")
@@ -26,8 +35,12 @@ def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch
     assert source.gaps() == {}
 
 
-@pytest.mark.parametrize("visible", [pytest.param("MIG-1", id="by its UUID"), pytest.param("0", id="by its card")])
-def test_a_mig_slice_has_its_own_memory_and_no_activity(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "visible", [pytest.param("MIG-1", id="by its UUID"), pytest.param("0", id="by its card")]
+)
+def test_a_mig_slice_has_its_own_memory_and_no_activity(
+    visible: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def slice_of(handle: str, index: int) -> Any:
         return NVMLError_NotFound() if index < 2 else f"slice {index}"
 
@@ -35,7 +48,9 @@ def test_a_mig_slice_has_its_own_memory_and_no_activity(visible: str, monkeypatc
         nvmlDeviceGetMigMode=[1, 1],
         nvmlDeviceGetMaxMigDeviceCount=7,
         nvmlDeviceGetMigDeviceHandleByIndex=slice_of,
-        nvmlDeviceGetMemoryInfo=lambda handle, version=None: SimpleNamespace(used=len(handle), total=2**30),
+        nvmlDeviceGetMemoryInfo=lambda handle, version=None: SimpleNamespace(
+            used=len(handle), total=2**30
+        ),
     )
     source = opened(nvml, monkeypatch, visible=visible)
     reading = source.read()
@@ -60,7 +75,9 @@ def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.Mo
     assert source.read().busy == 0.37
 
 
-def test_an_old_driver_has_other_calls_for_memory_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_driver_has_other_calls_for_memory_and_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def memory(handle: str, version: int | None = None) -> Any:
         return NVMLError(13) if version else SimpleNamespace(used=2**31, total=2**34)
 
@@ -83,12 +100,16 @@ def test_an_old_driver_has_other_calls_for_memory_and_limits(monkeypatch: pytest
         pytest.param(0x0, "", 0.0, id="nothing"),
         pytest.param(0x1 | 0x4, "", 0.0, id="idle, at its power cap: nothing"),
         pytest.param(0x20, "thermal slowdown by the driver", 3.0, id="by the driver"),
-        pytest.param(0x48, "thermal slowdown by the hardware", 4.0, id="the hardware's comes first"),
+        pytest.param(
+            0x48, "thermal slowdown by the hardware", 4.0, id="the hardware's comes first"
+        ),
         pytest.param(0x88, "power brake", 3.0, id="power brake"),
         pytest.param(0x8, "hardware slowdown", 3.0, id="of unknown kind"),
     ],
 )
-def test_the_limits_of_the_clock(bits: int, words: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_of_the_clock(
+    bits: int, words: str, level: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reading = opened(FakeNvml(nvmlDeviceGetCurrentClocksEventReasons=bits), monkeypatch).read()
 
     assert (reading.limited_by, reading.thermal_level) == (words, level)

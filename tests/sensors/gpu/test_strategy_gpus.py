@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from tests.runs.folders import FakeClock
     from tfwatch.runs.writer import RunWriter
 
-FIRST, SECOND = CardReading(name="A", busy=0.9, power_w=300.0), CardReading(name="B", busy=0.3, power_w=200.0)
+FIRST, SECOND = (
+    CardReading(name="A", busy=0.9, power_w=300.0),
+    CardReading(name="B", busy=0.3, power_w=200.0),
+)
 
 
 def by_uuid(uuid: str) -> str | Exception:
     """NVML numbers the GPUs of this machine in the reverse order of CUDA's; one is a slice."""
-    return {"GPU-first": "gpu3", "GPU-second": "gpu1", "MIG-slice": "slice 5"}.get(uuid, NVMLError(6))
+    return {"GPU-first": "gpu3", "GPU-second": "gpu1", "MIG-slice": "slice 5"}.get(
+        uuid, NVMLError(6)
+    )
 
 
 @pytest.mark.usefixtures("driver")
@@ -41,7 +46,10 @@ def test_the_gpus_of_a_strategy_are_found_by_their_uuid(monkeypatch: pytest.Monk
     source.follow(("first", "second"))
     reading = source.read()
 
-    assert [(card.name, card.busy) for card in reading.cards] == [("NVIDIA gpu3", 0.9), ("NVIDIA gpu1", 0.3)]
+    assert [(card.name, card.busy) for card in reading.cards] == [
+        ("NVIDIA gpu3", 0.9),
+        ("NVIDIA gpu1", 0.3),
+    ]
     assert (reading.busy, reading.power_w) == (pytest.approx(0.6), 603.0)
     assert [card.total_bytes for card in reading.cards] == [2**34, 2**34]
 
@@ -59,7 +67,12 @@ def test_a_slice_and_an_unlisted_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sum_that_lacks_a_gpu_is_unknown() -> None:
     hot = CardReading(
-        name="C", temperature_c=80.0, memory_bytes=7.0, freq_mhz=1200.0, thermal_level=3.0, limited_by="heat"
+        name="C",
+        temperature_c=80.0,
+        memory_bytes=7.0,
+        freq_mhz=1200.0,
+        thermal_level=3.0,
+        limited_by="heat",
     )
 
     combined = combine([FIRST, SECOND, hot])
@@ -92,7 +105,9 @@ def test_each_gpu_has_a_row_a_second_with_its_means(writer: RunWriter, clock: Fa
     assert np.isnan(rows["memory_bytes"]).all()
 
 
-def test_the_gpus_are_named_once_and_an_unlisted_one_has_a_reason(writer: RunWriter, clock: FakeClock) -> None:
+def test_the_gpus_are_named_once_and_an_unlisted_one_has_a_reason(
+    writer: RunWriter, clock: FakeClock
+) -> None:
     writer.strategy_gpus = {"GPU:0": "first", "GPU:1": "second"}
     machine = Machine(writer, clock, FakeSource(reading=combine([FIRST, CardReading()])))
     for _ in range(3):
@@ -100,6 +115,12 @@ def test_the_gpus_are_named_once_and_an_unlisted_one_has_a_reason(writer: RunWri
         clock.at_s += 1.0
 
     events = new_events(writer)
-    assert [event.names for event in events if isinstance(event, GpusFound)] == [{"GPU:0": "A", "GPU:1": ""}]
-    missing = [event.sensor for event in events if isinstance(event, SensorMissing) and "strategy" in event.reason]
+    assert [event.names for event in events if isinstance(event, GpusFound)] == [
+        {"GPU:0": "A", "GPU:1": ""}
+    ]
+    missing = [
+        event.sensor
+        for event in events
+        if isinstance(event, SensorMissing) and "strategy" in event.reason
+    ]
     assert missing == ["GPU:1"]

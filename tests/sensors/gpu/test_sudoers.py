@@ -24,7 +24,9 @@ def test_every_argument_of_the_command_that_a_run_uses_is_in_it() -> None:
     assert line("alice").partition("NOPASSWD: ")[2].replace("\\,", ",").split() == list(COMMAND)
 
 
-@pytest.mark.parametrize("name", ["ALICE", "a b", "DOMAIN\\alice", "%admin", "", "alice,bob", "ünal"])
+@pytest.mark.parametrize(
+    "name", ["ALICE", "a b", "DOMAIN\\alice", "%admin", "", "alice,bob", "ünal"]
+)
 def test_a_special_name_is_replaced_by_its_number(name: str) -> None:
     assert line_of(sudoers(name, 501)).startswith("#501 ALL=(root)")
 
@@ -35,16 +37,25 @@ def test_the_rest_are_comments_about_checking_and_removing_it() -> None:
 
     assert all(comment.startswith("# ") or comment == "#" for comment in comments)
     assert not any(comment.startswith("#include") for comment in comments)
-    for words in ("visudo -cf", "sudo rm /etc/sudoers.d/tfwatch", "-o", "Never permit /usr/bin/powermetrics alone"):
+    for words in (
+        "visudo -cf",
+        "sudo rm /etc/sudoers.d/tfwatch",
+        "-o",
+        "Never permit /usr/bin/powermetrics alone",
+    ):
         assert words in text
     assert line_of(text) == _GOLDEN
 
 
-@pytest.mark.skipif(not shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin"), reason="no visudo on this machine")
+@pytest.mark.skipif(
+    not shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin"), reason="no visudo on this machine"
+)
 def test_visudo_accepts_it(tmp_path: Path) -> None:
     (tmp_path / "tfwatch").write_text(sudoers("alice", 501))
     visudo = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
-    done = subprocess.run([str(visudo), "-cf", str(tmp_path / "tfwatch")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(visudo), "-cf", str(tmp_path / "tfwatch")], capture_output=True, text=True, check=False
+    )
 
     assert done.returncode == 0, done.stderr
 

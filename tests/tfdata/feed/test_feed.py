@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfwatch.tfdata.feed import processes
-from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, ServiceProcess, find_workers, start_local
+from tfwatch.tfdata.feed.processes import (
+    FeedError,
+    LocalFeed,
+    ServiceProcess,
+    find_workers,
+    start_local,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +26,10 @@ if TYPE_CHECKING:
 
 def _sleeper() -> ServiceProcess:
     return ServiceProcess(
-        "worker", "localhost", "", subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1, text=True)
+        "worker",
+        "localhost",
+        "",
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1, text=True),
     )
 
 
@@ -28,7 +37,9 @@ def test_a_lost_worker_is_named_once_and_stop_leaves_nothing() -> None:
     feed = LocalFeed(_sleeper(), [_sleeper(), _sleeper()])
     feed.workers[1].process.kill()
     feed.workers[1].process.wait(5)
-    assert [sentence[:37] for sentence in feed.newly_lost()] == ["feed: worker 2 ended, 1 of 2 left; el"]
+    assert [sentence[:37] for sentence in feed.newly_lost()] == [
+        "feed: worker 2 ended, 1 of 2 left; el"
+    ]
     assert feed.newly_lost() == []
     assert feed.dispatcher
     feed.dispatcher.process.kill()
@@ -55,7 +66,12 @@ def test_the_journal_of_a_service_that_was_killed_is_removed_and_no_other_one(
     ended.kill()
     ended.wait(5)
     begin = processes._journals()
-    for name in (f"{begin}{ended.pid}-stale", f"{begin}{os.getpid()}-own", "tfwatch-feed-other-1-x", f"{begin}x"):
+    for name in (
+        f"{begin}{ended.pid}-stale",
+        f"{begin}{os.getpid()}-own",
+        "tfwatch-feed-other-1-x",
+        f"{begin}x",
+    ):
         (tmp_path / name / "journal").mkdir(parents=True)
     processes.remove_stale_journals()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
@@ -68,19 +84,30 @@ def test_a_failed_start_names_its_reason() -> None:
         with pytest.raises(FeedError, match=r"dispatcher .* did not start: port .* in use"):
             start_local(1, port=used.getsockname()[1])
         address = f"localhost:{used.getsockname()[1]}"
-    with pytest.raises(FeedError, match=rf"no dispatcher .* responds at {address}: Connection refused"):
+    with pytest.raises(
+        FeedError, match=rf"no dispatcher .* responds at {address}: Connection refused"
+    ):
         find_workers(address)
 
 
 @pytest.mark.tensorflow
-def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_after_a_restart() -> None:
+def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_after_a_restart() -> (
+    None
+):
     import tensorflow as tf
 
     from tfwatch.tfdata.feed.moved_part import find_moved_part
 
     options = tf.data.Options()
     options.experimental_optimization.map_parallelization = False
-    data = tf.data.Dataset.range(101).shuffle(10, seed=1).map(_twice).batch(8).prefetch(2).with_options(options)
+    data = (
+        tf.data.Dataset.range(101)
+        .shuffle(10, seed=1)
+        .map(_twice)
+        .batch(8)
+        .prefetch(2)
+        .with_options(options)
+    )
     part = find_moved_part(data)
     assert part.below.options().experimental_optimization.map_parallelization is False
     feed = start_local(1)
@@ -98,7 +125,9 @@ def test_the_moved_part_gives_each_element_once_in_batches_of_the_script_also_af
     assert sorted(value for batch in batches for value in batch) == [2 * n for n in range(101)]
     assert sorted(again) == [2 * n for n in range(101)]
     assert restarted == ["feed: the dispatcher runs again", "feed: worker 1 runs again"]
-    assert [value for batch in batches for value in batch] != again  # a worker repeats the order of a seed
+    assert [
+        value for batch in batches for value in batch
+    ] != again  # a worker repeats the order of a seed
     assert int(fed.cardinality()) == 13
     assert [len(batch) for batch in batches] == [8] * 12 + [5]
     assert not feed.can_serve
@@ -140,7 +169,9 @@ def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
         "take as many": numbers.map(_twice).take(3).batch(2),
         "after the last batch": numbers.batch(2).map(_twice),
         "another part": numbers.map(_twice).cache().batch(2),
-        "has distributed": tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(numbers.batch(2)),
+        "has distributed": tf.distribute.MirroredStrategy(
+            ["CPU:0"]
+        ).experimental_distribute_dataset(numbers.batch(2)),
     }
     for why, data in refused.items():
         with pytest.raises(CannotRebuildError, match=why):

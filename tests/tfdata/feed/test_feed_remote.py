@@ -34,7 +34,9 @@ def address(server: socket.socket) -> str:
     return f"localhost:{server.getsockname()[1]}"
 
 
-def test_a_process_is_lost_with_the_second_refusal_and_named_once(servers: list[socket.socket]) -> None:
+def test_a_process_is_lost_with_the_second_refusal_and_named_once(
+    servers: list[socket.socket],
+) -> None:
     dispatcher, *workers = map(address, servers)
     feed = RemoteFeed(dispatcher, workers)
     assert feed.newly_lost() == []
@@ -46,7 +48,9 @@ def test_a_process_is_lost_with_the_second_refusal_and_named_once(servers: list[
     assert feed.lost == {workers[0]}
     servers[0].close()
     assert feed.newly_lost() == []
-    assert feed.newly_lost()[0].startswith(f"feed: the dispatcher at {dispatcher} does not respond; ")
+    assert feed.newly_lost()[0].startswith(
+        f"feed: the dispatcher at {dispatcher} does not respond; "
+    )
     port = int(workers[0].rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         feed.newly_lost()
@@ -58,7 +62,10 @@ def test_an_address_without_a_machine_does_not_respond() -> None:
     assert responding(["no-such-host.invalid:1"]) == [False]
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_INFO") or not os.path.isdir("/proc/self/fd"), reason="Linux counts bytes")
+@pytest.mark.skipif(
+    not hasattr(socket, "TCP_INFO") or not os.path.isdir("/proc/self/fd"),
+    reason="Linux counts bytes",
+)
 def test_the_bytes_of_a_worker_are_those_of_its_connections(servers: list[socket.socket]) -> None:
     figures, members = FigureReader(), {address(servers[1]): os.getpid(), address(servers[2]): None}
     assert math.isnan(figures.read(members, 1.0)[0].bytes_s)

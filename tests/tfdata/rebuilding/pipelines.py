@@ -33,7 +33,9 @@ def _table() -> Any:
     import tensorflow as tf
 
     keys = tf.range(COUNT, dtype=tf.int64)
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, keys * 7), tf.constant(0, tf.int64))
+    return tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(keys, keys * 7), tf.constant(0, tf.int64)
+    )
 
 
 def _is_odd(x: Any, *_: Any) -> Any:
@@ -98,7 +100,9 @@ def _uneven() -> Any:
 def _numbers(count: Any) -> Any:
     import tensorflow as tf
 
-    return tf.data.Dataset.range(tf.cast(count, tf.int64)).map(lambda x: x * 100 + tf.cast(count, tf.int64))
+    return tf.data.Dataset.range(tf.cast(count, tf.int64)).map(
+        lambda x: x * 100 + tf.cast(count, tf.int64)
+    )
 
 
 def _rows_of(batch: Any) -> Any:
@@ -251,5 +255,7 @@ def _data_of_records(*, shuffled: bool = False) -> Any:
     import tensorflow as tf
 
     if shuffled:
-        return tf.data.TFRecordDataset(tf.data.Dataset.from_tensor_slices(_records()).shuffle(9, seed=6))
+        return tf.data.TFRecordDataset(
+            tf.data.Dataset.from_tensor_slices(_records()).shuffle(9, seed=6)
+        )
     return tf.data.TFRecordDataset(_records())

@@ -62,11 +62,18 @@ def rebuilt_epoch(
     got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
-    others = [replace(others[0], fast_pipeline=fast), _stage_by_stage(script, others[1], _OF_STAGES, chooser)]
+    others = [
+        replace(others[0], fast_pipeline=fast),
+        _stage_by_stage(script, others[1], _OF_STAGES, chooser),
+    ]
     new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
     knobs = replace(chooser.choice((first, *others)), cache=cache)
     is_far = bool(got) and chooser.random() < 0.5
-    source = replayed(iterator, script, got, knobs) if is_far else script.source(iterator, len(got), knobs)
+    source = (
+        replayed(iterator, script, got, knobs)
+        if is_far
+        else script.source(iterator, len(got), knobs)
+    )
     pipeline.start(source, first)
     while True:
         if not pipeline.is_switching:
@@ -81,7 +88,9 @@ def rebuilt_epoch(
     return got, switches
 
 
-def _stage_by_stage(script: Any, knobs: Knobs, settings: StageSettings, chooser: random.Random) -> Knobs:
+def _stage_by_stage(
+    script: Any, knobs: Knobs, settings: StageSettings, chooser: random.Random
+) -> Knobs:
     """Return the knobs with a setting of its own for each map and interleave, in half of the epochs."""
     stages = len(script.parallel_stages)
     if stages < 2 or chooser.random() < 0.5:

@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 
 @pytest.mark.parametrize("name", ["shuffle", "map before shuffle", "take"])
-def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_order(name: str) -> None:
+def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_order(
+    name: str,
+) -> None:
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
@@ -50,7 +52,14 @@ def labels(data: Any, cache: bool) -> list[str]:
 
 def test_a_full_cache_takes_the_place_of_all_below_it() -> None:
     make = pipelines.WITH_EPOCH["cache"]
-    assert labels(make(), cache=False) == ["range", "map(more)", "cache", "shuffle(9)", "map(triple)", "batch(2)"]
+    assert labels(make(), cache=False) == [
+        "range",
+        "map(more)",
+        "cache",
+        "shuffle(9)",
+        "map(triple)",
+        "batch(2)",
+    ]
     assert labels(make(), cache=True) == ["shuffle(9)", "map(triple)", "batch(2)"]
 
 
@@ -79,11 +88,20 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
 
     return {
         "random": (lambda data: data.map(draw), _DRAWS),
-        "Python": (lambda data: data.map(call), "map(call) calls Python, which may give something else each time"),
+        "Python": (
+            lambda data: data.map(call),
+            "map(call) calls Python, which may give something else each time",
+        ),
         "variable": (lambda data: data.map(scale), "map(scale) reads a variable, which may change"),
         "below": (lambda data: data.map(draw).map(abs), _DRAWS),
-        "shape": (lambda data: data.map(some).map(draw), "the elements after map(some) have no fixed shape"),
-        "text": (lambda data: data.map(tf.strings.as_string), "the elements after map are not plain numbers"),
+        "shape": (
+            lambda data: data.map(some).map(draw),
+            "the elements after map(some) have no fixed shape",
+        ),
+        "text": (
+            lambda data: data.map(tf.strings.as_string),
+            "the elements after map are not plain numbers",
+        ),
         "count": (
             lambda data: data.flat_map(tf.data.Dataset.range).map(abs),
             "the number of elements after flat_map is unknown: assert_cardinality gives it",
@@ -92,7 +110,10 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
             lambda data: data.shuffle(9).batch(2).map(some_batch),
             "shuffle(9) gives batch(2) other elements in each epoch",
         ),
-        "twice": (lambda data: data.shuffle(9).map(abs).shuffle(8), "shuffle(9) is followed by another shuffle"),
+        "twice": (
+            lambda data: data.shuffle(9).map(abs).shuffle(8),
+            "shuffle(9) is followed by another shuffle",
+        ),
         "repeated": (
             lambda data: data.map(abs).shuffle(9).repeat(2),
             "it repeats a shuffle, whose next order cannot be known",
@@ -116,7 +137,9 @@ def test_a_pipeline_without_a_cache_has_the_reason() -> None:
         assert script.store is None
 
 
-def test_a_cache_without_room_is_refused_and_an_open_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_without_room_is_refused_and_an_open_one_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 
@@ -126,5 +149,7 @@ def test_a_cache_without_room_is_refused_and_an_open_one_stays(monkeypatch: pyte
     monkeypatch.setattr(script.store, "_available_bytes", lambda: 3000.0)
     script.source(None, 0, Knobs(cache=True))
     script.close_cache()
-    with pytest.raises(CannotRebuildError, match="the cache needs 2 kB, more than half of the 3 kB"):
+    with pytest.raises(
+        CannotRebuildError, match="the cache needs 2 kB, more than half of the 3 kB"
+    ):
         script.source(None, 0, Knobs(cache=True))

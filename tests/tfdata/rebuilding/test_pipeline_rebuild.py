@@ -111,7 +111,10 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
             lambda data: data.map(abs).batch(3).repeat(2),
             "a smaller last batch would come among the others: repeat stands after batch(3)",
         ),
-        "twice": (lambda data: data.map(abs).shuffle(9).shuffle(9), "shuffle(9) is followed by another shuffle"),
+        "twice": (
+            lambda data: data.map(abs).shuffle(9).shuffle(9),
+            "shuffle(9) is followed by another shuffle",
+        ),
         "ragged": (
             lambda data: data.map(some).map(abs).padded_batch(2),
             "the elements after map(some) have no fixed shape",
@@ -155,7 +158,9 @@ def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: in
     from tfwatch.tfdata.rebuilding.pipeline_rebuild import RebuiltPipeline
     from tfwatch.tfdata.rebuilding.pipeline_tree import read_tree
 
-    lengths = tf.data.Dataset.from_tensor_slices(tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64))
+    lengths = tf.data.Dataset.from_tensor_slices(
+        tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64)
+    )
     data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
     pipeline, written = RebuiltPipeline.of(read_tree(data)), in_python(next(iter(data.batch(200))))
     for workers in ("off", 1, 3, "auto"):
@@ -180,8 +185,12 @@ def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
     assert script.why_not_workers((1, 2, 3)) == "its pipeline has 2 maps with parallel calls, not 3"
 
 
-@pytest.mark.parametrize(("option", "kind"), [(None, "ParallelMap"), (True, "ParallelMap"), (False, "Map")])
-def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(option: bool | None, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "kind"), [(None, "ParallelMap"), (True, "ParallelMap"), (False, "Map")]
+)
+def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(
+    option: bool | None, kind: str
+) -> None:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
@@ -196,7 +205,10 @@ def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(opt
     script, knobs = ScriptPipeline(), Knobs("default", (7, "default"))
     script.read(iter(data))
     built = script.build(script.source(iter(data), 0, knobs)._dataset, knobs)
-    assert [kind_of(node) for node in nodes_of(built) if kind_of(node) in MAPS] == [kind, "ParallelMap"]
+    assert [kind_of(node) for node in nodes_of(built) if kind_of(node) in MAPS] == [
+        kind,
+        "ParallelMap",
+    ]
 
 
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:
@@ -207,7 +219,9 @@ def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it
     assert script.why_not == "its data set repeats without end, so that no epoch begins it again"
 
 
-def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from tfwatch.tfdata.rebuilding import pipeline_tree
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 

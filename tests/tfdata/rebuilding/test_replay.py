@@ -15,7 +15,9 @@ pytestmark = pytest.mark.tensorflow
 def data(count: int = 200) -> Any:
     import tensorflow as tf
 
-    ragged = tf.data.Dataset.range(count).map(lambda n: (n, tf.RaggedTensor.from_row_lengths([n], [1]), str(n)))
+    ragged = tf.data.Dataset.range(count).map(
+        lambda n: (n, tf.RaggedTensor.from_row_lengths([n], [1]), str(n))
+    )
     return ragged.shuffle(20, seed=1, reshuffle_each_iteration=False)
 
 
@@ -61,7 +63,8 @@ def test_it_is_left_at_any_moment_and_its_thread_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batches", "buffer", "far"), [(1_000, 100, False), (2_000, 100, True), (3, 30_000, True), (3, -1, True)]
+    ("batches", "buffer", "far"),
+    [(1_000, 100, False), (2_000, 100, True), (3, 30_000, True), (3, -1, True)],
 )
 def test_far_is_what_takes_long_to_read_again(batches: int, buffer: int, far: bool) -> None:
     import tensorflow as tf
@@ -79,7 +82,9 @@ def test_the_order_of_a_large_shuffle_is_noted_before_its_buffer_fills() -> None
     from tfwatch.tfdata.rebuilding.shuffle_order import noted_seeds, read_seeds
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
-    iterators = [iter(tf.data.Dataset.range(9_000).shuffle(size, seed=1).batch(2)) for size in (6_000, 50)]
+    iterators = [
+        iter(tf.data.Dataset.range(9_000).shuffle(size, seed=1).batch(2)) for size in (6_000, 50)
+    ]
     for iterator in iterators:
         ScriptPipeline.note_order(iterator)
         next(iterator)

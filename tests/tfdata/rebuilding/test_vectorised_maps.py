@@ -45,8 +45,14 @@ def test_a_vectorised_map_is_called_once_a_batch() -> None:
     script = script_of(data)
     script.maps.prove(never)
     source = script.source(iter(data), 0, Knobs("default", "default"))
-    stages = [script.build(source_of(source), Knobs("off", "off", fast_pipeline=fast)) for fast in (False, True)]
-    assert [type(each._input_dataset).__name__ for each in stages] == ["_BatchDataset", "_MapDataset"]
+    stages = [
+        script.build(source_of(source), Knobs("off", "off", fast_pipeline=fast))
+        for fast in (False, True)
+    ]
+    assert [type(each._input_dataset).__name__ for each in stages] == [
+        "_BatchDataset",
+        "_MapDataset",
+    ]
 
 
 def source_of(iterator: Any) -> Any:
@@ -93,7 +99,9 @@ def test_a_stopped_proof_decides_nothing() -> None:
     assert not script.why_no_fast
 
 
-def test_a_failed_conversion_writes_nothing_into_the_scripts_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_conversion_writes_nothing_into_the_scripts_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
     from tfwatch.tfdata.rebuilding.vectorised_maps import vectorise
 

@@ -126,7 +126,10 @@ def _parsed() -> Any:
         features = tf.train.Features(feature={"x": numbers, "y": label})
         return bytes(tf.train.Example(features=features).SerializeToString())
 
-    columns = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+    columns = {
+        "x": tf.io.FixedLenFeature([2], tf.float32),
+        "y": tf.io.FixedLenFeature([], tf.int64),
+    }
     records = tf.data.Dataset.from_tensor_slices([example(n) for n in range(COUNT)])
     return records.map(lambda record: tf.io.parse_single_example(record, columns))
 
@@ -142,19 +145,29 @@ EQUAL: dict[str, Callable[[], Any]] = {
     "several maps": lambda: _images().map(_augment).map(_dictionary).map(_of_dictionary).batch(4),
     "branch": lambda: _images().map(_branch).batch(4),
     "mask": lambda: _images().map(_mask, num_parallel_calls=2).batch(4),
-    "parallel": lambda: _images().map(_normalise, num_parallel_calls=-1).batch(4, num_parallel_calls=2).prefetch(-1),
+    "parallel": lambda: (
+        _images().map(_normalise, num_parallel_calls=-1).batch(4, num_parallel_calls=2).prefetch(-1)
+    ),
     "shuffle": lambda: _images().shuffle(20, seed=1).map(_normalise).batch(4),
-    "shuffle and repeat": lambda: _images().shuffle(20, seed=1, reshuffle_each_iteration=True).map(_normalise).batch(4),
+    "shuffle and repeat": lambda: (
+        _images().shuffle(20, seed=1, reshuffle_each_iteration=True).map(_normalise).batch(4)
+    ),
     "map before shuffle": lambda: _images().map(_normalise).shuffle(20, seed=1).batch(4),
     "repeat": lambda: _images().map(_normalise).repeat(2).batch(4),
     "one smaller batch": lambda: _images().take(3).repeat(99).map(_normalise).batch(64),
     "batches of one": lambda: _images().map(_normalise).batch(1),
-    "batches of batches": lambda: _images().map(_augment).batch(4, drop_remainder=True).map(_mask).batch(2),
+    "batches of batches": lambda: (
+        _images().map(_augment).batch(4, drop_remainder=True).map(_mask).batch(2)
+    ),
     "map after batch": lambda: _images().map(_normalise).batch(4).map(_mask),
     "random below": lambda: _images().map(_jitter).map(_normalise).batch(4),
-    "cache below": lambda: _images().map(_augment).cache().shuffle(20, seed=1).map(_normalise).batch(4),
+    "cache below": lambda: (
+        _images().map(_augment).cache().shuffle(20, seed=1).map(_normalise).batch(4)
+    ),
     "JPEG below": lambda: _images().map(_encode).map(_fixed).cache().map(_normalise).batch(4),
-    "JPEG before": lambda: _images().map(_encode).map(_fixed).map(_normalise).map(_one_hot).batch(4),
+    "JPEG before": lambda: (
+        _images().map(_encode).map(_fixed).map(_normalise).map(_one_hot).batch(4)
+    ),
     "parsed": lambda: _parsed().batch(4),
 }
 #: Each is refused without a proof, for this reason.
@@ -167,13 +180,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: _images().map(_in_python).batch(4),
         "map(in_python) calls Python, which runs one call at a time",
     ),
-    "JPEG": (lambda: _images().map(_encode).batch(4), "TensorFlow cannot vectorise DecodeJpeg of map(encode)"),
+    "JPEG": (
+        lambda: _images().map(_encode).batch(4),
+        "TensorFlow cannot vectorise DecodeJpeg of map(encode)",
+    ),
     "padded": (
         lambda: _images().map(_tail).padded_batch(4),
         "padded_batch(4) pads elements of several shapes, which no batch before map(tail) can",
     ),
-    "shapes": (lambda: _images().map(_tail).batch(1), "the elements around map(tail) have no fixed shape"),
-    "no batch": (lambda: _images().batch(4).map(_normalise), "no map stands directly before a batch"),
+    "shapes": (
+        lambda: _images().map(_tail).batch(1),
+        "the elements around map(tail) have no fixed shape",
+    ),
+    "no batch": (
+        lambda: _images().batch(4).map(_normalise),
+        "no map stands directly before a batch",
+    ),
     "generator": (
         lambda: pipelines.generated().map(abs).batch(4),
         f"a proof would read its examples a second time: {_IN_PYTHON}",

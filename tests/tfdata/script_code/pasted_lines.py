@@ -6,7 +6,8 @@ import re
 
 #: A place with the lines as they are, and the lines that replace them, down to the next place.
 _CHANGE = re.compile(
-    r"^# \S*:(\d+)(?:-(\d+))?  in place of: (.*)\n((?:(?!# \S+:\d+(?:-\d+)?  in).*\n?)*)", re.MULTILINE
+    r"^# \S*:(\d+)(?:-(\d+))?  in place of: (.*)\n((?:(?!# \S+:\d+(?:-\d+)?  in).*\n?)*)",
+    re.MULTILINE,
 )
 
 

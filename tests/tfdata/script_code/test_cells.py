@@ -18,14 +18,14 @@ pytestmark = pytest.mark.tensorflow
 
 IMPORT = "import tensorflow as tf"
 PIPELINE = "\n\ndata = tf.data.Dataset.range(40)\ndata = data.map(abs)\ndata = data.batch(4)"
-SUGGESTED = (
-    "# In [2], line 4  in place of: data = data.map(abs)\ndata = data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)"
-)
+SUGGESTED = "# In [2], line 4  in place of: data = data.map(abs)\ndata = data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)"
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[InteractiveShell]:
-    config = Config({"HistoryManager": {"enabled": False}, "ProfileDir": {"location": str(tmp_path)}})
+    config = Config(
+        {"HistoryManager": {"enabled": False}, "ProfileDir": {"location": str(tmp_path)}}
+    )
     yield InteractiveShell.instance(config=config)
     InteractiveShell.clear_instance()
 
@@ -59,10 +59,18 @@ def test_a_cell_that_ran_again_has_its_newest_number(run_cells: Callable[..., st
 
 
 @pytest.mark.parametrize("name", ["notebook", "terminal"])
-def test_a_kernel_names_the_files_of_cells_in_its_own_way(name: str, shell: Any, run_cells: Callable[..., str]) -> None:
-    if name == "notebook":  # as ipykernel: by the cell's text alone, so that it is the same file when it runs again
-        shell.compile.get_code_name = lambda raw, _code, _number: f"/tmp/ipykernel_1/{abs(hash(raw))}.py"
-    assert run_cells(PIPELINE.replace("tf.", "__import__('tensorflow')."), IMPORT, PIPELINE).startswith("# In [3]")
+def test_a_kernel_names_the_files_of_cells_in_its_own_way(
+    name: str, shell: Any, run_cells: Callable[..., str]
+) -> None:
+    if (
+        name == "notebook"
+    ):  # as ipykernel: by the cell's text alone, so that it is the same file when it runs again
+        shell.compile.get_code_name = lambda raw, _code, _number: (
+            f"/tmp/ipykernel_1/{abs(hash(raw))}.py"
+        )
+    assert run_cells(
+        PIPELINE.replace("tf.", "__import__('tensorflow')."), IMPORT, PIPELINE
+    ).startswith("# In [3]")
     assert run_cells(PIPELINE).startswith("# In [4]")
 
 

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.tensorflow
 __all__ = ["_noted"]
 
 POSITIONS = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="Python 3.10 does not tell several calls of a method in one line apart"
+    sys.version_info < (3, 11),
+    reason="Python 3.10 does not tell several calls of a method in one line apart",
 )
 HEAD = """import tensorflow as tf
 def half(x):
@@ -71,7 +72,11 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=POSITIONS) if name in ("several maps", "lambda") else name for name in SCRIPTS]
+    "name",
+    [
+        pytest.param(name, marks=POSITIONS) if name in ("several maps", "lambda") else name
+        for name in SCRIPTS
+    ],
 )
 def test_pasted_lines_put_the_batch_first_and_change_no_element(name: str, tmp_path: Path) -> None:
     body, wanted = SCRIPTS[name]
@@ -90,17 +95,26 @@ def test_workers_and_prefetch_are_set_in_the_same_lines(tmp_path: Path) -> None:
     text = pasted(HEAD + body, edited_lines(edits, ON | {"workers": "auto", "prefetch": "4"}))
     calls = f"{HALF}, tf.data.AUTOTUNE).map({PAIR}, num_parallel_calls=tf.data.AUTOTUNE)"
     assert text == f"{HEAD}data = data.batch(3).map({calls}.prefetch(4)\n"
-    assert [*map(str, run(tmp_path / "after.py", text))] == [*map(str, run(tmp_path / "b.py", HEAD + body))]
+    assert [*map(str, run(tmp_path / "after.py", text))] == [
+        *map(str, run(tmp_path / "b.py", HEAD + body))
+    ]
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param("data = data.map(half)\nsize = 3\ndata = data.batch(size)\n", id="a line between"),
+        pytest.param(
+            "data = data.map(half)\nsize = 3\ndata = data.batch(size)\n", id="a line between"
+        ),
         pytest.param("mapped = data.map(half)\ndata = mapped.batch(3)\n", id="another name"),
-        pytest.param("for f in (half, half):\n    data = data.map(f)\ndata = data.batch(3)\n", id="one line, two maps"),
+        pytest.param(
+            "for f in (half, half):\n    data = data.map(f)\ndata = data.batch(3)\n",
+            id="one line, two maps",
+        ),
         pytest.param("data = data.map(listed).batch(3)\n", id="a list is one tensor"),
-        pytest.param("data = data.map(constants).batch(3)\n", id="a list of constants is one tensor"),
+        pytest.param(
+            "data = data.map(constants).batch(3)\n", id="a list of constants is one tensor"
+        ),
         pytest.param("data = data.map(*[half]).batch(3)\n", id="unpacked"),
     ],
 )

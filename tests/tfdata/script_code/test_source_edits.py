@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.tensorflow
 
-HEAD = "import tensorflow as tf\ndef triple(x):\n    return x * 3\ndata = tf.data.Dataset.range(40)\n"
+HEAD = (
+    "import tensorflow as tf\ndef triple(x):\n    return x * 3\ndata = tf.data.Dataset.range(40)\n"
+)
 BOTH = {"workers": "auto", "prefetch": "4"}
 
 
@@ -87,7 +89,8 @@ SCRIPTS = {
     "keywords in a chain": (
         "data = (data.map(abs)\n    .map(triple, num_parallel_calls=2)\n    .batch(3, drop_remainder=True))\n",
         "data = (data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)\n    .map(triple, {auto})\n    {batch})".format(
-            auto="num_parallel_calls=tf.data.AUTOTUNE", batch=".batch(3, drop_remainder=True).prefetch(4)"
+            auto="num_parallel_calls=tf.data.AUTOTUNE",
+            batch=".batch(3, drop_remainder=True).prefetch(4)",
         ),
     ),
     "parentheses": (
@@ -113,14 +116,26 @@ def test_pasted_lines_set_the_calls_and_change_no_element(name: str, tmp_path: P
 
 
 CACHED = {
-    "lines": ("data = data.map(triple)\ndata = data.skip(9).batch(3)\n", "data = data.map(triple).cache()\n"),
-    "below take": ("data = data.map(triple)\ndata = data.take(9).batch(3)\n", "data = data.take(9).cache().batch(3)"),
+    "lines": (
+        "data = data.map(triple)\ndata = data.skip(9).batch(3)\n",
+        "data = data.map(triple).cache()\n",
+    ),
+    "below take": (
+        "data = data.map(triple)\ndata = data.take(9).batch(3)\n",
+        "data = data.take(9).cache().batch(3)",
+    ),
     "unknown length": (
         "data = data.filter(lambda x: x > 3)\ndata = data.map(tf.as_string)\n",
         "data = data.map(tf.as_string).cache().prefetch(4)",
     ),
-    "last": ("data = data.batch(4, True).map(triple)\n", "data = data.batch(4, True).map(triple).cache().prefetch(4)"),
-    "one line": ("data = data.map(triple, 2).take(9)\n", "data = data.map(triple, 2).take(9).cache().prefetch(4)"),
+    "last": (
+        "data = data.batch(4, True).map(triple)\n",
+        "data = data.batch(4, True).map(triple).cache().prefetch(4)",
+    ),
+    "one line": (
+        "data = data.map(triple, 2).take(9)\n",
+        "data = data.map(triple, 2).take(9).cache().prefetch(4)",
+    ),
 }
 
 
@@ -137,14 +152,23 @@ def test_a_pasted_cache_follows_the_map_whose_results_are_kept(name: str, tmp_pa
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param("data = data.map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64, seed=1))\n", id="random"),
+        pytest.param(
+            "data = data.map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64, seed=1))\n",
+            id="random",
+        ),
         pytest.param("data = data.shuffle(9, seed=1).map(triple)\n", id="over a shuffle"),
-        pytest.param("data = data.map(triple).shuffle(9, seed=1).take(5)\n", id="it would never be full"),
+        pytest.param(
+            "data = data.map(triple).shuffle(9, seed=1).take(5)\n", id="it would never be full"
+        ),
         pytest.param("data = data.repeat().map(triple)\n", id="endless"),
-        pytest.param("data = data.cache().filter(lambda x: x > 3).map(triple)\n", id="another cache"),
+        pytest.param(
+            "data = data.cache().filter(lambda x: x > 3).map(triple)\n", id="another cache"
+        ),
     ],
 )
-def test_a_cache_that_would_change_elements_or_never_serve_has_no_line(body: str, tmp_path: Path) -> None:
+def test_a_cache_that_would_change_elements_or_never_serve_has_no_line(
+    body: str, tmp_path: Path
+) -> None:
     assert "cache" not in knobs_of(run(tmp_path / "train.py", HEAD + body))
 
 
@@ -166,7 +190,10 @@ def test_an_interleave_whose_cycle_tensorflow_chooses_has_no_line(tmp_path: Path
 
 
 def test_a_cache_over_a_shuffle_has_no_line_for_it_would_fix_the_order(tmp_path: Path) -> None:
-    data = run(tmp_path / "train.py", HEAD + "data = data.shuffle(9, seed=1)\ndata = data.map(triple).batch(3)\n")
+    data = run(
+        tmp_path / "train.py",
+        HEAD + "data = data.shuffle(9, seed=1)\ndata = data.map(triple).batch(3)\n",
+    )
     assert "cache" not in knobs_of(data)
 
 
@@ -175,7 +202,10 @@ def knobs_of(data: Any) -> list[str]:
 
 
 def test_a_script_without_a_name_for_tensorflow_gets_the_value_of_autotune(tmp_path: Path) -> None:
-    data = run(tmp_path / "train.py", "from tensorflow.data import Dataset\ndata = Dataset.range(4).map(abs)\n")
+    data = run(
+        tmp_path / "train.py",
+        "from tensorflow.data import Dataset\ndata = Dataset.range(4).map(abs)\n",
+    )
     assert ".map(abs, num_parallel_calls=-1)" in edited_lines(edits_of(data), {"workers": "auto"})
 
 
@@ -207,5 +237,8 @@ def test_a_file_that_changed_since_it_ran_has_no_lines(tmp_path: Path) -> None:
 
 
 def test_a_stage_of_a_library_has_no_line(tmp_path: Path) -> None:
-    source = HEAD + "from tensorflow.python.data.ops import map_op\ndata = map_op._map_v2(data, triple)\n"
+    source = (
+        HEAD
+        + "from tensorflow.python.data.ops import map_op\ndata = map_op._map_v2(data, triple)\n"
+    )
     assert not knobs_of(run(tmp_path / "train.py", source))

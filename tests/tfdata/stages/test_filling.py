@@ -46,7 +46,9 @@ def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, 
         pytest.param(105, 0, 0, 0, 0, False, id="nothing has come"),
     ],
 )
-def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool) -> None:
+def test_a_first_wait(
+    wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool
+) -> None:
     from tfwatch.tfdata.stages.shuffle_fill import is_shuffle_fill
 
     nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
@@ -65,7 +67,12 @@ def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after
 def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
     from tfwatch.tfdata.stages.shuffle_fill import is_shuffle_fill
 
-    assert is_shuffle_fill(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
+    assert (
+        is_shuffle_fill(
+            model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True
+        )
+        is filled
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,10 @@ def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
     unnamed = numbers.filter(positive).map(lambda x: x)
     twice = shuffled(shuffled(numbers.map(slow), 10).map(slow).batch(2), 5)
 
-    assert find_filled_shuffle(shuffled(numbers.map(slow).map(slow).prefetch(2), 10)) == ("shuffle(10)", "map(slow)")
+    assert find_filled_shuffle(shuffled(numbers.map(slow).map(slow).prefetch(2), 10)) == (
+        "shuffle(10)",
+        "map(slow)",
+    )
     assert find_filled_shuffle(shuffled(numbers.map(slow).cache(), 10)) == ("shuffle(10)", "")
     assert find_filled_shuffle(shuffled(unnamed, 10)) == ("shuffle(10)", "map")
     assert find_filled_shuffle(twice) == ("shuffle(5)", "map(slow)")
@@ -147,7 +157,9 @@ class Played:
         def read_model(iterator: Any) -> Any:
             model = real(iterator)
             for node in model.nodes.values():
-                node.processing_time = round(SLOW_S * 1e9) * node.num_elements if node.name == "Map" else 0
+                node.processing_time = (
+                    round(SLOW_S * 1e9) * node.num_elements if node.name == "Map" else 0
+                )
             return model
 
         monkeypatch.setattr(tf.data.experimental, "get_model_proto", read_model)
@@ -194,7 +206,11 @@ class Played:
 )
 @pytest.mark.parametrize("steps_per_execution", [1, 5])
 def test_in_a_fit(
-    pipeline: str, epochs: int, filled: list[int], steps_per_execution: int, monkeypatch: pytest.MonkeyPatch
+    pipeline: str,
+    epochs: int,
+    filled: list[int],
+    steps_per_execution: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import keras
     import tensorflow as tf
@@ -216,6 +232,10 @@ def test_in_a_fit(
     flagged = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
 
     assert flagged == filled
-    named = ("shuffle(20)", "map(slow)") if pipeline in ("before", "repeated") else ("shuffle(40)", "map(slow)")
+    named = (
+        ("shuffle(20)", "map(slow)")
+        if pipeline in ("before", "repeated")
+        else ("shuffle(40)", "map(slow)")
+    )
     manifest = played.writer.manifest()
     assert (manifest.filled_shuffle, manifest.map_below_shuffle) == (named if filled else ("", ""))

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from tfwatch.core.stage_kinds import code_kinds
-from tfwatch.tfdata.stages.stage_model import RESTART_KIND, Node, find_stuck_stage, read_nodes, without_gate, work_since
+from tfwatch.tfdata.stages.stage_model import (
+    RESTART_KIND,
+    Node,
+    find_stuck_stage,
+    read_nodes,
+    without_gate,
+    work_since,
+)
 from tfwatch.tfdata.stages.stage_names import CodeStage, align, label_of_all, label_of_kind
 
 MS = 10**6
@@ -59,11 +66,22 @@ def test_stages_are_in_the_order_of_the_code_with_elements_per_batch() -> None:
         Proto("Range", 1390, ratio=0.0),
     )
 
-    assert [node.kind for node in nodes] == ["Range", "Shuffle", "ParallelMapV2", "BatchV2", "Prefetch"]
+    assert [node.kind for node in nodes] == [
+        "Range",
+        "Shuffle",
+        "ParallelMapV2",
+        "BatchV2",
+        "Prefetch",
+    ]
     assert [node.per_batch for node in nodes] == [32.0, 32.0, 32.0, 1.0, 1.0]
     assert [node.parallelism for node in nodes][:4] == [1.0, 1.0, 3.0, 1.0]
     assert math.isnan(nodes[4].parallelism)
-    assert (nodes[4].buffered, nodes[4].buffer_size, nodes[1].buffered, nodes[1].buffered_bytes) == (2, 4, 1000, 8000)
+    assert (
+        nodes[4].buffered,
+        nodes[4].buffer_size,
+        nodes[1].buffered,
+        nodes[1].buffered_bytes,
+    ) == (2, 4, 1000, 8000)
     assert math.isnan(nodes[0].buffered)
 
 
@@ -89,14 +107,20 @@ def test_at_the_end_of_the_data_the_remaining_stages_are_cut_off() -> None:
     left = chain(Proto("Prefetch"), Proto("BatchV2", ratio=4.0))
     cached = chain(Proto("Prefetch"), Proto("MemoryCache"))
 
-    assert [any(node.cut_off for node in nodes) for nodes in (whole, left, cached)] == [False, True, False]
+    assert [any(node.cut_off for node in nodes) for nodes in (whole, left, cached)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def interleave(elements: int, own: int, *inner: tuple[int, int, int]) -> Node:
     """inner: number, elements and nanoseconds of each file that is open."""
     files = [Proto("TFRecord", count, ns, id=n, ratio=0.0) for n, count, ns in inner]
     top = Proto("ParallelInterleaveV4", elements, own, [2, *(n for n, _, _ in inner)], 1, ratio=0.0)
-    nodes, _ = read_nodes(model(Proto("Root", inputs=[1]), top, Proto("Range", 3, id=2, ratio=0.0), *files))
+    nodes, _ = read_nodes(
+        model(Proto("Root", inputs=[1]), top, Proto("Range", 3, id=2, ratio=0.0), *files)
+    )
     assert [node.kind for node in nodes] == ["Range", "ParallelInterleaveV4"]
     return nodes[1]
 
@@ -135,12 +159,16 @@ def of_kinds(kinds: list[str]) -> list[Node]:
 
 
 @pytest.mark.parametrize("last", [(), (RESTART_KIND,)], ids=["ends once", "lasts"])
-def test_the_gate_is_left_out_and_the_stage_that_takes_from_the_source_is_found(last: tuple[str, ...]) -> None:
+def test_the_gate_is_left_out_and_the_stage_that_takes_from_the_source_is_found(
+    last: tuple[str, ...],
+) -> None:
     taking, stages = without_gate(of_kinds(gate("BatchV2", "Prefetch", *last)))
 
     assert [node.kind for node in stages] == ["BatchV2", "Prefetch"]
     assert taking is not None
-    assert taking.number == 5 + len(last)  # 9 stages and the one that restarts them; the source is the last
+    assert taking.number == 5 + len(
+        last
+    )  # 9 stages and the one that restarts them; the source is the last
 
 
 def test_a_generator_over_the_gate_hides_it() -> None:
@@ -155,7 +183,10 @@ STANDS = {
         [Proto("BatchV2", 10, ratio=4.0), Proto("Map", 42), Proto("Range", 43)],
         "Map",
     ),
-    "all wait for the source": ([Proto("Prefetch", 10), Proto("Map", 10), Proto("Range", 10)], "Range"),
+    "all wait for the source": (
+        [Proto("Prefetch", 10), Proto("Map", 10), Proto("Range", 10)],
+        "Range",
+    ),
     "workers that hold elements": (
         [
             Proto("Prefetch", 10),
@@ -169,12 +200,17 @@ STANDS = {
         [Proto("Shuffle", 10, buffered_elements=20), Proto("Map", 30), Proto("Range", 31)],
         "Map",
     ),
-    "a batch that is complete": ([Proto("BatchV2", 10, ratio=4.0), Proto("Map", 44), Proto("Range", 44)], "BatchV2"),
+    "a batch that is complete": (
+        [Proto("BatchV2", 10, ratio=4.0), Proto("Map", 44), Proto("Range", 44)],
+        "BatchV2",
+    ),
 }
 
 
 @pytest.mark.parametrize(("nodes", "where"), STANDS.values(), ids=STANDS)
-def test_a_stalled_pipeline_is_located_at_the_last_stage_that_works(nodes: list[Proto], where: str) -> None:
+def test_a_stalled_pipeline_is_located_at_the_last_stage_that_works(
+    nodes: list[Proto], where: str
+) -> None:
     found = chain(*nodes)
     at = find_stuck_stage(found)
     assert at is not None
@@ -210,7 +246,11 @@ def labels(kinds: list[str], *stages: CodeStage) -> list[str]:
     return [", ".join(stage.label for stage in found) for found in align(kinds, stages)]
 
 
-RANGE, DECODE, AUGMENT = CodeStage("Range", "range"), CodeStage("Map", "map(decode)"), CodeStage("Map", "map(augment)")
+RANGE, DECODE, AUGMENT = (
+    CodeStage("Range", "range"),
+    CodeStage("Map", "map(decode)"),
+    CodeStage("Map", "map(augment)"),
+)
 BATCH, PREFETCH = CodeStage("Batch", "batch(4)"), CodeStage("Prefetch", "prefetch")
 
 
@@ -223,7 +263,10 @@ def test_each_node_has_the_name_of_its_stage() -> None:
 
 
 def test_stages_that_were_fused_share_a_node() -> None:
-    assert labels(["Range", "MapAndBatch"], RANGE, DECODE, BATCH) == ["range", "map(decode), batch(4)"]
+    assert labels(["Range", "MapAndBatch"], RANGE, DECODE, BATCH) == [
+        "range",
+        "map(decode), batch(4)",
+    ]
 
 
 def test_a_stage_added_by_tensorflow_has_no_name_and_a_removed_one_has_no_node() -> None:
@@ -235,7 +278,13 @@ def test_a_stage_added_by_tensorflow_has_no_name_and_a_removed_one_has_no_node()
 def test_an_added_prefetch_does_not_take_the_name_of_an_earlier_one() -> None:
     kinds = ["Range", "Prefetch", "Map", "BatchV2", "Prefetch"]
 
-    assert labels(kinds, RANGE, PREFETCH, DECODE, BATCH) == ["range", "prefetch", "map(decode)", "batch(4)", ""]
+    assert labels(kinds, RANGE, PREFETCH, DECODE, BATCH) == [
+        "range",
+        "prefetch",
+        "map(decode)",
+        "batch(4)",
+        "",
+    ]
 
 
 def test_the_label_of_a_whole_source_leaves_out_uninformative_stages() -> None:

@@ -88,11 +88,21 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     from tfwatch.tfdata.work_ahead import options
 
     source = iter(
-        tf.data.Dataset.range(100_000).shuffle(100, seed=1).map(decode).batch(4).with_options(options(Knobs()))
+        tf.data.Dataset.range(100_000)
+        .shuffle(100, seed=1)
+        .map(decode)
+        .batch(4)
+        .with_options(options(Knobs()))
     )
 
     def build(batches: Any, knobs: Knobs) -> Any:
-        return batches.unbatch().map(decode, num_parallel_calls=3).batch(4).prefetch(2).with_options(options(knobs))
+        return (
+            batches.unbatch()
+            .map(decode, num_parallel_calls=3)
+            .batch(4)
+            .prefetch(2)
+            .with_options(options(knobs))
+        )
 
     feed = SwitchablePipeline(build)
     feed.start(source, Knobs())
@@ -104,7 +114,11 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     assert labels == ["map", "unbatch", "map(decode)", "batch(4)", "prefetch"]
     names = [stage.name for stage in made.stages]
     assert names[:4] == ["range", "shuffle(100)", "map(decode)", "batch(4)"]
-    assert [name for name in names[4:] if name not in ("map", "unbatch")] == ["map(decode)", "batch(4)", "prefetch"]
+    assert [name for name in names[4:] if name not in ("map", "unbatch")] == [
+        "map(decode)",
+        "batch(4)",
+        "prefetch",
+    ]
     by_name = dict(zip(names, made.stages, strict=True))
     assert by_name["prefetch"].buffer_size == 2
     assert by_name["shuffle(100)"].buffer_size == 100
@@ -115,7 +129,11 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
 @pytest.mark.parametrize(
     ("name", "written", "vectorised"),
     [
-        ("shuffle", "shuffle(20), map(normalise), batch(4)", "shuffle(20), batch(4), map(normalise)"),
+        (
+            "shuffle",
+            "shuffle(20), map(normalise), batch(4)",
+            "shuffle(20), batch(4), map(normalise)",
+        ),
         (
             "JPEG before",
             "map(encode), map(fixed), map(normalise), map(one_hot), batch(4)",
@@ -126,7 +144,11 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
             "map(augment), batch(4), map(mask), batch(2)",
             "batch(4), map(augment), batch(2), map(mask)",
         ),
-        ("random below", "map(jitter), map(normalise), batch(4)", "map(jitter), batch(4), map(normalise)"),
+        (
+            "random below",
+            "map(jitter), map(normalise), batch(4)",
+            "map(jitter), batch(4), map(normalise)",
+        ),
     ],
 )
 def test_vectorised_maps_follow_their_batch(
@@ -151,7 +173,9 @@ def test_vectorised_maps_follow_their_batch(
     pipeline.close()
 
 
-def copied_ahead(source: Any, knobs: Knobs, monkeypatch: pytest.MonkeyPatch, *, decodes: bool = False) -> Any:
+def copied_ahead(
+    source: Any, knobs: Knobs, monkeypatch: pytest.MonkeyPatch, *, decodes: bool = False
+) -> Any:
     """The batches of a source with a prefetch to the device, for which the CPU stands."""
     import tensorflow as tf
 
@@ -160,7 +184,9 @@ def copied_ahead(source: Any, knobs: Knobs, monkeypatch: pytest.MonkeyPatch, *, 
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     gate = live_switch._gated(source, tf.Variable(True))
     over = gate.map(decode, num_parallel_calls=2) if decodes else gate
-    monkeypatch.setattr(tf, "timestamp", lambda: tf.constant(0.0, tf.float64))  # determinism forbids the clock
+    monkeypatch.setattr(
+        tf, "timestamp", lambda: tf.constant(0.0, tf.float64)
+    )  # determinism forbids the clock
     stamped = CopyStamps(2).over(work_ahead.prefetch_only(over, knobs))
     return iter(work_ahead.on_device(stamped, knobs))
 
@@ -180,7 +206,9 @@ def test_behind_a_prefetch_to_the_device_the_stages_are_those_of_the_source(
     assert found.rate_ms > 0
 
 
-def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import tensorflow as tf
 
     source = iter(tf.data.Dataset.range(100_000).batch(8))
@@ -225,11 +253,16 @@ def test_a_stage_is_charged_with_its_own_work() -> None:
     def slow(x: Any) -> Any:
         return tf.numpy_function(work, [x], x.dtype)
 
-    held, writer, reader, _ = begin(iter(tf.data.Dataset.range(100_000).map(decode).map(slow).batch(4)))
+    held, writer, reader, _ = begin(
+        iter(tf.data.Dataset.range(100_000).map(decode).map(slow).batch(4))
+    )
     read_after(held, reader, 20)
     made = table(writer)
 
-    slowest = max((stage for stage in made.stages if not math.isnan(stage.busy_ms)), key=lambda stage: stage.busy_ms)
+    slowest = max(
+        (stage for stage in made.stages if not math.isnan(stage.busy_ms)),
+        key=lambda stage: stage.busy_ms,
+    )
     assert "map(slow)" in slowest.name
     assert slowest.kind.endswith(" python")
 
@@ -263,7 +296,9 @@ def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() ->
         next(held.batches)
         reader.read()
 
-    assert only(recorded(writer), SensorMissing).reason.startswith("epochs are shorter than the second")
+    assert only(recorded(writer), SensorMissing).reason.startswith(
+        "epochs are shorter than the second"
+    )
 
 
 def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
@@ -315,7 +350,9 @@ def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: 
     from tfwatch.tfdata.work_ahead import without_autotune
 
     _held, writer, reader, _ = begin(
-        iter(tf.data.Dataset.range(9).with_options(without_autotune())) if iterator == "without_autotune" else rows()
+        iter(tf.data.Dataset.range(9).with_options(without_autotune()))
+        if iterator == "without_autotune"
+        else rows()
     )
     reader.read()
     reader.read()

@@ -27,7 +27,9 @@ def frame(*files: str) -> FrameType:
     call: Any = lambda: innermost.append(sys._getframe(1))  # noqa: E731
     for n in reversed(range(len(files))):
         names: dict[str, Any] = {"inner": call}
-        exec(compile(f"def f{n}():\n    inner()", files[n], "exec"), names)  # a function in a file of that name
+        exec(
+            compile(f"def f{n}():\n    inner()", files[n], "exec"), names
+        )  # a function in a file of that name
         call = names[f"f{n}"]
     call()
     found: FrameType = innermost[0]
@@ -40,15 +42,24 @@ def test_the_running_line_is_the_innermost_outside_libraries() -> None:
     assert find_running_line(TRAINS, frames) == ("feed.py:2 in f1", "training")
 
 
-@pytest.mark.parametrize("folder", ["/opt/base/lib/python3.11/site-packages", "/usr/lib/python3/dist-packages"])
-def test_a_library_of_another_environment_on_the_path_is_none_of_the_users_lines(folder: str) -> None:
-    frames = {TRAINS: frame("/home/me/train.py", f"{folder}/tensorflow/python/autograph/impl/api.py")}
+@pytest.mark.parametrize(
+    "folder", ["/opt/base/lib/python3.11/site-packages", "/usr/lib/python3/dist-packages"]
+)
+def test_a_library_of_another_environment_on_the_path_is_none_of_the_users_lines(
+    folder: str,
+) -> None:
+    frames = {
+        TRAINS: frame("/home/me/train.py", f"{folder}/tensorflow/python/autograph/impl/api.py")
+    }
 
     assert find_running_line(TRAINS, frames) == ("train.py:2 in f0", "training")
 
 
 def test_a_function_that_tensorflow_called_precedes_the_training_line() -> None:
-    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/home/me/rows.py", LIBRARY)}
+    frames = {
+        TRAINS: frame("/home/me/train.py"),
+        OTHER: frame(SCRIPT_OPS, "/home/me/rows.py", LIBRARY),
+    }
 
     assert find_running_line(TRAINS, frames) == ("rows.py:2 in f1", "generator")
 
@@ -65,7 +76,9 @@ API = str(Path(sysconfig.get_path("purelib")) / "tensorflow/python/autograph/imp
 
 def test_a_line_of_a_copy_by_autograph_is_the_line_that_it_was_made_of() -> None:
     frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, API, COPY, API)}
-    origin = SimpleNamespace(loc=SimpleNamespace(filename="/home/me/maps.py", lineno=7), function_name="read")
+    origin = SimpleNamespace(
+        loc=SimpleNamespace(filename="/home/me/maps.py", lineno=7), function_name="read"
+    )
 
     found = find_running_line(TRAINS, frames, lambda: [{}, {(COPY, 2): origin}])
 

@@ -16,7 +16,14 @@ import pytest
 from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
-from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
+from tfwatch.core.events import (
+    EpochEnded,
+    PipelineSwitched,
+    RunEnded,
+    SwitchAsked,
+    SwitchFailed,
+    ValidationEnded,
+)
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.reading.opened import open_run
@@ -28,9 +35,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 
-def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_every_step_has_a_row_whose_parts_fill_the_time(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     watch = watch_in(tmp_path)
-    make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch], validation_data=known(arrays))
+    make_model().fit(
+        known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch], validation_data=known(arrays)
+    )
     run = open_run(watch.run_path)
     steps = run.steps
     assert steps["step"].tolist() == list(range(1, EPOCHS * STEPS + 1))
@@ -41,13 +52,17 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model:
     assert not steps["flags"][1 : STEPS - 1].any()
     assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
     total_ms = steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
-    np.testing.assert_allclose(total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4)
+    np.testing.assert_allclose(
+        total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4
+    )
     assert len(events_of(run, EpochEnded)) == len(events_of(run, ValidationEnded)) == EPOCHS
     assert only(run, RunEnded).cause == "finished"
     assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
 
 
-def test_a_switch_between_epochs_takes_effect_with_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_switch_between_epochs_takes_effect_with_the_next(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     import keras
 
     watch = watch_in(tmp_path)
@@ -56,7 +71,12 @@ def test_a_switch_between_epochs_takes_effect_with_the_next(arrays: Any, make_mo
     run = open_run(watch.run_path)
     (asked,) = (event for event in run.events if isinstance(event, SwitchAsked))
     (switched,) = (event for event in run.events if isinstance(event, PipelineSwitched))
-    assert (asked.step, switched.step, switched.old, switched.new) == (STEPS, STEPS + 1, "default", "2")
+    assert (asked.step, switched.step, switched.old, switched.new) == (
+        STEPS,
+        STEPS + 1,
+        "default",
+        "2",
+    )
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
@@ -79,18 +99,24 @@ def test_alternating_settings_have_one_pipeline_each(
     def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
         model = make_model()
         compile_built(model, steps_per_execution=steps_per_execution)
-        return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
+        return fingerprint(
+            model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks))
+        )
 
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
     watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
-    ask = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings)))
+    ask = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings))
+    )
     assert fit(watch, ask) == fit()
     switched = events_of(open_run(watch.run_path), PipelineSwitched)
     assert len(switched) >= 10
     assert "MainThread" not in freed_in
     if lasts:
-        assert len(made) <= 5  # one for each of the four settings; the fifth shows whether the data has ended
+        assert (
+            len(made) <= 5
+        )  # one for each of the four settings; the fifth shows whether the data has ended
 
 
 def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_not(
@@ -123,7 +149,9 @@ def test_an_evaluation_before_the_first_step_does_not_end_the_run(
     assert len(open_run(watch.run_path).steps) == EPOCHS * STEPS
 
 
-def test_a_fit_inside_a_fit_takes_over_the_same_watch(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_fit_inside_a_fit_takes_over_the_same_watch(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     import keras
 
     outer, inner, watch, paths = make_model(), make_model(), watch_in(tmp_path), []
@@ -186,7 +214,9 @@ def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: P
         assert len(open_run(copied.run_path).fits[-1]) == STEPS
 
 
-def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_fits_one_after_another_have_a_folder_each(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     model, watch, paths = make_model(), watch_in(tmp_path), []
     for _ in range(2):
         model.fit(known(arrays), verbose=0, callbacks=[watch])
@@ -196,7 +226,9 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
 
-def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     from tfwatch.runs.control.requests import Request
 
     watch = watch_in(tmp_path)
@@ -212,7 +244,9 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
 
     batches = iter(known(arrays))
     assert script_pipeline.why_not_switchable(batches) is None
-    batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
+    batches._iterator_resource = SimpleNamespace(
+        device="/job:localhost/replica:0/task:0/device:GPU:0"
+    )
     assert script_pipeline.why_not_switchable(batches) is Refusal.ON_DEVICE
 
     for module in (current_pipeline, requested_switches):
@@ -220,13 +254,22 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
     watch = watch_in(tmp_path)
     watch.set(prefetch=4)
     watched = make_model()
-    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
+    assert (
+        fingerprint(
+            watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
+        )
+        == stock
+    )
     run = open_run(watch.run_path)
-    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
+    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [
+        Refusal.ON_DEVICE.words
+    ]
     assert len(events_of(run, PipelineSwitched)) == 0
 
 
-def test_a_process_forked_within_a_fit_deletes_no_iterator(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_process_forked_within_a_fit_deletes_no_iterator(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     import keras
 
     codes: list[int] = []

@@ -26,7 +26,9 @@ X, Y = np.ones((EXAMPLES, 3), "float32"), np.arange(EXAMPLES) // BATCH
 #: Numbers that TensorFlow counts up, and the frames of the stack, which name tfwatch's own.
 NOISE = re.compile(r'(?<=_)\d+|(?<=Dataset:)\d+|^\s*File ".*\n|^\n', re.MULTILINE)
 #: The stage that raises: TensorFlow fuses stages of a script's pipeline, which tfwatch rebuilds without.
-STAGE = re.compile(r"Error in user-defined function passed to MapDataset: transformation with iterator: \S+ ")
+STAGE = re.compile(
+    r"Error in user-defined function passed to MapDataset: transformation with iterator: \S+ "
+)
 #: The place of a fetch that is not the first one of its call.
 IN_CALL = re.compile(r"while/\S*/(?=IteratorGetNextAsOptional)")
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -43,7 +45,9 @@ def an_operation(at: int, calls: list[int]) -> Any:
     import tensorflow as tf
 
     def checked(x: Any, y: Any) -> Any:
-        with tf.control_dependencies([tf.debugging.assert_less(y, tf.constant(at, tf.int64), message="a bad file")]):
+        with tf.control_dependencies(
+            [tf.debugging.assert_less(y, tf.constant(at, tf.int64), message="a bad file")]
+        ):
             return tf.identity(x), y
 
     return tf.data.Dataset.from_tensor_slices((X, Y)).map(checked).batch(BATCH)
@@ -55,7 +59,9 @@ def a_missing_file(at: int, calls: list[int]) -> Any:
 
     examples = tf.data.Dataset.from_tensor_slices((X, Y)).take(at * BATCH)
     records = tf.data.TFRecordDataset("/nowhere/at-all")
-    return examples.concatenate(records.map(lambda _: (tf.zeros(3), tf.zeros((), tf.int64)))).batch(BATCH)
+    return examples.concatenate(records.map(lambda _: (tf.zeros(3), tf.zeros((), tf.int64)))).batch(
+        BATCH
+    )
 
 
 def a_generator(at: int, calls: list[int]) -> Any:
@@ -130,7 +136,9 @@ def a_python_metric(calls: list[int]) -> Any:
         return np.float32(1)
 
     def metric(y: Any, predicted: Any) -> Any:
-        return tf.ensure_shape(tf.numpy_function(check, [tf.reshape(y, (-1,))], tf.float32), ()) * tf.ones_like(y)
+        return tf.ensure_shape(
+            tf.numpy_function(check, [tf.reshape(y, (-1,))], tf.float32), ()
+        ) * tf.ones_like(y)
 
     return *dense(calls)[:2], [metric]
 
@@ -155,16 +163,26 @@ def outcome(make_data: Any, make_model: Any, settings: dict[str, Any], callbacks
         model.fit(make_data(calls), verbose=0, callbacks=callbacks)
     weights = [weight.tobytes() for weight in model.get_weights()]
     keras.backend.clear_session(free_memory=False)
-    return raised.type, NOISE.sub("", str(raised.value)), len(calls), int(model.optimizer.iterations), weights
+    return (
+        raised.type,
+        NOISE.sub("", str(raised.value)),
+        len(calls),
+        int(model.optimizer.iterations),
+        weights,
+    )
 
 
 @cache
-def stock_outcome(data: Callable[..., Any], at: int, model: Callable[..., Any], settings: str) -> Any:
+def stock_outcome(
+    data: Callable[..., Any], at: int, model: Callable[..., Any], settings: str
+) -> Any:
     """Return the outcome without Watch, once for all tests."""
     return outcome(partial(data, at), model, SETTINGS[settings], [])
 
 
-def assert_as_stock(data: Callable[..., Any], at: int, model: Callable[..., Any], settings: str, watch: Any) -> Any:
+def assert_as_stock(
+    data: Callable[..., Any], at: int, model: Callable[..., Any], settings: str, watch: Any
+) -> Any:
     stock = stock_outcome(data, at, model, settings)
     assert outcome(partial(data, at), model, SETTINGS[settings], [watch]) == stock
     run = open_run(watch.run_path)
@@ -176,7 +194,9 @@ def assert_as_stock(data: Callable[..., Any], at: int, model: Callable[..., Any]
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("data", DATA, ids=lambda make: make.__name__)
-def test_data_that_raises_ends_fit_as_in_stock_fit(data: Any, settings: str, tmp_path: Path) -> None:
+def test_data_that_raises_ends_fit_as_in_stock_fit(
+    data: Any, settings: str, tmp_path: Path
+) -> None:
     assert_as_stock(data, 2, dense, settings, watch_in(tmp_path))
 
 
@@ -191,7 +211,9 @@ def test_a_trace_that_raises_is_raised_before_an_error_of_the_first_batch(tmp_pa
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("data", [an_operation, a_generator], ids=lambda make: make.__name__)
-def test_data_that_raises_behind_a_requested_prefetch_does_too(data: Any, settings: str, tmp_path: Path) -> None:
+def test_data_that_raises_behind_a_requested_prefetch_does_too(
+    data: Any, settings: str, tmp_path: Path
+) -> None:
     watch = watch_in(tmp_path)
     watch.set(prefetch=2)
     stock = stock_outcome(data, 2, dense, settings)
@@ -200,30 +222,42 @@ def test_data_that_raises_behind_a_requested_prefetch_does_too(data: Any, settin
 
 
 @pytest.mark.parametrize("data", [an_operation, a_generator], ids=lambda make: make.__name__)
-def test_data_that_raises_in_steps_that_are_taken_one_by_one_does_too(data: Any, tmp_path: Path) -> None:
+def test_data_that_raises_in_steps_that_are_taken_one_by_one_does_too(
+    data: Any, tmp_path: Path
+) -> None:
     assert_as_stock(data, 2, dense, "two steps per call", Watch(tmp_path, split="exact"))
 
 
 def test_data_that_raises_within_a_call_differs_by_the_place_of_its_fetch(tmp_path: Path) -> None:
     settings = "two steps per call"
     stock = stock_outcome(a_generator, 3, dense, settings)
-    watched = outcome(partial(a_generator, 3), dense, SETTINGS[settings], [Watch(tmp_path, split="exact")])
+    watched = outcome(
+        partial(a_generator, 3), dense, SETTINGS[settings], [Watch(tmp_path, split="exact")]
+    )
     assert watched == (stock[0], IN_CALL.sub("", stock[1]), *stock[2:])
     assert watched[1] != stock[1]
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("model", [labels_out_of_range, a_python_metric], ids=lambda make: make.__name__)
-def test_a_step_that_raises_as_it_runs_ends_fit_as_in_stock_fit(model: Any, settings: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "model", [labels_out_of_range, a_python_metric], ids=lambda make: make.__name__
+)
+def test_a_step_that_raises_as_it_runs_ends_fit_as_in_stock_fit(
+    model: Any, settings: str, tmp_path: Path
+) -> None:
     assert_as_stock(sound, 0, model, settings, watch_in(tmp_path))
 
 
-def test_an_error_whose_words_are_unknown_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_whose_words_are_unknown_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tfwatch.watch.fit import data_errors
 
     monkeypatch.setattr(data_errors, "_as_in_graph", None)
     stock = stock_outcome(an_operation, 2, dense, "graph")
-    raised, words, *rest = outcome(partial(an_operation, 2), dense, SETTINGS["graph"], [watch_in(tmp_path)])
+    raised, words, *rest = outcome(
+        partial(an_operation, 2), dense, SETTINGS["graph"], [watch_in(tmp_path)]
+    )
     assert (raised, *rest) == (stock[0], *stock[2:])
     assert "a bad file" in words
 
@@ -248,7 +282,9 @@ def test_an_error_whose_words_are_unknown_keeps_its_own(tmp_path: Path, monkeypa
     ],
     ids=["by the fetch", "by an operation"],
 )
-def test_an_error_of_the_data_is_worded_as_on_a_gpu(code: str, fetched: str, at: str, error: str, fetch: str) -> None:
+def test_an_error_of_the_data_is_worded_as_on_a_gpu(
+    code: str, fetched: str, at: str, error: str, fetch: str
+) -> None:
     from tfwatch.watch.fit.data_errors import _as_in_graph
 
     message = "{{function_node __wrapped__IteratorGetNext_device_/device:CPU:0}} " + fetched

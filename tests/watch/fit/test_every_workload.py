@@ -52,7 +52,9 @@ def edges(input_shape: tuple[int, ...], include_top: bool, weights: str | None) 
 
     assert (include_top, weights) == (False, "imagenet")
     differences = keras.layers.Conv2D(1, (1, 2), activation="relu")
-    network = keras.Sequential([keras.Input(input_shape), differences, keras.layers.MaxPooling2D(4)])
+    network = keras.Sequential(
+        [keras.Input(input_shape), differences, keras.layers.MaxPooling2D(4)]
+    )
     differences.set_weights([np.repeat([-1.0, 1.0], 3).reshape(1, 2, 3, 1), np.zeros(1)])
     return network
 
@@ -79,7 +81,9 @@ def test_its_loss_falls_in_fifty_steps(
     options = [word for key in entry.takes for word in (f"--{key.replace('_', '-')}", own[key])]
     form = ["--fast-pipeline"] if entry.fast else []
     length = ["--batch-size", "4", "--steps", str(STEPS), "--seed", "1", "--prefetch", "1"]
-    code = cli.main(["train", name, *length, *form, *options, "--json", "--runs-dir", str(tmp_path / "runs")])
+    code = cli.main(
+        ["train", name, *length, *form, *options, "--json", "--runs-dir", str(tmp_path / "runs")]
+    )
     report = json.loads(capfd.readouterr().out)
     assert (code, report["workload"], report["steps"], len(losses)) == (0, name, STEPS, STEPS)
     assert report["settings"]["batch_size"] == 4

@@ -59,7 +59,9 @@ def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
     fills_the_wall(run)
 
 
-def test_the_result_is_the_same_with_packed_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_the_same_with_packed_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As for batches that hold more than plain tensors, or under asynchronous execution."""
     import tensorflow as tf
 
@@ -90,7 +92,9 @@ def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
     with determinism(kind.deterministic):
         model = kind.model()
         if kind.built:
-            compile_built(model, kind.optimizer, metrics=[keras.metrics.MeanAbsoluteError()], **kind.compile)
+            compile_built(
+                model, kind.optimizer, metrics=[keras.metrics.MeanAbsoluteError()], **kind.compile
+            )
         else:
             model.compile(kind.optimizer, "mse", metrics=["mae"], **kind.compile)
         history = kind.fit(model, kind.data(), kind.options, callbacks)
@@ -103,6 +107,11 @@ def fills_the_wall(run: Run) -> None:
     """wait + compute + host = wall within 0.1 %, in each epoch."""
     for epoch in np.unique(run.steps["epoch"]):
         rows = run.steps[run.steps["epoch"] == epoch]
-        total_ms = sum(float(rows[f"{part}_ms"][:-1].sum(dtype=np.float64)) for part in ("wait", "compute", "host"))
-        assert total_ms == pytest.approx((int(rows["start_ns"][-1]) - int(rows["start_ns"][0])) / 1e6, rel=1e-3)
+        total_ms = sum(
+            float(rows[f"{part}_ms"][:-1].sum(dtype=np.float64))
+            for part in ("wait", "compute", "host")
+        )
+        assert total_ms == pytest.approx(
+            (int(rows["start_ns"][-1]) - int(rows["start_ns"][0])) / 1e6, rel=1e-3
+        )
         assert (rows["dispatch_ms"] <= rows["compute_ms"]).all()

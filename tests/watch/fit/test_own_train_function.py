@@ -60,7 +60,11 @@ def around_keras(model: Any, calls: list[int]) -> Any:
 
 
 def fitted(
-    make_model: Callable[[], Any], make: Any, data: Callable[[], Any], callbacks: list[Any], **settings: Any
+    make_model: Callable[[], Any],
+    make: Any,
+    data: Callable[[], Any],
+    callbacks: list[Any],
+    **settings: Any,
 ) -> Any:
     """Return the result of a `fit`, and the number of calls of the train function's Python."""
     model = make_model()
@@ -87,7 +91,9 @@ def test_it_is_called_as_stock_fit_calls_it(
 
 def assert_not_split(run: Run) -> None:
     assert run.manifest.not_split == NOT_KERAS
-    assert [note.text for note in events_of(run, Noted)] == [f"the steps of this fit are not split: {NOT_KERAS}"]
+    assert [note.text for note in events_of(run, Noted)] == [
+        f"the steps of this fit are not split: {NOT_KERAS}"
+    ]
     assert f"the parts of a step were not separated: {NOT_KERAS}" in as_text(run, Path.home())
     assert len(run.steps) == 0
 
@@ -95,12 +101,16 @@ def assert_not_split(run: Run) -> None:
 def test_its_epochs_and_steps_are_counted(
     arrays: Any, make_model: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.fit.recorder.why_no_device_prefetch", lambda: None)  # as beside a GPU
+    monkeypatch.setattr(
+        "tfwatch.watch.fit.recorder.why_no_device_prefetch", lambda: None
+    )  # as beside a GPU
     watch = watch_in(tmp_path)
     fitted(make_model, compiled, lambda: known(arrays), [watch])
     run = open_run(watch.run_path)
     assert run.manifest.copy_not_timed == NotTimed.NOT_SPLIT.value
-    assert [epoch.step for epoch in events_of(run, EpochEnded)] == [STEPS * (epoch + 1) for epoch in range(EPOCHS)]
+    assert [epoch.step for epoch in events_of(run, EpochEnded)] == [
+        STEPS * (epoch + 1) for epoch in range(EPOCHS)
+    ]
     assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("finished", EPOCHS * STEPS)
     newest = read(watch.run_path).latest
     assert newest
@@ -113,7 +123,10 @@ def test_a_switch_is_refused(arrays: Any, make_model: Callable[[], Any], tmp_pat
     watch.set(prefetch=4)
     fitted(make_model, compiled, lambda: known(arrays), [watch])
     failed = only(open_run(watch.run_path), SwitchFailed)
-    assert (failed.knob, failed.reason.startswith("the steps of this fit are not split")) == ("prefetch", True)
+    assert (failed.knob, failed.reason.startswith("the steps of this fit are not split")) == (
+        "prefetch",
+        True,
+    )
 
 
 def test_the_last_call_of_an_epoch_may_have_fewer_steps(
@@ -124,7 +137,9 @@ def test_the_last_call_of_an_epoch_may_have_fewer_steps(
     assert only(open_run(watch.run_path), RunEnded).steps == EPOCHS * STEPS
 
 
-def test_a_method_that_makes_it_is_recognized_too(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+def test_a_method_that_makes_it_is_recognized_too(
+    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+) -> None:
     import keras
 
     class OwnFunction(keras.Sequential):
@@ -139,7 +154,9 @@ def test_a_method_that_makes_it_is_recognized_too(arrays: Any, make_model: Calla
     assert_not_split(open_run(watch.run_path))
 
 
-def test_an_error_in_it_ends_the_run_as_failed(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+def test_an_error_in_it_ends_the_run_as_failed(
+    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+) -> None:
     def raising(model: Any, calls: list[int]) -> Any:
         inner = around_keras(model, calls)
 
@@ -168,8 +185,12 @@ def test_a_train_on_batch_within_a_fit_is_not_a_step_of_the_fit(
         def train_more(at: int, logs: Any) -> None:
             model.train_on_batch(arrays[0][:16], arrays[1][:16])
 
-        more = keras.callbacks.LambdaCallback(on_epoch_begin=train_more, on_train_batch_end=train_more)
-        return fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[*watches, more]))
+        more = keras.callbacks.LambdaCallback(
+            on_epoch_begin=train_more, on_train_batch_end=train_more
+        )
+        return fingerprint(
+            model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[*watches, more])
+        )
 
     watch = watch_in(tmp_path)
     assert fit(watch) == fit()

@@ -70,14 +70,20 @@ def switching(watch: Any, switches: dict[int, dict[str, Any]]) -> Any:
     return keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_train_batch_end=switch)
 
 
-def trained(make_model: Make, data: Any, callbacks: list[Any], epochs: int = 2, **options: Any) -> Any:
+def trained(
+    make_model: Make, data: Any, callbacks: list[Any], epochs: int = 2, **options: Any
+) -> Any:
     """Return the weights and losses of a training with a seed, which shuffles the batches."""
     import keras
 
     keras.utils.set_random_seed(3)
     model = make_model()
     history = model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks, **options)
-    return [weight.tolist() for weight in model.get_weights()], history.history["loss"], random.random()
+    return (
+        [weight.tolist() for weight in model.get_weights()],
+        history.history["loss"],
+        random.random(),
+    )
 
 
 def failures(run: Run) -> set[tuple[str, str]]:
@@ -86,7 +92,9 @@ def failures(run: Run) -> set[tuple[str, str]]:
 
 @pytest.mark.usefixtures("start_method")
 @pytest.mark.parametrize("start_method", ["fork"], indirect=True)
-def test_its_workers_change_with_an_epoch_and_the_result_stays(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_its_workers_change_with_an_epoch_and_the_result_stays(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     switches: dict[int, dict[str, Any]] = {
         0: {"workers": 3},
         1: {"queue_size": 2},
@@ -101,7 +109,9 @@ def test_its_workers_change_with_an_epoch_and_the_result_stays(arrays: Any, make
     assert watched == bare
     run = open_run(watch.run_path)
     length = len(data)
-    switched = [(event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)]
+    switched = [
+        (event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)
+    ]
     assert switched == [
         ("workers", "off", "3", length + 1),
         ("queue_size", "10", "2", 2 * length + 1),
@@ -127,7 +137,9 @@ def test_processes_that_are_not_forked_are_refused(
     start_method: str, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     watch = watch_in(tmp_path)
-    trained(make_model, make_batches(arrays), [watch, switching(watch, {0: {"multiprocessing": True}})])
+    trained(
+        make_model, make_batches(arrays), [watch, switching(watch, {0: {"multiprocessing": True}})]
+    )
 
     run = open_run(watch.run_path)
     ((knob, reason),) = failures(run)
@@ -138,7 +150,9 @@ def test_processes_that_are_not_forked_are_refused(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        pytest.param({"steps_per_epoch": 3}, "steps_per_epoch: an epoch does not begin", id="steps per epoch"),
+        pytest.param(
+            {"steps_per_epoch": 3}, "steps_per_epoch: an epoch does not begin", id="steps per epoch"
+        ),
         pytest.param({}, "its on_epoch_begin changes", id="on_epoch_begin"),
     ],
 )
@@ -186,7 +200,11 @@ def test_other_data_has_no_such_knobs(arrays: Any, make_model: Make, tmp_path: P
 
 
 def test_settings_that_cannot_be_read_leave_the_fit_watched(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    arrays: Any,
+    make_model: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     from tfwatch.watch.fit import py_dataset
 

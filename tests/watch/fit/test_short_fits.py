@@ -76,7 +76,10 @@ def test_a_second_fit_traces_nothing_and_gives_the_bits_of_stock(
 
 def test_compile_and_a_new_train_function_drop_what_was_traced(tmp_path: Path) -> None:
     model, watch = small_model(), watch_in(tmp_path)
-    renewals: list[Any] = [lambda: model.compile("sgd", "mae"), lambda: model.make_train_function(force=True)]
+    renewals: list[Any] = [
+        lambda: model.compile("sgd", "mae"),
+        lambda: model.make_train_function(force=True),
+    ]
     for renew in renewals:
         fit(model, watch)
         traced = weakref.ref(model.train_function)
@@ -113,7 +116,9 @@ def test_short_fits_after_the_first_share_a_run(tmp_path: Path) -> None:
     assert not run.ended
 
 
-def test_a_run_that_rests_ends_with_its_last_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_rests_ends_with_its_last_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tfwatch.watch import session
 
     model, watch = small_model(), watch_in(tmp_path)
@@ -208,9 +213,12 @@ def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: P
             return X[:8], Y[:8]
 
     rows = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
-    given = {"arrays": (X, Y), "generator": ((pair for pair in [(X, Y)]),), "PyDataset": (Rows(),), "tf.data": (rows,)}[
-        data
-    ]
+    given = {
+        "arrays": (X, Y),
+        "generator": ((pair for pair in [(X, Y)]),),
+        "PyDataset": (Rows(),),
+        "tf.data": (rows,),
+    }[data]
     watch = watch_in(tmp_path)
     small_model().fit(*given, verbose=0, callbacks=[watch])
 

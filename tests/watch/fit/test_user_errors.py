@@ -75,7 +75,9 @@ def metrics_half_built(settings: dict[str, Any]) -> Made:
     import keras
 
     x = keras.Input((3,))
-    model = keras.Model(x, [keras.layers.Dense(1, name="left")(x), keras.layers.Dense(1, name="right")(x)])
+    model = keras.Model(
+        x, [keras.layers.Dense(1, name="left")(x), keras.layers.Dense(1, name="right")(x)]
+    )
     model.compile("sgd", "mse", metrics=[["mse"]], **settings)
     return Made(model, [], [Y, Y])
 
@@ -133,7 +135,9 @@ def a_call(settings: dict[str, Any]) -> Made:
     return Made(model, calls)
 
 
-def a_train_step(settings: dict[str, Any], error: Callable[[], Exception] = lambda: OSError("in the step")) -> Made:
+def a_train_step(
+    settings: dict[str, Any], error: Callable[[], Exception] = lambda: OSError("in the step")
+) -> Made:
     import keras
 
     class FileWorkload(keras.Sequential):
@@ -208,7 +212,9 @@ RAISE_WITH_XLA = [a_metric_once, a_loss_of_a_wrong_shape]
 RAISE_NOTHING = [an_end_of_the_data, nothing, nothing_unbuilt, nothing_of_a_fixed_shape]
 
 
-def outcome(make: Callable[[dict[str, Any]], Made], settings: dict[str, Any], callbacks: list[Any]) -> Any:
+def outcome(
+    make: Callable[[dict[str, Any]], Made], settings: dict[str, Any], callbacks: list[Any]
+) -> Any:
     """Return the error or result of `fit`, the number of calls of the user's Python, and the number of updates."""
     import keras
 
@@ -216,8 +222,12 @@ def outcome(make: Callable[[dict[str, Any]], Made], settings: dict[str, Any], ca
     made = make(settings)
     labels = Y if made.labels is None else made.labels
     try:
-        history = made.model.fit(X, labels, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks).history
-        came: Any = {name: np.concatenate(values, axis=None).tolist() for name, values in history.items()}
+        history = made.model.fit(
+            X, labels, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks
+        ).history
+        came: Any = {
+            name: np.concatenate(values, axis=None).tolist() for name, values in history.items()
+        }
     except Exception as error:  # noqa: BLE001  the very thing that is compared
         came = (type(error), str(error))
     keras.backend.clear_session(free_memory=False)
@@ -271,4 +281,6 @@ def test_an_error_of_tfwatch_before_the_users_python_leaves_the_step_to_keras(
     run = open_run(watch.run_path)
     assert only(run, RunEnded).cause == "finished"
     why = "it cannot be traced: ZeroDivisionError: division by zero"
-    assert f"the step runs as Keras calls it, as {why}" in [event.text for event in events_of(run, Noted)]
+    assert f"the step runs as Keras calls it, as {why}" in [
+        event.text for event in events_of(run, Noted)
+    ]

@@ -39,7 +39,10 @@ def test_a_full_disk_is_reported_once_and_no_run_is_left(
 ) -> None:
     fill(monkeypatch, "os.pwrite", "tfwatch.runs.format.write_atomically")
     model, watch = make_model(), watch_in(tmp_path)
-    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == stock
+    assert (
+        fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch]))
+        == stock
+    )
     assert watch.run_path is None
     assert capsys.readouterr().err == (
         f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
@@ -47,7 +50,11 @@ def test_a_full_disk_is_reported_once_and_no_run_is_left(
 
 
 def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arrays: Any,
+    make_model: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import keras
 
@@ -67,7 +74,9 @@ def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
     assert len(open_run(watch.run_path).steps) in (STEPS - 1, STEPS)
 
 
-def test_a_config_file_that_hangs_does_not_hold_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_file_that_hangs_does_not_hold_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tfwatch import config
     from tfwatch.watch.session import ScriptRun
     from tfwatch.watch.tensorflow_info import Device

@@ -36,7 +36,11 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_not
 
     model, watch = make_model(), watch_in(tmp_path)
     with pytest.raises(RuntimeError, match="a callback"):
-        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)], verbose=0)
+        model.fit(
+            known(arrays),
+            callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)],
+            verbose=0,
+        )
     model.fit(known(arrays), verbose=0)
     assert len(open_run(watch.run_path).steps) <= 6
     assert only(open_run(watch.run_path), RunEnded).cause == "stopped"
@@ -45,7 +49,9 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_not
     assert len(open_run(again.run_path).steps) == STEPS
 
 
-def test_a_fit_left_before_its_first_step_records_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_fit_left_before_its_first_step_records_no_later_one(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     import keras
 
     def fail(epoch: int, logs: Any) -> None:
@@ -53,14 +59,20 @@ def test_a_fit_left_before_its_first_step_records_no_later_one(arrays: Any, make
 
     model, watch = make_model(), watch_in(tmp_path)
     with pytest.raises(RuntimeError, match="a callback"):
-        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)], verbose=0)
+        model.fit(
+            known(arrays),
+            callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)],
+            verbose=0,
+        )
     model.fit(known(arrays), verbose=0)
     run = open_run(watch.run_path)
     assert (len(run.steps), only(run, RunEnded).cause) == (0, "stopped")
     assert is_restored(model)
 
 
-def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:
+def test_a_step_that_raises_leaves_its_traceback_in_the_folder(
+    make_model: Make, tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     def broken(i: Any) -> Any:
@@ -79,7 +91,11 @@ def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make,
 
 
 def fit_that_raises(
-    model: Any, data: Any, watch: Any, raised: Callable[[], BaseException], steps_per_execution: int = 1
+    model: Any,
+    data: Any,
+    watch: Any,
+    raised: Callable[[], BaseException],
+    steps_per_execution: int = 1,
 ) -> Run:
     """The run of a `fit` whose first step raises, and whose caller gets that error."""
 
@@ -104,7 +120,9 @@ class OddError(Exception):
 def test_an_error_without_a_printable_text_is_raised_unchanged(
     arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
 ) -> None:
-    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution)
+    run = fit_that_raises(
+        make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution
+    )
     assert only(run, TrainingFailed).error == "OddError"
     assert only(run, RunEnded).cause == "failed"
 
@@ -150,7 +168,10 @@ def test_an_error_in_a_switch_never_reaches_the_training(
     monkeypatch.setattr(f"tfwatch.watch.{part}", lambda *_: 1 / 0)
     model, watch = make_model(), watch_in(tmp_path)
     watch.set(prefetch=2)
-    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    assert (
+        fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch]))
+        == expected
+    )
     notes = [event.text for event in events_of(open_run(watch.run_path), Noted)]
     assert any("ZeroDivisionError" in text for text in notes)
 
@@ -173,11 +194,19 @@ def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
     history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
     run = open_run(watch.run_path)
     assert fingerprint(model, history) == stock
-    assert (len(events_of(run, PipelineSwitched)), len(events_of(run, WatchFailed)), len(run.steps)) == (1, 1, 7)
+    assert (
+        len(events_of(run, PipelineSwitched)),
+        len(events_of(run, WatchFailed)),
+        len(run.steps),
+    ) == (1, 1, 7)
 
 
 def test_a_watch_that_cannot_begin_does_not_affect_fit(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arrays: Any,
+    make_model: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from tfwatch.watch.fit import fit_runs
 
@@ -240,9 +269,14 @@ def test_an_eager_step_never_compiles_and_does_not_run_again_if_it_raises(
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_an_interrupt_stops_a_run_and_is_no_failure(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_an_interrupt_stops_a_run_and_is_no_failure(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), KeyboardInterrupt)
-    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
+    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == (
+        "stopped",
+        "KeyboardInterrupt",
+    )
     assert len(events_of(run, TrainingFailed)) == 0
 
 
@@ -258,7 +292,10 @@ def test_a_folder_that_cannot_be_created_affects_the_record_and_not_the_training
 
 
 def test_without_a_home_fit_is_not_recorded(
-    arrays: Any, make_model: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arrays: Any,
+    make_model: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from tfwatch import Watch
 

@@ -45,11 +45,15 @@ class SimulatedLoop:
             asked = max(start + WAKE, asking)
             if asked <= got:
                 asking = max(asked + IDLE, free + LATE)
-                self.completions.append(Completion(step, *(round(at * MS) for at in (start, asked, asking))))
+                self.completions.append(
+                    Completion(step, *(round(at * MS) for at in (start, asked, asking)))
+                )
             self.idle_ms.append(max(0.0, got - max(start, free)))
             free = max(free, got + LAUNCH) + self.work
             now = got + self.launching
-            self.steps.append(TrackedStep(step, 0, 0, *(round(at * MS) for at in (start, got, now))))
+            self.steps.append(
+                TrackedStep(step, 0, 0, *(round(at * MS) for at in (start, got, now)))
+            )
 
     def starved_ms(self) -> list[float]:
         """Return the measured data wait, step by step."""
@@ -106,7 +110,9 @@ def test_a_stall_after_a_backlog_starves_once_the_backlog_is_done() -> None:
 
 def test_short_fetches_without_a_probe_count_as_the_last_probe_found_the_gpu() -> None:
     split = StarvationSplit(IDLE_NS)
-    dry = [TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)]
+    dry = [
+        TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)
+    ]
     for step in dry:
         split.add(step)
 
@@ -129,7 +135,9 @@ def test_a_completion_of_a_fetch_without_a_batch_belongs_to_no_step() -> None:
     split.add(step)
 
     assert list(split.take(completion_of(1, late_ms=20))) == []
-    assert list(split.take(Completion(1, 50 * MS, 50 * MS, 60 * MS))) == [(step, 30 * MS + split.read_delay_ns)]
+    assert list(split.take(Completion(1, 50 * MS, 50 * MS, 60 * MS))) == [
+        (step, 30 * MS + split.read_delay_ns)
+    ]
 
 
 def completion_of(step: int, late_ms: float) -> Completion:
@@ -231,7 +239,9 @@ list(thread.stop())
 
 def test_the_process_does_not_end_during_a_probe() -> None:
     """A TensorFlow function that still runs would crash the process."""
-    ended = subprocess.run([sys.executable, "-c", ENDS_WHILE_BUSY], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS_WHILE_BUSY], capture_output=True, text=True, timeout=60
+    )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
 

@@ -124,17 +124,25 @@ def test_a_loop_that_trains_is_recorded_from_its_first_step(tf: Hooked, tmp_path
 
 
 @pytest.mark.parametrize("wrap", [iter, enumerate, zip], ids=lambda wrap: wrap.__name__)
-def test_each_loop_from_a_line_is_an_epoch_of_its_run(wrap: Any, tf: Hooked, tmp_path: Path) -> None:
+def test_each_loop_from_a_line_is_an_epoch_of_its_run(
+    wrap: Any, tf: Hooked, tmp_path: Path
+) -> None:
     data = tf.Dataset(1, 2)
-    for _ in range(20):  # the interpreter specializes the call: its instruction is another one from then on
+    for _ in range(
+        20
+    ):  # the interpreter specializes the call: its instruction is another one from then on
         for _ in wrap(data):
             tf.train()
 
     assert steps_of(tmp_path) == [[epoch for epoch in range(20) for _ in range(2)]]
 
 
-@pytest.mark.parametrize("body", [lambda tf: None, lambda tf: tf.tape.gradient(0, [PIXELS])], ids=["counts", "pixels"])
-def test_a_loop_that_does_not_train_leaves_no_run(tf: Hooked, tmp_path: Path, body: Callable[[Hooked], None]) -> None:
+@pytest.mark.parametrize(
+    "body", [lambda tf: None, lambda tf: tf.tape.gradient(0, [PIXELS])], ids=["counts", "pixels"]
+)
+def test_a_loop_that_does_not_train_leaves_no_run(
+    tf: Hooked, tmp_path: Path, body: Callable[[Hooked], None]
+) -> None:
     for _ in tf.Dataset(*range(40)):
         body(tf)
 
@@ -187,10 +195,14 @@ def test_zipped_data_sets_are_one_loop_and_wait_for_both(tf: Hooked, tmp_path: P
 
     assert steps_of(tmp_path) == [[0, 0, 0, 1, 1, 1]]
     (run,) = runs_in(tmp_path)
-    assert (run.steps["wait_ms"][1:] >= 20).all()  # the first one is not known to train when it waits
+    assert (
+        run.steps["wait_ms"][1:] >= 20
+    ).all()  # the first one is not known to train when it waits
 
 
-def test_a_second_iterator_that_is_read_later_in_the_step_is_data_wait_too(tf: Hooked, tmp_path: Path) -> None:
+def test_a_second_iterator_that_is_read_later_in_the_step_is_data_wait_too(
+    tf: Hooked, tmp_path: Path
+) -> None:
     slow = tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(8)))
     for _ in range(2):
         ones, others = iter(tf.Dataset(1, 2, 3, 4)), iter(slow)
@@ -227,7 +239,9 @@ def other_ms(run: Run, kind: type[OthersTrained | ValidationEnded]) -> list[floa
     return [event.took_ms for event in run.events if isinstance(event, kind)]
 
 
-def test_a_loop_that_only_reads_between_two_epochs_is_their_validation(tf: Hooked, tmp_path: Path) -> None:
+def test_a_loop_that_only_reads_between_two_epochs_is_their_validation(
+    tf: Hooked, tmp_path: Path
+) -> None:
     data, slow = tf.Dataset(1, 2), tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(3)))
     for _ in range(3):
         for _ in data:
@@ -259,7 +273,9 @@ def test_two_iterators_that_are_read_at_once_are_one_validation(tf: Hooked, tmp_
     assert 180 <= sum(other_ms(run, ValidationEnded)) < 270
 
 
-def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(tf: Hooked, tmp_path: Path) -> None:
+def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(
+    tf: Hooked, tmp_path: Path
+) -> None:
     one, other = tf.Dataset(1, 2, 3), tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(5)))
     for _ in range(3):
         for _ in one:
@@ -279,7 +295,9 @@ def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(tf: Hooked,
 
 def test_many_loops_in_turn_do_not_begin_a_run_each_time(tf: Hooked, tmp_path: Path) -> None:
     lines = "".join("for _ in data: train()\n" for _ in range(7))
-    code = compile(f"for _ in range(10):\n{textwrap.indent(lines, '    ')}", "/home/me/tasks.py", "exec")
+    code = compile(
+        f"for _ in range(10):\n{textwrap.indent(lines, '    ')}", "/home/me/tasks.py", "exec"
+    )
     exec(code, {"data": tf.Dataset(1, 2), "train": tf.train, "__name__": "__main__"})
 
     end_all()
@@ -287,11 +305,15 @@ def test_many_loops_in_turn_do_not_begin_a_run_each_time(tf: Hooked, tmp_path: P
     assert sum(len(run.steps) for run in runs) == 7 * 10 * 2
     assert len(runs) <= 10  # the first three had ended when their lines came back
     assert {run.manifest.loop for run in runs} == {f"tasks.py:{line}" for line in range(2, 9)}
-    assert {fits_of(run, 3)[0].words.split(": ")[0] for run in runs} == {f"loop 3, tasks.py:{n}" for n in range(2, 9)}
+    assert {fits_of(run, 3)[0].words.split(": ")[0] for run in runs} == {
+        f"loop 3, tasks.py:{n}" for n in range(2, 9)
+    }
 
 
 @pytest.mark.parametrize("many", [2, 3])
-def test_a_loop_that_is_left_is_recorded_as_far_as_it_went(tf: Hooked, tmp_path: Path, many: int) -> None:
+def test_a_loop_that_is_left_is_recorded_as_far_as_it_went(
+    tf: Hooked, tmp_path: Path, many: int
+) -> None:
     for place, _ in enumerate(tf.Dataset(*range(9)), 1):
         tf.train()
         if place == many + 1:
@@ -381,7 +403,9 @@ def test_in_a_graph_the_iterator_is_left_alone(tf: Hooked) -> None:
     assert type(iter(tf.Dataset(1))) is Batches
 
 
-def test_a_forked_process_records_nothing(tf: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_records_nothing(
+    tf: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
     for _ in tf.Dataset(*range(5)):
         tf.train()
@@ -399,7 +423,10 @@ def test_what_fails_in_tfwatch_is_one_sentence_and_the_loop_goes_on(
         tf.train()
 
     assert seen == [0, 1, 2, 3, 4]
-    assert capsys.readouterr().err == "tfwatch: this loop is not recorded: ZeroDivisionError: division by zero\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: this loop is not recorded: ZeroDivisionError: division by zero\n"
+    )
 
 
 def test_patches_are_taken_back(tf: Hooked) -> None:
@@ -432,7 +459,9 @@ def test_whose_loop_it_is(module: str, file: str, is_the_users: bool) -> None:
     assert (users_frame_of(module, file) is not None) == is_the_users
 
 
-def test_a_module_that_runs_from_an_installed_package_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_runs_from_an_installed_package_is_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__package__="mine.train"))
     monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(__path__=["/v/site-packages/mine"]))
     is_users.cache_clear()

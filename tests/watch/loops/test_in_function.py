@@ -69,7 +69,10 @@ def _warn_again() -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("made_inside", [True, False])
 def test_a_tracked_loop_in_a_function_equals_one_over_the_data_set(
-    loop: Callable[[Any], Any], made_inside: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    loop: Callable[[Any], Any],
+    made_inside: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import tensorflow as tf
 
@@ -87,7 +90,9 @@ def test_a_tracked_loop_in_a_function_equals_one_over_the_data_set(
     )
 
 
-def test_a_tracked_loop_over_distributed_batches_equals_one_over_the_data_set(tmp_path: Path) -> None:
+def test_a_tracked_loop_over_distributed_batches_equals_one_over_the_data_set(
+    tmp_path: Path,
+) -> None:
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -135,10 +140,10 @@ def test_a_loop_continues_while_another_thread_imports_tensorflow(
 
 
 def test_without_tensorflow_no_function_is_being_traced() -> None:
-    code = (
-        "import sys; from tfwatch.watch.loops.track import is_in_function; print(is_in_function(), sys.modules.keys())"
+    code = "import sys; from tfwatch.watch.loops.track import is_in_function; print(is_in_function(), sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("False")
     assert "'tensorflow'" not in done.stdout
 

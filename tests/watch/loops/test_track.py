@@ -111,7 +111,9 @@ def test_without_tensorflow_none_is_loaded(tmp_path: Path) -> None:
 # -- rows ---------------------------------------------------------------------------------------------
 
 
-def make_step_log(clock: FakeClock, traced: Callable[[], int] | None = None) -> tuple[LoopStepLog, RunWriter]:
+def make_step_log(
+    clock: FakeClock, traced: Callable[[], int] | None = None
+) -> tuple[LoopStepLog, RunWriter]:
     writer = RunWriter(None, make_manifest(), clock.clock)
     return LoopStepLog(writer, traced), writer
 
@@ -208,7 +210,11 @@ def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
     assert [event.steps for event in events_of(run, EpochStarted)] == [5, 5, 5]
     assert [event.step for event in events_of(run, EpochEnded)] == [5, 10, 15]
-    assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == ([], {}, 5)
+    assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == (
+        [],
+        {},
+        5,
+    )
     assert run.manifest.split.startswith("the loop's fetches: ")
 
 
@@ -252,7 +258,9 @@ def test_without_a_home_the_loop_is_not_recorded(
     assert capsys.readouterr().err == "tfwatch: this loop is not recorded: RuntimeError: no home\n"
 
 
-def test_an_error_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_tfwatch_never_reaches_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tfwatch.track(BATCHES, tmp_path) as tracked:
         for n, _ in enumerate(tracked):
             if n == 2:
@@ -291,7 +299,9 @@ def test_a_forked_process_continues_its_loop_and_leaves_its_parents_run(tmp_path
         assert list(steps) == [1, 2, 3, 4, 5]
     runs = runs_in(tmp_path)
     assert [(cause(run), len(run.steps)) for run in runs] == [("finished", 6)] * 2
-    assert [run.path == tracked.run_path for run in runs] == [run.manifest.pid == os.getpid() for run in runs]
+    assert [run.path == tracked.run_path for run in runs] == [
+        run.manifest.pid == os.getpid() for run in runs
+    ]
 
 
 def _worker(runs_dir: Path) -> None:
@@ -304,4 +314,9 @@ def test_a_forked_worker_has_a_run_of_its_own(tmp_path: Path) -> None:
     process.start()
     process.join(timeout=20)
     (run,) = runs_in(tmp_path)
-    assert (process.exitcode, run.manifest.pid, cause(run), len(run.steps)) == (0, process.pid, "finished", 4)
+    assert (process.exitcode, run.manifest.pid, cause(run), len(run.steps)) == (
+        0,
+        process.pid,
+        "finished",
+        4,
+    )

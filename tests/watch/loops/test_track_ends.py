@@ -150,7 +150,10 @@ def test_a_loop_that_is_left_ends_as_stopped(tmp_path: Path) -> None:
     assert path
     run = open_run(path)
     assert run.ended is not None
-    assert (run.ended.cause, run.ended.detail) == ("stopped", "the loop was left before its data ended")
+    assert (run.ended.cause, run.ended.detail) == (
+        "stopped",
+        "the loop was left before its data ended",
+    )
     assert run.steps["epoch"].tolist() == [0] * 3 + [1] * 3
 
 
@@ -199,28 +202,40 @@ def step(batch):
 @pytest.mark.parametrize(
     ("error", "rc", "ends"),
     [
-        pytest.param("ValueError('bad batch')", 1, ("failed", "ValueError: bad batch"), id="an exception"),
+        pytest.param(
+            "ValueError('bad batch')", 1, ("failed", "ValueError: bad batch"), id="an exception"
+        ),
         pytest.param("KeyboardInterrupt", -2, ("stopped", "KeyboardInterrupt"), id="an interrupt"),
     ],
 )
-def test_an_uncaught_exception_is_recorded(error: str, rc: int, ends: tuple[str, str], tmp_path: Path) -> None:
+def test_an_uncaught_exception_is_recorded(
+    error: str, rc: int, ends: tuple[str, str], tmp_path: Path
+) -> None:
     (run,) = python(UNCAUGHT.format(error=error, call="train()"), tmp_path / "runs", rc=rc)
     assert run.ended is not None
     assert (run.ended.cause, run.ended.detail) == ends
     assert len(run.steps) == 9
-    assert [failure.step for failure in events_of(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
+    assert [failure.step for failure in events_of(run, TrainingFailed)] == (
+        [9] if ends[0] == "failed" else []
+    )
 
 
 @pytest.mark.parametrize(
     "code",
     [
         pytest.param(UNCAUGHT.replace("    step(batch)", "    break"), id="after a break"),
-        pytest.param(UNCAUGHT.replace("                step(batch)", "                pass"), id="after the last loop"),
+        pytest.param(
+            UNCAUGHT.replace("                step(batch)", "                pass"),
+            id="after the last loop",
+        ),
     ],
 )
 def test_a_later_exception_does_not_fail_the_loops_run(code: str, tmp_path: Path) -> None:
     (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
-    assert (cause(run), events_of(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])
+    assert (cause(run), events_of(run, TrainingFailed)) == (
+        "stopped" if "break" in code else "finished",
+        [],
+    )
 
 
 BETWEEN = """
@@ -258,7 +273,11 @@ def test_an_error_between_two_epochs_fails_the_run(stop: int, tmp_path: Path) ->
     [
         pytest.param(LOOP, "if epoch == 1: sys.exit(1)", id="an exit"),
         pytest.param("for epoch in [1]:", "pass\n        validate(epoch)", id="after the epochs"),
-        pytest.param("epoch = 1\n        if epoch:", "validate(epoch)", id="in a loop around the function alone"),
+        pytest.param(
+            "epoch = 1\n        if epoch:",
+            "validate(epoch)",
+            id="in a loop around the function alone",
+        ),
     ],
 )
 def test_what_ends_a_script_elsewhere_fails_no_run(loop: str, between: str, tmp_path: Path) -> None:
@@ -303,8 +322,12 @@ def test_a_full_disk_is_reported_once_and_no_run_is_left(
 
 
 @pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])
-def test_an_invalid_number_of_epochs_is_refused_before_the_loop(tmp_path: Path, epochs: Any) -> None:
-    with pytest.raises(ValueError, match=f"^epochs must be a positive integer or None, not {epochs!r}$"):
+def test_an_invalid_number_of_epochs_is_refused_before_the_loop(
+    tmp_path: Path, epochs: Any
+) -> None:
+    with pytest.raises(
+        ValueError, match=f"^epochs must be a positive integer or None, not {epochs!r}$"
+    ):
         tfwatch.track(BATCHES, tmp_path, epochs=epochs)
 
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 
 
-def test_an_object_that_is_looped_over_again_continues_its_run_until_it_is_deleted(tmp_path: Path) -> None:
+def test_an_object_that_is_looped_over_again_continues_its_run_until_it_is_deleted(
+    tmp_path: Path,
+) -> None:
     tracked = tfwatch.track(BATCHES, tmp_path)
     for _ in range(3):
         for _ in tracked:
@@ -50,7 +52,9 @@ def test_a_call_from_the_same_line_continues_the_run(tmp_path: Path) -> None:
     assert (len(events_of(first, EpochStarted)), len(events_of(second, EpochStarted))) == (3, 1)
 
 
-def test_no_call_continues_a_run_that_is_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_call_continues_a_run_that_is_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As by a garbage collection in another thread."""
     for _ in range(2):
         tracked = tfwatch.track(BATCHES, tmp_path)
@@ -94,7 +98,10 @@ def test_objects_that_exist_at_the_same_time_have_their_own_runs(tmp_path: Path)
     for pair in zip(*several, strict=True):
         assert pair == (0, 1)
     for tracked in several:
-        assert [len(events_of(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [2, 2]
+        assert [len(events_of(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [
+            2,
+            2,
+        ]
         tracked.close()
     assert len(list_runs(tmp_path)) == 2
 
@@ -184,7 +191,10 @@ def test_a_loop_does_not_wait_for_its_disk_and_has_its_folder_once_the_disk_resp
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create, "BEGIN_S", 0.05)
-    with hang(monkeypatch, type(tmp_path), "mkdir") as disk, tfwatch.track(BATCHES, tmp_path) as tracked:
+    with (
+        hang(monkeypatch, type(tmp_path), "mkdir") as disk,
+        tfwatch.track(BATCHES, tmp_path) as tracked,
+    ):
         assert list(tracked) == BATCHES
         assert tracked.run_path is None
         disk.answers.set()

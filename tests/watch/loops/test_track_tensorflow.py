@@ -47,7 +47,9 @@ def weights(model: Any) -> str:
     return hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
 
 
-def by_tape(make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
+def by_tape(
+    make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
+) -> tuple[str, list[float]]:
     """Train with a loop that leaves its losses on the device."""
     import keras
     import tensorflow as tf
@@ -79,7 +81,9 @@ def by_train_on_batch(
     return weights(model), losses
 
 
-def by_hand(make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
+def by_hand(
+    make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
+) -> tuple[str, list[float]]:
     """Train without a compiled function, with random numbers from operations."""
     import tensorflow as tf
 
@@ -100,7 +104,11 @@ LOOPS = [by_tape, by_train_on_batch, by_hand]
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_loop_is_the_same_bit_for_bit(
-    loop: Any, arrays: Any, make_model: Callable[[], Any], tmp_path: Path, request: pytest.FixtureRequest
+    loop: Any,
+    arrays: Any,
+    make_model: Callable[[], Any],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     bare = loop(make_model, arrays, lambda data: data)
     assert loop(make_model, arrays, lambda data: tfwatch.track(data, tmp_path / "cpu")) == bare
@@ -128,7 +136,9 @@ def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
     assert flags == [Flag.EPOCH_START | Flag.COMPILE, 0, 0, Flag.RETRACE, 0]
 
 
-def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_beside_the_calls_of_a_function_is_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A call takes 30 ms by the clock of the calls, and a failing one counts too."""
     import tensorflow as tf
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
@@ -136,8 +146,14 @@ def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypat
     from tfwatch.watch.loops import function_calls
     from tfwatch.watch.loops.loop_step_log import LoopStepLog
 
-    host_ns, own_call, ticks = LoopStepLog._host_ns, Function.__call__, itertools.count(0, 30_000_000)
-    monkeypatch.setattr(function_calls, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
+    host_ns, own_call, ticks = (
+        LoopStepLog._host_ns,
+        Function.__call__,
+        itertools.count(0, 30_000_000),
+    )
+    monkeypatch.setattr(
+        function_calls, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks))
+    )
     monkeypatch.setattr(LoopStepLog, "_host_ns", lambda self, body_ns: host_ns(self, 100_000_000))
     inner = tf.function(tf.identity)
 
@@ -159,7 +175,9 @@ def test_python_beside_the_calls_of_a_function_is_host(tmp_path: Path, monkeypat
     assert Function.__call__ is own_call
 
 
-def test_a_function_whose_graph_cannot_be_read_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_whose_graph_cannot_be_read_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tensorflow as tf
 
     def fail(function: Any) -> bool:
@@ -172,7 +190,10 @@ def test_a_function_whose_graph_cannot_be_read_is_noted(tmp_path: Path, monkeypa
             double(x)
 
     (note,) = (one.text for one in events_of(opened(tracked), Noted) if "are not seen" in one.text)
-    assert note == "batches that a tf.function fetches are not seen: AttributeError: another TensorFlow"
+    assert (
+        note
+        == "batches that a tf.function fetches are not seen: AttributeError: another TensorFlow"
+    )
 
 
 @pytest.mark.parametrize("form", ["batch", "iterator", "captured", "inner loop", "data set"])
@@ -199,7 +220,9 @@ def test_a_call_that_fetches_its_batches_is_recorded_as_such(form: str, tmp_path
         "iterator": lambda _: fetch(iterator),
         "captured": tf.function(lambda _: fetch(iterator)),
         "inner loop": tf.function(
-            lambda _: tf.while_loop(lambda n: n < 2, lambda n: n + fetch(iterator), [tf.zeros((), tf.int64)])
+            lambda _: tf.while_loop(
+                lambda n: n < 2, lambda n: n + fetch(iterator), [tf.zeros((), tf.int64)]
+            )
         ),
         "data set": lambda _: sum_up(data),
     }
@@ -229,7 +252,9 @@ def test_a_function_whose_trace_fails_is_not_traced_again(tmp_path: Path) -> Non
     assert not opened(tracked).manifest.fetches_in_calls
 
 
-def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
+def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(
+    gpu: None, arrays: Any, tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     def is_probed() -> bool:
@@ -257,12 +282,17 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: 
 def test_a_gpu_that_cannot_be_probed_is_noted(
     gpu: None, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.loops.async_loop.make_completion_probe", lambda writer: 1 / 0)
+    monkeypatch.setattr(
+        "tfwatch.watch.loops.async_loop.make_completion_probe", lambda writer: 1 / 0
+    )
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
         count = sum(1 for _ in tracked)
     run = opened(tracked)
     assert len(run.steps) == count
-    assert "the GPU cannot be probed (ZeroDivisionError: division by zero)" in events_of(run, Noted)[0].text
+    assert (
+        "the GPU cannot be probed (ZeroDivisionError: division by zero)"
+        in events_of(run, Noted)[0].text
+    )
 
 
 def test_a_gpu_is_not_probed_if_its_work_is_not_visible(gpu: None, tmp_path: Path) -> None:
@@ -298,4 +328,7 @@ def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None
     run = opened(tracked)
     flagged = run.steps["step"][(run.steps["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
     assert flagged == [1, 5]
-    assert (run.manifest.filled_shuffle, run.manifest.map_below_shuffle) == ("shuffle(40)", "map(slow)")
+    assert (run.manifest.filled_shuffle, run.manifest.map_below_shuffle) == (
+        "shuffle(40)",
+        "map(slow)",
+    )

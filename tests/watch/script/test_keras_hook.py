@@ -93,7 +93,9 @@ def callback(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def import_keras(tmp_path: Path, callback: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
+def import_keras(
+    tmp_path: Path, callback: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Import]:
     """Import a fake Keras with the hook installed."""
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.syspath_prepend(tmp_path)
@@ -150,7 +152,9 @@ def test_each_fit_has_a_watch_of_its_own(import_keras: Import) -> None:
     assert model.fit()[0] is not model.fit()[0]
 
 
-def test_another_process_is_not_watched(import_keras: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_is_not_watched(
+    import_keras: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = import_keras().Model()
     monkeypatch.setattr(os, "getpid", lambda: -1)
 
@@ -161,7 +165,9 @@ def test_a_forked_process_that_imports_keras_has_it_unpatched(
     import_keras: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids = iter([1])
-    monkeypatch.setattr(os, "getpid", lambda: next(pids, 2))  # the hook is installed in 1, and asked in 2
+    monkeypatch.setattr(
+        os, "getpid", lambda: next(pids, 2)
+    )  # the hook is installed in 1, and asked in 2
 
     assert not hasattr(import_keras().Model.fit, "__wrapped__")
 
@@ -169,10 +175,22 @@ def test_a_forked_process_that_imports_keras_has_it_unpatched(
 @pytest.mark.parametrize(
     ("details", "sentence"),
     [
-        ({"backend": "jax"}, "this script runs unwatched: its Keras runs on jax, and tfwatch watches TensorFlow"),
-        ({"version": "2.15.0"}, "this script runs unwatched: it uses Keras 2.15.0, and tfwatch watches Keras 3"),
-        ({"parameter": "hooks"}, "this script runs unwatched: TypeError: fit of this Keras takes no callbacks"),
-        ({"name": "tf_keras"}, "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"),
+        (
+            {"backend": "jax"},
+            "this script runs unwatched: its Keras runs on jax, and tfwatch watches TensorFlow",
+        ),
+        (
+            {"version": "2.15.0"},
+            "this script runs unwatched: it uses Keras 2.15.0, and tfwatch watches Keras 3",
+        ),
+        (
+            {"parameter": "hooks"},
+            "this script runs unwatched: TypeError: fit of this Keras takes no callbacks",
+        ),
+        (
+            {"name": "tf_keras"},
+            "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3",
+        ),
     ],
     ids=["backend", "keras 2", "no callbacks", "legacy"],
 )
@@ -186,11 +204,16 @@ def test_what_cannot_be_watched_runs_as_it_is_and_says_so_once(
     assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
 
 
-def test_a_newer_keras_is_watched_with_one_note(import_keras: Import, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_newer_keras_is_watched_with_one_note(
+    import_keras: Import, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = import_keras(version="3.99.1").Model()
 
     assert len(model.fit()) == len(model.fit()) == 1
-    assert capsys.readouterr().err == "tfwatch: Keras 3.99.1 is newer than 3.15, the newest tried with tfwatch\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: Keras 3.99.1 is newer than 3.15, the newest tried with tfwatch\n"
+    )
 
 
 @pytest.mark.parametrize("params", [None, {"epochs": 3}])
@@ -236,8 +259,13 @@ def calls_of(model: Any, batches: Iterable[Any], also: Any = None) -> list[Any]:
     return returned
 
 
-def test_calls_of_train_on_batch_are_counted_and_not_split(import_keras: Import, tmp_path: Path) -> None:
-    model, other = import_keras(runs_dir=tmp_path / "runs").Model(), importlib.import_module("keras").Model()
+def test_calls_of_train_on_batch_are_counted_and_not_split(
+    import_keras: Import, tmp_path: Path
+) -> None:
+    model, other = (
+        import_keras(runs_dir=tmp_path / "runs").Model(),
+        importlib.import_module("keras").Model(),
+    )
 
     assert calls_of(model, range(5), also=other) == [[0.5, 0.25]] * 5
     sys.meta_path[0].end_loops()  # type: ignore[attr-defined]
@@ -245,11 +273,16 @@ def test_calls_of_train_on_batch_are_counted_and_not_split(import_keras: Import,
     (run,) = [open_run(path) for path in list_runs(tmp_path / "runs")]
     assert run.ended
     assert (run.ended.steps, len(run.steps), run.ended.cause) == (5, 0, "finished")
-    assert re.match(r"train_on_batch takes \d+\.\d of \d+\.\d ms/step; the rest makes batches", run.manifest.not_split)
+    assert re.match(
+        r"train_on_batch takes \d+\.\d of \d+\.\d ms/step; the rest makes batches",
+        run.manifest.not_split,
+    )
 
 
 @pytest.mark.parametrize("batches", [[0], []])
-def test_a_call_alone_leaves_no_run(batches: list[Any], import_keras: Import, tmp_path: Path) -> None:
+def test_a_call_alone_leaves_no_run(
+    batches: list[Any], import_keras: Import, tmp_path: Path
+) -> None:
     calls_of(import_keras(runs_dir=tmp_path / "runs").Model(), batches)
     sys.meta_path[0].end_loops()  # type: ignore[attr-defined]
 
@@ -274,13 +307,19 @@ def test_a_watch_that_breaks_leaves_the_fit_as_it_is(
     callback.__dict__.update(Watch=BrokenWatch)
 
     assert import_keras().Model().fit(callbacks=["one"]) == ["one"]
-    assert capsys.readouterr().err == "tfwatch: this fit is not watched: RuntimeError: no threads left\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: this fit is not watched: RuntimeError: no threads left\n"
+    )
 
 
 def test_a_fit_is_as_keras_made_it_wherever_its_hook_breaks(import_keras: Import) -> None:
     """Raise in each call of a function of tfwatch's but those that nothing can be around."""
     keras = import_keras()
-    around = {("keras_hook.py", "fit"), *(("errors.py", f"__{name}__") for name in ("init", "enter", "exit"))}
+    around = {
+        ("keras_hook.py", "fit"),
+        *(("errors.py", f"__{name}__") for name in ("init", "enter", "exit")),
+    }
     calls = 0
 
     def see(frame: FrameType, event: str, _: Any) -> None:

@@ -64,12 +64,22 @@ def test_distributed_batches_are_split_and_switched(ended: Ended) -> None:
     watched, exact, fused, tracked = (open_run(path) for path in results["runs"])
     assert (watched.manifest.split, len(watched.steps)) == ("in-graph timestamps", STEPS)
     assert (exact.manifest.split, len(exact.steps)) == ("exact", STEPS)
-    assert (fused.manifest.split, len(fused.steps)) == ("in-graph timestamps, steps_per_execution=3", STEPS)
+    assert (fused.manifest.split, len(fused.steps)) == (
+        "in-graph timestamps, steps_per_execution=3",
+        STEPS,
+    )
     assert not events_of(watched, SwitchFailed)
     assert {run.manifest.copy_not_timed for run in (watched, exact, fused)} == {NotTimed.CPU.value}
-    assert [(event.knob, event.new) for event in events_of(watched, PipelineSwitched)] == [("prefetch", "4")]
-    assert [run.manifest.replicas for run in (watched, exact, fused, tracked)] == [["CPU:0", "CPU:1"]] * 4
-    assert [_examples(run) for run in (watched, exact, fused, tracked)] == [*[EXAMPLES] * 3, EXAMPLES / 2]
+    assert [(event.knob, event.new) for event in events_of(watched, PipelineSwitched)] == [
+        ("prefetch", "4")
+    ]
+    assert [run.manifest.replicas for run in (watched, exact, fused, tracked)] == [
+        ["CPU:0", "CPU:1"]
+    ] * 4
+    assert [_examples(run) for run in (watched, exact, fused, tracked)] == [
+        *[EXAMPLES] * 3,
+        EXAMPLES / 2,
+    ]
     assert _describes_the_data_set(watched)
     _check_unknown_length(results["unknown"], [open_run(path) for path in results["unknown_runs"]])
 
@@ -79,7 +89,10 @@ def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
     stock, watched, refused = results
     assert stock[2] == STEPS + 2
     assert watched == refused == stock
-    splits = ["in-graph timestamps", "exact, as the clock cannot be read in the graph: no clock here"]
+    splits = [
+        "in-graph timestamps",
+        "exact, as the clock cannot be read in the graph: no clock here",
+    ]
     assert [run.manifest.split for run in runs] == splits
     assert [len(run.steps) for run in runs] == [STEPS] * 2
     assert [run.ended and run.ended.cause for run in runs] == ["finished"] * 2
@@ -94,7 +107,11 @@ def _examples(run: Run) -> int:
 
 def _describes_the_data_set(run: Run) -> bool:
     (found,) = events_of(run, StagesFound)
-    assert not [event.reason for event in events_of(run, SensorMissing) if event.sensor == "pipeline"]
+    assert not [
+        event.reason for event in events_of(run, SensorMissing) if event.sensor == "pipeline"
+    ]
     assert run.manifest.switchable[:2] == ["prefetch", "workers"]
     assert run.manifest.fixed["device_prefetch"] == f"{FETCH_TO_DEVICE} on, {PER_REPLICA} 1"
-    return {"batch(8)", "prefetch"} <= set(found.names)  # at the end of the data the first ones are gone
+    return {"batch(8)", "prefetch"} <= set(
+        found.names
+    )  # at the end of the data the first ones are gone

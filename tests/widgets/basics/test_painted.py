@@ -48,7 +48,9 @@ class PaneApp(App[None]):
 
     @property
     def text(self) -> str:
-        return "\n".join(strip.text for strip in self.pane.render_lines(self.pane.region.size.region))
+        return "\n".join(
+            strip.text for strip in self.pane.render_lines(self.pane.region.size.region)
+        )
 
 
 def set_header(pane: Pane, text: str) -> None:
@@ -73,7 +75,12 @@ def set_stage(pane: Pane, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("pane", "set_text"),
-    [(RunHeader, set_header), (KnobsPane, set_knob), (MachinePane, set_reading), (PipelinePane, set_stage)],
+    [
+        (RunHeader, set_header),
+        (KnobsPane, set_knob),
+        (MachinePane, set_reading),
+        (PipelinePane, set_stage),
+    ],
     ids=lambda value: value.__name__,
 )
 async def test_new_text_is_painted_without_the_frame_around_it(
@@ -108,7 +115,9 @@ def painted(pane: Pane) -> list[list[Segment]]:
     return [strip._segments for strip in pane.render_lines(pane.region.size.region)]
 
 
-async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> None:
+async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> (
+    None
+):
     async with knobs() as (_, pane, _pilot):
         set_knob(pane, "after")
         sent = set(pane._repaint_regions)

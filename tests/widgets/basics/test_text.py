@@ -22,13 +22,17 @@ from tfwatch.widgets.basics.text import (
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        pytest.param("[bold]Tensor[float32][/bold]", "[bold]Tensor[float32][/bold]", id="markup stays"),
+        pytest.param(
+            "[bold]Tensor[float32][/bold]", "[bold]Tensor[float32][/bold]", id="markup stays"
+        ),
         pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go"),
         pytest.param("\x1b]2;title\x07after", "after", id="titles go"),
         pytest.param("a\x1b[2Jb\x9bc", "ab?c", id="screens are not cleared"),
         pytest.param("10%\r20%\r30%", "30%", id="the last state of a progress bar"),
         pytest.param("\u202eevil", "?evil", id="no turning of the writing direction"),
-        pytest.param("in user code:\r\n\n    File\n", "in user code: File", id="several lines are one"),
+        pytest.param(
+            "in user code:\r\n\n    File\n", "in user code: File", id="several lines are one"
+        ),
         pytest.param("a\tb", "a       b", id="tabs"),
         pytest.param("größer 図", "größer 図", id="letters of any script"),
     ],
@@ -45,27 +49,42 @@ def test_both_ends_of_a_row_or_the_left_one() -> None:
 @pytest.mark.parametrize(
     ("width", "shortened"),
     [
-        pytest.param(99, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="total"),
-        pytest.param(73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"),
-        pytest.param(61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"),
+        pytest.param(
+            99,
+            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q",
+            id="total",
+        ),
+        pytest.param(
+            73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"
+        ),
+        pytest.param(
+            61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"
+        ),
         pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
         pytest.param(40, "w workers: about 19.5 ms, 1.4 x", id="its last sentence"),
         pytest.param(30, "w workers: about 19.5 ms", id="its first figure"),
         pytest.param(20, "w workers", id="no figure"),
         pytest.param(
-            8, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="not even that"
+            8,
+            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q",
+            id="not even that",
         ),
     ],
 )
 def test_shortened_advice_keeps_its_number(width: int, shortened: str) -> None:
     assert (
-        shorten_clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width)
+        shorten_clauses(
+            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width
+        )
         == shortened
     )
 
 
 def test_a_call_is_cut_before_it_or_behind_it() -> None:
-    assert shorten_clauses("slow: Data(workers=4, several=True), so that", 35) == "slow: Data(workers=4, several=True)"
+    assert (
+        shorten_clauses("slow: Data(workers=4, several=True), so that", 35)
+        == "slow: Data(workers=4, several=True)"
+    )
     assert shorten_clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
 
 
@@ -100,7 +119,12 @@ def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("/a/run", "/a/run"), ("/home/a/run", "../run"), ("/home/図書館", "..書館"), ("/home/図書x", "..書x")],
+    [
+        ("/a/run", "/a/run"),
+        ("/home/a/run", "../run"),
+        ("/home/図書館", "..書館"),
+        ("/home/図書x", "..書x"),
+    ],
 )
 def test_of_a_path_the_end_is_kept(text: str, shown: str) -> None:
     assert keep_end(text, 6) == shown
@@ -133,4 +157,7 @@ def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> 
     ],
 )
 def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, shortened: str) -> None:
-    assert shorten_clauses("t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == shortened
+    assert (
+        shorten_clauses("t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width)
+        == shortened
+    )

@@ -20,7 +20,12 @@ GB = 2**30
 
 def cnn(folder: Path | None, **changes: Any) -> Canned:
     values = {"knobs": KNOBS, "switchable": [*KNOBS], "cache_bytes": round(1.2 * GB)}
-    return Canned(folder, **{**values, **changes}).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
+    return (
+        Canned(folder, **{**values, **changes})
+        .started()
+        .steps(150, STARVING)
+        .doing(Phase.COMPUTE, 0.001)
+    )
 
 
 def asked(run: Canned, knob: str, old: str, new: str) -> Canned:

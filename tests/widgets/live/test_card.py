@@ -10,7 +10,13 @@ import pytest
 from tests.analysis.step_rows import plain, restart
 from tfwatch.analysis.tuning.comparison import Comparison, compare
 from tfwatch.analysis.tuning.tuner_text import autopilot_runs
-from tfwatch.core.events import AutopilotBegan, AutopilotEnded, ExperimentEnded, MoveJudged, PipelineSwitched
+from tfwatch.core.events import (
+    AutopilotBegan,
+    AutopilotEnded,
+    ExperimentEnded,
+    MoveJudged,
+    PipelineSwitched,
+)
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.live.settings.card import CardPane
 
@@ -23,7 +29,9 @@ EXPERIMENT = ExperimentEnded(
 )
 PROVED = replace(EXPERIMENT, cause="clear", answer="faster", ratio=1.68, low=1.61, high=1.74)
 JUDGED = MoveJudged(2, 90, "workers", "off", "8", 15.1, 13.9, 60, True)
-AUTOPILOT = AutopilotEnded(6, 170, "not_starving", "", 169, 15.1, 13.9, ratio=1.08, low=0.97, high=1.2)
+AUTOPILOT = AutopilotEnded(
+    6, 170, "not_starving", "", 169, 15.1, 13.9, ratio=1.08, low=0.97, high=1.2
+)
 
 
 def drawn(**attributes: Any) -> list[Content]:
@@ -36,18 +44,26 @@ def drawn(**attributes: Any) -> list[Content]:
 def bar_styles(rows: list[Content]) -> set[str]:
     """The styles of the bars of the first two rows."""
     return {
-        str(span.style) for row in rows[:2] for span in row.spans if set(row.plain[span.start : span.end]) & {"█", "#"}
+        str(span.style)
+        for row in rows[:2]
+        for span in row.spans
+        if set(row.plain[span.start : span.end]) & {"█", "#"}
     }
 
 
 @pytest.mark.parametrize(
     ("ended", "style"),
-    [pytest.param(EXPERIMENT, QUIET_COLOUR, id="open"), pytest.param(PROVED, COMPUTE_COLOUR, id="proved")],
+    [
+        pytest.param(EXPERIMENT, QUIET_COLOUR, id="open"),
+        pytest.param(PROVED, COMPUTE_COLOUR, id="proved"),
+    ],
 )
 def test_the_bars_of_an_open_ab_test_are_grey(ended: ExperimentEnded, style: str) -> None:
     rows = drawn(experiment=ended)
     assert bar_styles(rows) == {style}
-    assert ("grey: the difference may be noise" in [row.plain for row in rows]) == (ended is EXPERIMENT)
+    assert ("grey: the difference may be noise" in [row.plain for row in rows]) == (
+        ended is EXPERIMENT
+    )
 
 
 @pytest.mark.parametrize(("low", "style"), [(0.97, QUIET_COLOUR), (1.01, COMPUTE_COLOUR)])

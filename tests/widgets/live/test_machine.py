@@ -38,7 +38,9 @@ def texts(run: Canned) -> dict[str, tuple[str, bool]]:
 def pane(shown_rows: list[str]) -> list[str]:
     """Return the rows of the machine pane of a large screen."""
     first = next(at for at, row in enumerate(shown_rows) if " machine " in row)
-    return [row[row.rindex("││") + 2 :].strip(" │") for row in shown_rows[first + 1 :] if "││" in row]
+    return [
+        row[row.rindex("││") + 2 :].strip(" │") for row in shown_rows[first + 1 :] if "││" in row
+    ]
 
 
 # -- states -----------------------------------------------------------------------------------------
@@ -81,7 +83,9 @@ WORDS = {
     ],
     hardware.on_battery: ["on battery: clocks may be lowered", "heat    nominal, on battery"],
     hardware.leaking: ["memory  10.8 of 16, +1.2 GB/h, swaps in 4 h"],
-    hardware.disagreeing: ["STARVING 41 %   GPU counter reads 97 %: short kernels keep it high; step times decide"],
+    hardware.disagreeing: [
+        "STARVING 41 %   GPU counter reads 97 %: short kernels keep it high; step times decide"
+    ],
     hardware.unused: [
         "TensorFlow does not use the GPU; tfwatch doctor shows why",
         "GPU     unused: see tfwatch doctor",
@@ -113,7 +117,9 @@ async def test_every_machine_fits_every_size() -> None:
                 assert show.text.isascii(), (name, size)
 
 
-@pytest.mark.parametrize("options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}])
+@pytest.mark.parametrize(
+    "options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}]
+)
 async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]) -> None:
     async with shown(hardware.compute_bound(None), (80, 24), **options) as show:
         (lane,) = [row for row in show.rows if row[1:].startswith("GPU ")]
@@ -123,14 +129,18 @@ async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]
 
 async def test_a_narrow_legend_cuts_no_figure() -> None:
     async with shown(hardware.compute_bound_nvidia(None), (120, 40)) as show:
-        busy, power = (next(row for row in show.rows if row[1:].startswith(name)) for name in ("GPU", "busy"))
+        busy, power = (
+            next(row for row in show.rows if row[1:].startswith(name)) for name in ("GPU", "busy")
+        )
         assert "93 % (was 58)│" in busy
         assert "386 W 93 ours│" in power
 
 
 async def test_a_stall_leaves_the_gpu_idle_below_the_wall() -> None:
     async with shown(hardware.stalled(None), (179, 40), unicode=False, colour=False) as show:
-        starve, upper, lower = (next(row for row in show.rows if row[1:].startswith(name)) for name in _LANES)
+        starve, upper, lower = (
+            next(row for row in show.rows if row[1:].startswith(name)) for name in _LANES
+        )
         assert starve[60:90] == "#" * 30
         assert upper[60:90] == " " * 30
         assert lower[60:85] == "." * 25
@@ -156,7 +166,9 @@ def test_only_readings_that_need_attention_alert() -> None:
         (hardware.throttled, ["heat"]),
         (hardware.swapping, ["memory", "swap"]),
         (
-            lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(200, COMPUTE_BOUND),
+            lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(
+                200, COMPUTE_BOUND
+            ),
             ["swap"],
         ),
         (hardware.on_battery, ["heat"]),
@@ -175,7 +187,12 @@ def test_memory_that_outlasts_the_run_is_no_alert() -> None:
 
 
 def test_a_steady_memory_is_called_steady() -> None:
-    run = hardware.on_apple(None, hardware.apple()).steps(100, COMPUTE_BOUND).pass_s(150.0).doing(Phase.COMPUTE, 0.0)
+    run = (
+        hardware.on_apple(None, hardware.apple())
+        .steps(100, COMPUTE_BOUND)
+        .pass_s(150.0)
+        .doing(Phase.COMPUTE, 0.0)
+    )
 
     assert texts(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
     run.at_s += 60.0  # without a sample it may have changed
@@ -249,7 +266,11 @@ def test_the_gpu_is_named_as_its_sensor_knows_it() -> None:
 
 
 async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
-    run = hardware.on_apple(None, hardware.apple()).steps(400, (9.6, 13.0, 0.8)).switched("prefetch", "off", "4")
+    run = (
+        hardware.on_apple(None, hardware.apple())
+        .steps(400, (9.6, 13.0, 0.8))
+        .switched("prefetch", "off", "4")
+    )
     run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)
 
     machine = look(run).situation.machine
@@ -273,7 +294,9 @@ def rows_of(*given: Reading, width: int = 40, height: int = 9, unicode: bool = T
 
 
 def test_the_longest_text_that_fits_is_shown() -> None:
-    row = Reading("memory", ("9.8 of 16 GB, GPU 4.1, +1.2 GB/h", "9.8 of 16 GB, GPU 4.1", "9.8 of 16 GB"))
+    row = Reading(
+        "memory", ("9.8 of 16 GB, GPU 4.1, +1.2 GB/h", "9.8 of 16 GB, GPU 4.1", "9.8 of 16 GB")
+    )
 
     assert [rows_of(row, width=width)[0] for width in (40, 39, 28)] == [
         "memory  9.8 of 16 GB, GPU 4.1, +1.2 GB/h",

@@ -30,10 +30,15 @@ def row_of(screen: list[str], name: str) -> str:
     """Return the pane's row that begins with a word, single-spaced."""
     first = next((at for at, row in enumerate(screen) if "input pipeline" in row), 0)
     found = [row.strip("│ ").partition("│")[0].strip() for row in screen[first:]]
-    return next((" ".join(row.split()) for row in found if row.removeprefix("→").strip().startswith(name)), "")
+    return next(
+        (" ".join(row.split()) for row in found if row.removeprefix("→").strip().startswith(name)),
+        "",
+    )
 
 
-async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_with_its_reason() -> None:
+async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_with_its_reason() -> (
+    None
+):
     run = usual(None, **GPU).staged(*STAGES, BEHIND)
     async with shown(run, (140, 40)) as show:
         rows = show.rows
@@ -41,11 +46,16 @@ async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_wit
         assert row_of(rows, "list, shuffle") == "list, shuffle 0.2 1 ██████████ 1000 of 1000"
         assert row_of(rows, "map(decode)") == "→ map(decode) 7.7 ██████████ 1 of 2"
         assert row_of(rows, "prefetch").endswith(" 1 of 4")
-        assert row_of(rows, "total") == "total 9.6 < 13.7 compute + host: fully overlapped with compute"
+        assert (
+            row_of(rows, "total")
+            == "total 9.6 < 13.7 compute + host: fully overlapped with compute"
+        )
         assert "map(decode) runs serially on one of 2 cores" in show.text
         assert "tf.data, 1 s ago" in show.text
         names = [
-            at for name in ("list", "map(read)", "→ map(decode)", "batch(32)", "prefetch ") for at in where(rows, name)
+            at
+            for name in ("list", "map(read)", "→ map(decode)", "batch(32)", "prefetch ")
+            for at in where(rows, name)
         ]
         assert names == sorted(names)
 
@@ -57,7 +67,9 @@ def alone(run: Canned, width: int) -> list[str]:
     return [row.plain for row in pane.rows(width, 12)]
 
 
-def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_slowest_stage() -> None:
+def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_slowest_stage() -> (
+    None
+):
     rows = alone(usual(None, **GPU).staged(*STAGES, PREFETCHED), 66)
     assert row_of(rows, "map(decode)") == "map(decode) 7.7 ██████████ 1 of 2"
     assert row_of(rows, "prefetch") == "prefetch ██████████ 4 of 4"
@@ -70,7 +82,11 @@ async def test_at_120_columns_the_figures_of_a_full_shuffle_buffer_are_whole() -
 
 
 def where(rows: list[str], name: str) -> list[int]:
-    return [at for at, row in enumerate(rows) if row.strip("│ ").partition("│")[0].strip().startswith(name)][:1]
+    return [
+        at
+        for at, row in enumerate(rows)
+        if row.strip("│ ").partition("│")[0].strip().startswith(name)
+    ][:1]
 
 
 def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
@@ -79,7 +95,10 @@ def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
 
 
 def test_a_data_wait_that_no_stage_explains_has_a_row_of_its_own() -> None:
-    quick = (("list", "ShuffleDatasetV3", 0.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 1.0, 1.0, N_A, N_A))
+    quick = (
+        ("list", "ShuffleDatasetV3", 0.7, 1.0, N_A, N_A),
+        ("batch(32)", "BatchV2", 1.0, 1.0, N_A, N_A),
+    )
     rows = alone(starving(None).staged(*quick), 56)
     assert row_of(rows, "fetch, threads").split("█")[0] == "fetch, threads 7.9 "
     assert row_of(rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
@@ -89,7 +108,10 @@ def test_a_data_wait_that_no_stage_explains_has_a_row_of_its_own() -> None:
 def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
     knobs = {"prefetch": "4", "workers": "4"}
     run = Canned(None, knobs=knobs).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
-    run.staged(("map(decode)", "ParallelMapV2", 92.0, 4.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
+    run.staged(
+        ("map(decode)", "ParallelMapV2", 92.0, 4.0, N_A, N_A),
+        ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A),
+    )
     rows = alone(run, 62)
     assert row_of(rows, "total") == "total 92.6 wall 23.0 > 13.8 compute + host: 9.6 data wait"
     assert row_of(rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
@@ -108,9 +130,14 @@ async def test_on_a_small_screen_it_is_a_tab_of_its_own() -> None:
 
 
 def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
-    stages = [StageRow(name, cost) for name, cost in (("a", 0.1), ("b", 0.2), ("c", 9.0), ("d", 0.4), ("e", 2.0))]
+    stages = [
+        StageRow(name, cost)
+        for name, cost in (("a", 0.1), ("b", 0.2), ("c", 9.0), ("d", 0.4), ("e", 2.0))
+    ]
     pane = PipelinePane()
-    pane.set_reactive(PipelinePane.view, PipelineView(tuple(stages), all_ms=11.7, sentence="c is slow"))
+    pane.set_reactive(
+        PipelinePane.view, PipelineView(tuple(stages), all_ms=11.7, sentence="c is slow")
+    )
 
     rows = [row.plain.split()[:2] for row in pane.rows(60, 5)]
 
@@ -118,7 +145,9 @@ def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("buffered", "bar"), [(0, "...."), (1, "#..."), (500, "##.."), (999, "###."), (1000, "####")], ids=str
+    ("buffered", "bar"),
+    [(0, "...."), (1, "#..."), (500, "##.."), (999, "###."), (1000, "####")],
+    ids=str,
 )
 def test_a_single_element_shows_and_so_does_a_missing_one(buffered: int, bar: str) -> None:
     pane = PipelinePane()
@@ -126,13 +155,20 @@ def test_a_single_element_shows_and_so_does_a_missing_one(buffered: int, bar: st
     stage = StageRow("list, shuffle", 0.2, "1", buffered, 1000)
     pane.set_reactive(PipelinePane.view, PipelineView((stage,), all_ms=0.2))
 
-    (row,) = [row.plain for row in pane.rows(40 + len(f"{buffered} of 1000") - 1, 5) if "list" in row.plain]
+    (row,) = [
+        row.plain
+        for row in pane.rows(40 + len(f"{buffered} of 1000") - 1, 5)
+        if "list" in row.plain
+    ]
     assert f" {bar} {buffered} of 1000" in row
 
 
 async def test_in_a_stall_it_names_the_silent_stage_and_the_time() -> None:
     run = stalled(None)
-    silent = [(name, kind, N_A, workers, 0.0 * size, size) for name, kind, _, workers, _, size in (*STAGES, PREFETCHED)]
+    silent = [
+        (name, kind, N_A, workers, 0.0 * size, size)
+        for name, kind, _, workers, _, size in (*STAGES, PREFETCHED)
+    ]
     since_ns = round((run.at_s - 20.0) * 1e9)
     run.event(
         facts.StallLocated,
@@ -151,7 +187,10 @@ async def test_in_a_stall_it_names_the_silent_stage_and_the_time() -> None:
 
 def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
     run = usual(None).event(
-        facts.SensorMissing, sensor="pipeline", reason="a DistributedIterator has no model", fix="one device"
+        facts.SensorMissing,
+        sensor="pipeline",
+        reason="a DistributedIterator has no model",
+        fix="one device",
     )
     assert "n/a: a DistributedIterator has no model; one device" in " ".join(alone(run, 60))
     assert "the stages appear with the first batches" in " ".join(alone(importing(None), 60))
@@ -208,5 +247,7 @@ def test_without_batches_the_reason_is_shown() -> None:
     run = usual(None).staged(("range", "Range", N_A, 1.0, N_A, N_A))
 
     assert pipeline_view(look(run)).sentence == "no batch passed in the last seconds"
-    run.event(facts.SensorMissing, sensor="pipeline", reason="epochs are too short", fix="longer epochs")
+    run.event(
+        facts.SensorMissing, sensor="pipeline", reason="epochs are too short", fix="longer epochs"
+    )
     assert pipeline_view(look(run)).sentence == "n/a: epochs are too short; longer epochs"

@@ -11,7 +11,9 @@ from tfwatch.workloads.data import arrays
 
 def test_loaded_arrays_are_unchanged() -> None:
     images, labels = np.zeros((3, 4, 4), np.uint8), np.array([[1], [2], [3]])
-    loaded = arrays._load("X", lambda: ((images, labels), (images, labels)), (4, 4), (3, 3), lambda _: None)
+    loaded = arrays._load(
+        "X", lambda: ((images, labels), (images, labels)), (4, 4), (3, 3), lambda _: None
+    )
     assert loaded.images is images
     assert loaded.labels.tolist() == [1, 2, 3]
     assert loaded.note == ""
@@ -19,7 +21,9 @@ def test_loaded_arrays_are_unchanged() -> None:
 
 def test_arrays_that_cannot_be_loaded_are_synthetic_with_a_note() -> None:
     def fail() -> Any:
-        raise Exception("URL fetch failure on https://example.com/x.npz: None -- timed out\nsecond line")
+        raise Exception(
+            "URL fetch failure on https://example.com/x.npz: None -- timed out\nsecond line"
+        )
 
     reported: list[str] = []
     made = arrays._load("MNIST", fail, (28, 28), (50, 10), reported.append)

@@ -96,11 +96,19 @@ def _all_broken(folder: Path) -> Path:
             "{} has no sub-folders: put each class's images into a sub-folder named after it",
             id="no classes",
         ),
-        pytest.param(_no_jpeg, "{} has sub-folders, but no .jpg or .jpeg file in any of them", id="no JPEG files"),
-        pytest.param(_all_broken, "none of the 2 files in {} is a JPEG image", id="all plainly broken"),
+        pytest.param(
+            _no_jpeg,
+            "{} has sub-folders, but no .jpg or .jpeg file in any of them",
+            id="no JPEG files",
+        ),
+        pytest.param(
+            _all_broken, "none of the 2 files in {} is a JPEG image", id="all plainly broken"
+        ),
     ],
 )
-def test_a_bad_folder_is_reported_in_one_sentence(make: object, sentence: str, tmp_path: Path) -> None:
+def test_a_bad_folder_is_reported_in_one_sentence(
+    make: object, sentence: str, tmp_path: Path
+) -> None:
     folder = make(tmp_path)  # type: ignore[operator]
     with pytest.raises(BadInputError) as caught:
         cnn.check(Settings(data=folder))

@@ -107,12 +107,19 @@ def test_no_setting_changes_a_bit(folder: Path, epochs: list[Any], knobs: Knobs)
         assert_same(one, drain(batches))
 
 
-def test_several_pipelines_over_one_epoch_give_the_batches_of_one(folder: Path, epochs: list[Any]) -> None:
+def test_several_pipelines_over_one_epoch_give_the_batches_of_one(
+    folder: Path, epochs: list[Any]
+) -> None:
     import tensorflow as tf
 
     again = prepare(folder)
     rest, pieces = list(again.source), []
-    for knobs in (Knobs(), Knobs(prefetch=2, workers=3), Knobs(prefetch="default", workers="default"), Knobs()):
+    for knobs in (
+        Knobs(),
+        Knobs(prefetch=2, workers=3),
+        Knobs(prefetch="default", workers="default"),
+        Knobs(),
+    ):
         count = 2 if len(rest) > 2 else len(rest)
         part = [tuple(tensor.numpy() for tensor in batch) for batch in rest[:count]]
         stream = tf.data.Dataset.from_generator(
@@ -147,7 +154,9 @@ def test_a_cache_that_is_half_full_makes_the_rest(folder: Path, epochs: list[Any
     assert cached.store is not None
     assert_same(epochs[0][:3], drain(cached.pipeline(cached.source, Knobs(cache=True)).take(3)))
     assert not cached.store.examples_of().is_full
-    assert_same(epochs[1], drain(cached.pipeline(cached.source, Knobs(cache=True, workers=2, prefetch=2))))
+    assert_same(
+        epochs[1], drain(cached.pipeline(cached.source, Knobs(cache=True, workers=2, prefetch=2)))
+    )
     assert cached.store.examples_of().is_full
 
 
@@ -233,7 +242,9 @@ def _small_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_small_set")
-def test_the_image_set_is_made_once_and_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_set_is_made_once_and_the_same_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reported = list[str]()
     first = image_folder.make_images(reported.append)
     assert reported[0] == "making the image set, 0 of 40 (once)"
@@ -256,7 +267,9 @@ def test_an_incomplete_set_is_made_again() -> None:
 
 
 @pytest.mark.usefixtures("_small_set")
-def test_the_second_of_two_processes_uses_the_set_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_of_two_processes_uses_the_set_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fill, reported = image_folder._fill, list[str]()
 
     def overtaken(part: Path, report: Any, clock: Any) -> None:
@@ -281,8 +294,13 @@ def test_without_a_cache_folder_the_image_set_is_temporary_and_reported_so(
     home = image_folder.make_images(reported.append)
     assert not home.is_relative_to(tmp_path / "file")
     assert len(image_folder.list_images(home).paths) == 40
-    assert reported[-1] == "making the image set, 40 of 40, 0 s left (once) - for this run only, cache: File exists"
+    assert (
+        reported[-1]
+        == "making the image set, 40 of 40, 0 s left (once) - for this run only, cache: File exists"
+    )
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.jpg"))}
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.jpg"))
+    }

@@ -76,7 +76,12 @@ def check_side(side: Sequence[Subject]) -> None:
     Raises:
         NotComparableError: they are not.
     """
-    for reason in (_twice(side), _other_workload(side), _other_batch_size(side, by_example=False), _mixed_side(side)):
+    for reason in (
+        _twice(side),
+        _other_workload(side),
+        _other_batch_size(side, by_example=False),
+        _mixed_side(side),
+    ):
         if reason:
             raise NotComparableError(reason)
 
@@ -98,12 +103,16 @@ def _other_batch_size(runs: Sequence[Subject], by_example: bool) -> str:
     sizes = [run.batch_size for run in runs]
     if by_example:
         unknown = next((run for run in runs if not run.batch_size), None)
-        return f"the batch size of {unknown.name} is unknown: no time per example" if unknown else ""
+        return (
+            f"the batch size of {unknown.name} is unknown: no time per example" if unknown else ""
+        )
     other = _first_other(runs, lambda run: run.batch_size)
     if other is None:
         return ""
     first = runs[0]
-    words = " and ".join((_named(first, f"batch size {sizes[0]}"), _named(other, f"batch size {other.batch_size}")))
+    words = " and ".join(
+        (_named(first, f"batch size {sizes[0]}"), _named(other, f"batch size {other.batch_size}"))
+    )
     return f"{words}: their steps are not the same work; compare the time of an example with --by-example"
 
 
@@ -127,7 +136,9 @@ def _mixed_side(side: Sequence[Subject]) -> str:
     for other in side[1:]:
         for change in [*_changed("setting", side[0].settings, other.settings)]:
             if change.name not in _FREE:
-                differ = f"{change.name} is {change.before or 'not set'} and {change.after or 'not set'}"
+                differ = (
+                    f"{change.name} is {change.before or 'not set'} and {change.after or 'not set'}"
+                )
                 return f"{side[0].name} and {other.name} are on one side, but {differ}"
     return ""
 
@@ -136,7 +147,11 @@ def is_same_kind(one: Subject, other: Subject) -> bool:
     """Return whether two runs were made on one machine, or on machines with the same hardware."""
     if one.host == other.host:
         return True
-    if one.device != other.device or one.hardware[:2] != other.hardware[:2] or one.hardware[0] is None:
+    if (
+        one.device != other.device
+        or one.hardware[:2] != other.hardware[:2]
+        or one.hardware[0] is None
+    ):
         return False
     memory = [run.hardware[2] or 0.0 for run in (one, other)]
     return abs(memory[0] - memory[1]) <= _SAME_MEMORY * max(memory)
@@ -156,8 +171,14 @@ def changes(before: Sequence[Subject], after: Sequence[Subject]) -> list[Change]
     """Return the facts in which two sides differ."""
     first, second = before[0], after[0]
     found = [*_changed("setting", first.settings, second.settings)]
-    if first.batch_size != second.batch_size and not any(change.name == "batch_size" for change in found):
-        found.append(Change("setting", "batch_size", str(first.batch_size or ""), str(second.batch_size or "")))
+    if first.batch_size != second.batch_size and not any(
+        change.name == "batch_size" for change in found
+    ):
+        found.append(
+            Change(
+                "setting", "batch_size", str(first.batch_size or ""), str(second.batch_size or "")
+            )
+        )
     found += _changed("version", first.versions, second.versions)
     names = ("host", "device")
     return found + [

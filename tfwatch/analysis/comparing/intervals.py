@@ -79,7 +79,9 @@ def assumed_share(others: Sequence[float | None], same_host: bool = True) -> flo
     """
     known = [share for share in others if share is not None]
     apart = max(known) - min(known) if len(known) > 1 else 0.0
-    return math.hypot(_QUIET, _OTHERS * max(known, default=0.0), _APART * apart, 0.0 if same_host else _OTHER_HOST)
+    return math.hypot(
+        _QUIET, _OTHERS * max(known, default=0.0), _APART * apart, 0.0 if same_host else _OTHER_HOST
+    )
 
 
 def alternate(starts: Sequence[Sequence[float]]) -> bool:
@@ -89,7 +91,10 @@ def alternate(starts: Sequence[Sequence[float]]) -> bool:
 
 
 def estimate_spread(
-    sides: Sequence[Side], assumed: float, past: Sequence[Sequence[float]] = (), alternating: bool = True
+    sides: Sequence[Side],
+    assumed: float,
+    past: Sequence[Sequence[float]] = (),
+    alternating: bool = True,
 ) -> Spread:
     """Estimate the spread between runs. past: values of equal runs of the past, each group in the order of time."""
     squares = sum(_squares([run.value for run in side]) for side in sides)
@@ -99,7 +104,9 @@ def estimate_spread(
     base = _from_past(past) or Spread(assumed, _FREEDOM, "assumed")
     prior = _joined(base, _within([run for side in sides for run in side]))
     weight = prior.freedom + freedom
-    return Spread(math.sqrt((prior.freedom * prior.deviation**2 + squares) / weight), weight, base.source)
+    return Spread(
+        math.sqrt((prior.freedom * prior.deviation**2 + squares) / weight), weight, base.source
+    )
 
 
 def difference(before: Side, after: Side, spread: Spread, alpha: float = ALPHA) -> Interval:
@@ -165,7 +172,9 @@ def t_quantile(share: float, freedom: float) -> float:
     """
     if freedom < 4:
         weight = (1 / max(freedom, 2.0) - 1 / 4) * 4
-        return weight * (2 * share - 1) / math.sqrt(2 * share * (1 - share)) + (1 - weight) * t_quantile(share, 4)
+        return weight * (2 * share - 1) / math.sqrt(2 * share * (1 - share)) + (
+            1 - weight
+        ) * t_quantile(share, 4)
     z = NormalDist().inv_cdf(share)
     terms = (
         (z**3 + z) / 4,

@@ -80,7 +80,9 @@ def measure_runs(runs: Sequence[Rows], examples: Sequence[int] | None = None) ->
     in_bursts = any(_is_in_bursts(rows) for rows in kept)
     timed = all(not np.isnan(rows["copy_ms"]).any() for rows in kept)
     return [
-        RunSteps(len(rows), _figures(rows, examples[n] if examples else 1, in_bursts, timed), in_bursts)
+        RunSteps(
+            len(rows), _figures(rows, examples[n] if examples else 1, in_bursts, timed), in_bursts
+        )
         for n, rows in enumerate(kept)
     ]
 
@@ -99,8 +101,13 @@ def _is_in_bursts(rows: Rows) -> bool:
 
 
 def _figures(rows: Rows, examples: int, in_bursts: bool, timed: bool) -> dict[str, Measured]:
-    found = {name: _measured(times / examples, in_bursts) for name, times in _times(rows, timed).items()}
-    shares = [float(part["wait_ms"].sum() / step_ms(part, np.float64).sum()) for part in np.array_split(rows, QUARTERS)]
+    found = {
+        name: _measured(times / examples, in_bursts) for name, times in _times(rows, timed).items()
+    }
+    shares = [
+        float(part["wait_ms"].sum() / step_ms(part, np.float64).sum())
+        for part in np.array_split(rows, QUARTERS)
+    ]
     whole = float(rows["wait_ms"].sum(dtype=np.float64) / step_ms(rows, np.float64).sum())
     return {**found, WAIT_SHARE: Measured(whole, tuple(shares))}
 

@@ -12,7 +12,12 @@ from tfwatch.analysis.findings.feed_advice import forecast_feed
 from tfwatch.analysis.findings.situation import Advice, SourceKind
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.knob_state import deeper
-from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
+from tfwatch.analysis.tuning.switch_text import (
+    best,
+    expected_gain_text,
+    has_expected_gain,
+    has_usable_gain,
+)
 from tfwatch.core import units
 from tfwatch.core.knobs import KEYS, VECTORISED, epochs_until, knob_name
 
@@ -29,7 +34,8 @@ _LAUNCHING = Advice(
     code_suggestions.FEWER_LAUNCHES,
 )
 _AS_GRAPH = Advice(
-    "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)", code_suggestions.GRAPH
+    "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)",
+    code_suggestions.GRAPH,
 )
 #: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example; eight steps per
 #: execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
@@ -44,13 +50,13 @@ _FETCHING_IN_LOOP = Advice(
 #: The advice where calls of a loop fetch their batches.
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
 #: The first switch makes the stages visible, and takes effect with an epoch.
-_BELOW_STRATEGY = (
-    "w workers auto: its maps run in parallel and its stages show their time; a strategy prepares batches ahead already"
-)
+_BELOW_STRATEGY = "w workers auto: its maps run in parallel and its stages show their time; a strategy prepares batches ahead already"
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
 
 
-def advise_next(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False) -> Advice:
+def advise_next(
+    bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False
+) -> Advice:
     """Advise on steps that neither starve nor wait for callbacks; `compute_share` of the step is compute."""
     if op_by_op:
         return _AS_GRAPH
@@ -58,7 +64,9 @@ def advise_next(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op
         return _LAUNCHING
     limit = f"The input pipeline is not the limit: {compute_share} of the step is compute."
     shorter = "Mixed precision or jit_compile" if accelerated else "A GPU or a smaller model"
-    return Advice(f"{limit} {shorter} would shorten it.", code_suggestions.PRECISION if accelerated else "")
+    return Advice(
+        f"{limit} {shorter} would shorten it.", code_suggestions.PRECISION if accelerated else ""
+    )
 
 
 def advise_longer_calls(part: Breakdown) -> Advice:
@@ -66,7 +74,10 @@ def advise_longer_calls(part: Breakdown) -> Advice:
     saved_ms = part.host.mean * (1 - 1 / code_suggestions.STEPS_PER_EXECUTION)
     longer = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
     figure = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
-    return Advice(f"{longer}: {figure}; or log and save less often, larger batches", code_suggestions.LONGER_CALLS)
+    return Advice(
+        f"{longer}: {figure}; or log and save less often, larger batches",
+        code_suggestions.LONGER_CALLS,
+    )
 
 
 def advise_starving(now: Situation, part: Breakdown) -> Advice:
@@ -92,7 +103,9 @@ def _advise_fetch(now: Situation) -> Advice:
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
-    can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
+    can_switch = "prefetch" in now.switchable and bool(
+        switch.setting or "workers" in now.switchable
+    )
     if not can_switch or now.origin.has_no_pipeline:
         return _advise_script(now, switch)
     found = _advise_edit(now, part, switch)
@@ -151,12 +164,16 @@ def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     if (knob, value) in now.better:
         return ""
     knobs = {**now.knobs, knob: value}
-    return lines_of(now, knobs) or code_suggestions.switch_line(knob, value, now.stages, now.fast_pipeline, now.code)
+    return lines_of(now, knobs) or code_suggestions.switch_line(
+        knob, value, now.stages, now.fast_pipeline, now.code
+    )
 
 
 def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     """Return the lines of Python for these knobs where they differ from those of the start."""
-    return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code)
+    return code_suggestions.pasted_lines(
+        knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code
+    )
 
 
 def _advise_cheaper_batches(now: Situation) -> Advice:
@@ -195,7 +212,11 @@ def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Adv
         return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
     if prefetch != "off" and not switch.setting:
         return _advise_cheaper_batches(now)
-    general = input_advice.GENERAL.sentence if prefetch == "default" else input_advice.CANNOT_HIDE.sentence
+    general = (
+        input_advice.GENERAL.sentence
+        if prefetch == "default"
+        else input_advice.CANNOT_HIDE.sentence
+    )
     return Advice(general, edit)
 
 
@@ -261,7 +282,9 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
     if forecast is not None:
         prefetches = forecast.knob != "prefetch" and now.knobs.get("prefetch", "off") != "off"
         begin = "prefetch is on and cannot hide the wait. " if prefetches else ""
-        return SwitchAdvice(f"{begin}{_forecast_advice(now, forecast)}", (forecast.knob, forecast.value))
+        return SwitchAdvice(
+            f"{begin}{_forecast_advice(now, forecast)}", (forecast.knob, forecast.value)
+        )
     if any(one.is_known for one in now.forecasts.values()):
         return SwitchAdvice(_no_switch_helps(now))
     return _advise_without_forecast(now, part)
@@ -269,26 +292,36 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
-    if now.replicas > 1 and "workers" in now.switchable and now.knobs.get("workers") in ("off", "default"):
+    if (
+        now.replicas > 1
+        and "workers" in now.switchable
+        and now.knobs.get("workers") in ("off", "default")
+    ):
         return SwitchAdvice(_BELOW_STRATEGY, _WORKERS)
     prefetches = now.knobs.get("prefetch", "off") != "off"
     is_known = now.fast_pipeline != VECTORISED  # what that saves is known once it has run
     if is_known and "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":
         cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"
         if prefetches:
-            return SwitchAdvice(f"prefetch is on and cannot hide all of the wait: {cheaper}", _FAST_FORM)
+            return SwitchAdvice(
+                f"prefetch is on and cannot hide all of the wait: {cheaper}", _FAST_FORM
+            )
         if part.wait.median > part.work_median_ms:
             return SwitchAdvice(f"{cheaper}; prefetch can hide {work} at most", _FAST_FORM)
     if not prefetches:
         return SwitchAdvice(
-            f"p turns prefetch on: it prepares batches during the {work} of compute and host", _PREFETCH
+            f"p turns prefetch on: it prepares batches during the {work} of compute and host",
+            _PREFETCH,
         )
     if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
         return SwitchAdvice(
-            "prefetch is on and cannot hide all of the wait: w prepares batches on several cores", _WORKERS
+            "prefetch is on and cannot hide all of the wait: w prepares batches on several cores",
+            _WORKERS,
         )
     if now.knobs.get("latency_ms", "off") != "off":
-        return SwitchAdvice("l turns the simulated latency off: it is the limit; prefetch and workers are on")
+        return SwitchAdvice(
+            "l turns the simulated latency off: it is the limit; prefetch and workers are on"
+        )
     return SwitchAdvice(
         "+ a deeper buffer evens out bursts; prefetch is on and cannot hide the wait: reading or decoding is the limit"
     )
@@ -315,7 +348,12 @@ def _cache_costs(now: Situation, forecast: Forecast) -> str:
 def _no_switch_helps(now: Situation) -> str:
     """Return the reason why no switch helps, where every switch has a forecast and none an expected gain."""
     faster = next(
-        (one for key, one in now.forecasts.items() if key == ("latency_ms", "off") and has_usable_gain(one)), None
+        (
+            one
+            for key, one in now.forecasts.items()
+            if key == ("latency_ms", "off") and has_usable_gain(one)
+        ),
+        None,
     )
     if faster is not None:
         current = now.knobs.get("latency_ms", "off")
@@ -328,8 +366,12 @@ def _no_switch_helps(now: Situation) -> str:
 
 def memory_limit_text(now: Situation) -> str:
     """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes no useful switch."""
-    useful = (one for one in now.forecasts.values() if one.is_over_memory_limit and has_expected_gain(one))
-    needs = (f"{knob_name(one.knob)} {one.value} needs {units.memory(one.needs_bytes)}" for one in useful)
+    useful = (
+        one for one in now.forecasts.values() if one.is_over_memory_limit and has_expected_gain(one)
+    )
+    needs = (
+        f"{knob_name(one.knob)} {one.value} needs {units.memory(one.needs_bytes)}" for one in useful
+    )
     return next((f"{words}, more than the memory limit" for words in needs), "")
 
 
@@ -344,13 +386,17 @@ def stall_sentence(now: Situation) -> str:
         return f"Step {units.count(now.step)} waits {_where(now, now.located)}."
     if now.epoch_begins:
         return f"Step {units.count(now.step)} waits for the first batch of epoch {now.epoch + 1}."
-    return f"Step {units.count(now.step)} waits for its batch: the input pipeline has delivered none."
+    return (
+        f"Step {units.count(now.step)} waits for its batch: the input pipeline has delivered none."
+    )
 
 
 def _where(now: Situation, located: StallLocated) -> str:
     """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row cuts the end."""
     if not located.stage:
-        return "for its batch" + (f": the {located.thread} is at {located.place}" if located.place else "")
+        return "for its batch" + (
+            f": the {located.thread} is at {located.place}" if located.place else ""
+        )
     # Where the stage is known, the training thread is only in the fetch.
     place = f", at {located.place}" if located.place and located.thread == "generator" else ""
     return f"in {located.stage}{place}: no output for {units.seconds(now.now_s - located.since_ns / 1e9)}"

@@ -31,16 +31,24 @@ _WORTH_SHOWING_S = 1.0
 def describe_between_epochs(now: Situation) -> Banner | None:
     """Describe the time between epochs, where it is the largest loss."""
     spent = now.epoch_spent
-    if spent is None or spent.between_share < max(between_epochs.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
+    if spent is None or spent.between_share < max(
+        between_epochs.BETWEEN_SHARE, advice.share(now.judgement.breakdown)
+    ):
         return None
     end = "between fits" if now.fits_end_epochs else "epoch's end"
-    first = f"filling {now.filled_shuffle or 'a shuffle buffer'}" if now.has_shuffle_fill else "first batch"
+    first = (
+        f"filling {now.filled_shuffle or 'a shuffle buffer'}"
+        if now.has_shuffle_fill
+        else "first batch"
+    )
     spans = between_epochs.parts_between(spent, end, first)
     parts = (f"{part} {units.duration(seconds)}" for part, seconds in spans.items())
     brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
     less = advice.beside_switches(now, between_epochs.advise_between_epochs(now, spent))
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
-    found = Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
+    found = Banner(
+        word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief
+    )
     return _with_switches(now, found)
 
 
@@ -63,7 +71,14 @@ def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     found = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
-    return Banner(word, sentence, found.sentence, Tone.GOOD, edit=found.edit, brief=f"compute-bound: waits {spent}")
+    return Banner(
+        word,
+        sentence,
+        found.sentence,
+        Tone.GOOD,
+        edit=found.edit,
+        brief=f"compute-bound: waits {spent}",
+    )
 
 
 def _compute_or_data_wait(part: Breakdown) -> Banner:
@@ -85,7 +100,9 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
         brief = f"launching kernels takes {spent}"
         small = ": its kernels are too small" if now.accelerated else ""
         sentence = f"{brief}, longer than {now.device} then computes{small}"
-    return Banner(f"LAUNCH-BOUND {share}", sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief)
+    return Banner(
+        f"LAUNCH-BOUND {share}", sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief
+    )
 
 
 def _input_bound(now: Situation, part: Breakdown) -> Banner:
@@ -104,9 +121,20 @@ def _input_bound(now: Situation, part: Breakdown) -> Banner:
 def _host_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
     brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
-    where = f"most of it callback {now.callback}" if now.callback else "in callbacks and Python between the steps"
+    where = (
+        f"most of it callback {now.callback}"
+        if now.callback
+        else "in callbacks and Python between the steps"
+    )
     found = advice.beside_switches(now, advice.advise_longer_calls(part))
-    return Banner(f"HOST-BOUND {share}", f"{brief}, {where}", found.sentence, Tone.WARN, edit=found.edit, brief=brief)
+    return Banner(
+        f"HOST-BOUND {share}",
+        f"{brief}, {where}",
+        found.sentence,
+        Tone.WARN,
+        edit=found.edit,
+        brief=brief,
+    )
 
 
 def _next(now: Situation, part: Breakdown) -> Advice:
@@ -135,8 +163,14 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 def banner(now: Situation) -> Banner:
     """Return the finding of the first check that has one, with the remark on the loss and the machine."""
     found = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
-    if now.last_finding and not found.remark:  # a failed or killed run: its cause keeps the sentence
-        found = replace(found, remark=f"{now.last_finding.word}; {now.last_finding.advice}", edit=now.last_finding.edit)
+    if (
+        now.last_finding and not found.remark
+    ):  # a failed or killed run: its cause keeps the sentence
+        found = replace(
+            found,
+            remark=f"{now.last_finding.word}; {now.last_finding.advice}",
+            edit=now.last_finding.edit,
+        )
     found = _with_loss(now, replace(found, remark=found.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         missing = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
@@ -171,7 +205,9 @@ def _ended(now: Situation) -> Banner | None:
     if now.ended is None:
         return None
     if now.ended.cause == "failed":
-        return Banner("FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD)
+        return Banner(
+            "FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD
+        )
     took = units.seconds(now.ended.at_ns / 1e9)
     done = f"{units.counted(now.ended.steps, 'step')} in {took}{now.metric and f', {now.metric}'}"
     if now.ended.cause == "stopped":
@@ -188,7 +224,9 @@ def _with_last(now: Situation, found: Banner) -> Banner:
     brief = f"{last.word}, {last.brief}" if last.brief else ""
     remark = f"{found.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
     sentence = f"{last.word}, {last.sentence}"
-    return replace(found, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief)
+    return replace(
+        found, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief
+    )
 
 
 def _killed(now: Situation) -> Banner | None:
@@ -197,7 +235,9 @@ def _killed(now: Situation) -> Banner | None:
         how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
         return Banner(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
-        silence = f"no new data for {units.seconds(now.silent_s)}; run on another machine, {now.host}"
+        silence = (
+            f"no new data for {units.seconds(now.silent_s)}; run on another machine, {now.host}"
+        )
         return Banner("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)
     return None
 
@@ -224,7 +264,12 @@ def _stopping(now: Situation) -> Banner | None:
 def _unwatched(now: Situation) -> Banner | None:
     if not now.watch_failed:
         return None
-    return Banner("NOT MEASURED", f"tfwatch failed: {now.watch_failed}", "training goes on without it", Tone.WARN)
+    return Banner(
+        "NOT MEASURED",
+        f"tfwatch failed: {now.watch_failed}",
+        "training goes on without it",
+        Tone.WARN,
+    )
 
 
 def _starting(now: Situation) -> Banner | None:
@@ -241,7 +286,9 @@ def _starting(now: Situation) -> Banner | None:
         filling = advice.shuffle_fill_text(now)
         sentence = f"{filling or 'waiting for the first batch'}{so_far}"
         again = ["it fills again in every epoch"] if filling else []
-        return Banner("STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY)
+        return Banner(
+            "STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY
+        )
     return None
 
 
@@ -279,14 +326,18 @@ def _between_now(now: Situation) -> Banner | None:
     what = "validation" if now.phase is Phase.VALIDATION else f"the end of epoch {now.epoch + 1}"
     named = f", {now.detail}" if now.detail else ""
     sentence = f"{what}{named}, {units.seconds(now.phase_s)} so far"
-    return Banner("BETWEEN EPOCHS", sentence, "no training step runs; not counted as data wait", Tone.BUSY)
+    return Banner(
+        "BETWEEN EPOCHS", sentence, "no training step runs; not counted as data wait", Tone.BUSY
+    )
 
 
 def _ab_test(now: Situation) -> Banner | None:
     if now.experiment is None:
         return None
     ends = "a ends it; " if now.live else ""
-    advice = f"{ends}the run keeps the faster setting; it trains on the same batches in the same order"
+    advice = (
+        f"{ends}the run keeps the faster setting; it trains on the same batches in the same order"
+    )
     subject, progress = now.experiment.subject, now.experiment.progress
     brief = f"{subject}: {now.experiment.brief}"
     return Banner("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
@@ -297,7 +348,9 @@ def _autopilot(now: Situation) -> Banner | None:
         return None
     ends = "f or the key of any setting ends it; " if now.live else ""
     advice = f"{ends}a change that helps is kept, others are undone; it trains on the same batches in the same order"
-    return Banner("AUTOPILOT", now.autopilot_run.progress, advice, Tone.BUSY, brief=now.autopilot_run.parts[0])
+    return Banner(
+        "AUTOPILOT", now.autopilot_run.progress, advice, Tone.BUSY, brief=now.autopilot_run.parts[0]
+    )
 
 
 def _switching(now: Situation) -> Banner | None:
@@ -312,13 +365,26 @@ def _switching(now: Situation) -> Banner | None:
 
 def _settling(now: Situation) -> Banner | None:
     switch = now.switch
-    if switch is None or switch.step is None or switch.settled or now.steps_total - switch.step > _SETTLES_WITHIN:
+    if (
+        switch is None
+        or switch.step is None
+        or switch.settled
+        or now.steps_total - switch.step > _SETTLES_WITHIN
+    ):
         return None
     if now.knobs.get(switch.knob, switch.new) != switch.new:
         return None  # the knob changed again: an A/B test that is ended restores its own setting
     done = switch.after.steps if switch.after else 0
-    so_far = f", so far {units.milliseconds(switch.typical(switch.after.step))}/step" if switch.after else ""
-    before = f"before: {units.milliseconds(switch.typical(switch.before.step))}/step" if switch.before else ""
+    so_far = (
+        f", so far {units.milliseconds(switch.typical(switch.after.step))}/step"
+        if switch.after
+        else ""
+    )
+    before = (
+        f"before: {units.milliseconds(switch.typical(switch.before.step))}/step"
+        if switch.before
+        else ""
+    )
     sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {ENOUGH_STEPS} steps{so_far}"
     return Banner("MEASURING", sentence, before, Tone.BUSY)
 
@@ -326,7 +392,9 @@ def _settling(now: Situation) -> Banner | None:
 def _measuring(now: Situation) -> Banner:
     done, needed = now.judgement.steps, now.judgement.needed
     left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
-    advice = f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
+    advice = (
+        f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
+    )
     return Banner("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
 
 
@@ -373,7 +441,9 @@ def _cost(now: Situation) -> str:
     if cost.is_notable:
         parts.append(f"without it: {units.seconds(cost.without_s)} at best")
     if now.stalls:
-        parts.append(f"{units.counted(now.stalls, 'stall')}, longest {units.seconds(now.longest_stall_s)}")
+        parts.append(
+            f"{units.counted(now.stalls, 'stall')}, longest {units.seconds(now.longest_stall_s)}"
+        )
     if now.searched is not None:
         parts.append(reading_text(now.searched))
     return "; ".join(parts)

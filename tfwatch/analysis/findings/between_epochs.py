@@ -30,7 +30,8 @@ _LOOP_BEGINS = Advice(
 _LOOP_ENDS = Advice("do less between two epochs of the loop (validation, saving), or longer epochs")
 _LOOP_VALIDATES = Advice("validate less often or on less data; or longer epochs")
 _BETWEEN_FITS = Advice(
-    "do less between two calls of fit (predict, saving), or more epochs in each call", code_suggestions.FEWER_FITS
+    "do less between two calls of fit (predict, saving), or more epochs in each call",
+    code_suggestions.FEWER_FITS,
 )
 _FIT_BEGINS = Advice("fewer, longer fits: more epochs in each call", code_suggestions.FEWER_FITS)
 _VALIDATION = Advice(
@@ -46,13 +47,18 @@ _TIMES = 3
 _NEAR_NS = 100_000_000
 
 
-def parts_between(spent: TimeSpent, end: str = "epoch's end", first: str = _FIRST_BATCH) -> dict[str, float]:
+def parts_between(
+    spent: TimeSpent, end: str = "epoch's end", first: str = _FIRST_BATCH
+) -> dict[str, float]:
     """Return the seconds between epochs by part, the longest first; parts below a tenth are left out.
 
     end: the name of the last part. first: that of the first batch.
     """
     parts = {"validation": spent.validation_s, first: spent.first_batch_s, end: spent.epoch_end_s}
-    longest = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
+    longest = sorted(
+        (part for part in parts if parts[part] >= 0.1 * spent.between_s),
+        key=lambda part: -parts[part],
+    )
     return {part: parts[part] for part in longest}
 
 
@@ -78,7 +84,9 @@ def _advise_shuffle(now: Situation) -> Advice:
     A `repeat` at the end of the pipeline keeps its iterator, and still has each epoch wait for the buffer.
     """
     shuffle, below = code_suggestions.call(now.filled_shuffle or "shuffle"), now.map_below_shuffle
-    edit = code_suggestions.shuffle_lines(shuffle, below, now.steps_per_epoch, of_loop=now.has_own_loop)
+    edit = code_suggestions.shuffle_lines(
+        shuffle, below, now.steps_per_epoch, of_loop=now.has_own_loop
+    )
     if below:
         first = f"put .{shuffle} before .{code_suggestions.call(below)}"
         return Advice(f"{first}, or .repeat() right after .shuffle()", edit)
@@ -94,7 +102,9 @@ def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
         longer = input_advice.advise_longer_epochs(now)
         return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)
     if slow.cause == "checkpoint":
-        return Advice(f"save less often ({slow.detail}), or longer epochs", code_suggestions.SAVE_LESS)
+        return Advice(
+            f"save less often ({slow.detail}), or longer epochs", code_suggestions.SAVE_LESS
+        )
     return Advice(f"do less in {slow.detail}.on_epoch_end, or longer epochs")
 
 
@@ -107,8 +117,14 @@ def find_slow_epoch_end(events: Iterable[Event]) -> Paused | None:
     ends = [event.at_ns for event in events if isinstance(event, EpochEnded)]
     took: dict[tuple[str, str], float] = {}
     for event in events:
-        if isinstance(event, Paused) and event.cause in ("callback", "checkpoint") and _is_near(event, ends):
-            took[event.cause, event.detail] = took.get((event.cause, event.detail), 0.0) + event.took_ms
+        if (
+            isinstance(event, Paused)
+            and event.cause in ("callback", "checkpoint")
+            and _is_near(event, ends)
+        ):
+            took[event.cause, event.detail] = (
+                took.get((event.cause, event.detail), 0.0) + event.took_ms
+            )
     if not took:
         return None
     cause, name = max(took, key=lambda one: took[one])
@@ -136,6 +152,8 @@ def find_slow_callback(pauses: Iterable[Paused], host_ms: float) -> str:
     for pause in pauses:
         if pause.cause in ("callback", "checkpoint"):
             took.setdefault(pause.detail, []).append(pause.took_ms)
-    usual_ms = {name: statistics.median(times) for name, times in took.items() if len(times) >= _TIMES}
+    usual_ms = {
+        name: statistics.median(times) for name, times in took.items() if len(times) >= _TIMES
+    }
     slowest = max(usual_ms, key=lambda name: usual_ms[name], default="")
     return slowest if slowest and usual_ms[slowest] >= _MOST * host_ms else ""

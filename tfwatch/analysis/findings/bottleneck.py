@@ -181,7 +181,9 @@ def make_stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable
     of_it = rows[rows["pipeline"] == number]
     last = of_it[-1]
     count = min(len(names.names), len(names.kinds))
-    stages = tuple(_stage(of_it[of_it["stage"] == n], names.names[n], names.kinds[n]) for n in range(count))
+    stages = tuple(
+        _stage(of_it[of_it["stage"] == n], names.names[n], names.kinds[n]) for n in range(count)
+    )
     waits = of_it["wait_cores"][~np.isnan(of_it["wait_cores"])]
     wait_cores = float(waits.mean()) if len(waits) else math.nan
     return StageTable(int(last["at_ns"]), stages, wait_cores=wait_cores)
@@ -193,11 +195,16 @@ def _whole(numbers: Rows, found: Mapping[int, StagesFound]) -> int:
     names = found[newest].names if newest in found else []
     others = (int(number) for number in np.unique(numbers)[::-1] if number in found)
     longer = (number for number in others if len(found[number].names) > len(names) > 0)
-    return next((number for number in longer if found[number].names[-len(names) :] == names), newest)
+    return next(
+        (number for number in longer if found[number].names[-len(names) :] == names), newest
+    )
 
 
 def find_bottleneck(
-    stages: tuple[Stage, ...], wait_cores: float = math.nan, cores: int | None = None, others: float = 0.0
+    stages: tuple[Stage, ...],
+    wait_cores: float = math.nan,
+    cores: int | None = None,
+    others: float = 0.0,
 ) -> Bottleneck | None:
     """Find the stage that limits the rate of batches; None where no element passed.
 
@@ -207,7 +214,9 @@ def find_bottleneck(
     wait_cores: the cores that the process used during data wait. cores: of the machine; others: in use by other
     programs.
     """
-    slowest = max(_stretches(stages), key=lambda part: sum(stages[n].batch_ms for n in part), default=[])
+    slowest = max(
+        _stretches(stages), key=lambda part: sum(stages[n].batch_ms for n in part), default=[]
+    )
     if not slowest:
         return None
     at = max(slowest, key=lambda n: stages[n].batch_ms)
@@ -224,13 +233,19 @@ def find_bottleneck(
 
 def _python_cores(stages: tuple[Stage, ...], wait_cores: float) -> float:
     """Return the cores that Python used during data wait: those in use less the work of the other stages."""
-    others = (one.busy_ms for one in stages if one.busy_ms > 0 and not (one.calls_python or one.reads_files))
+    others = (
+        one.busy_ms
+        for one in stages
+        if one.busy_ms > 0 and not (one.calls_python or one.reads_files)
+    )
     return wait_cores - sum(others) / _slowest_ms(stages)
 
 
 def _slowest_ms(stages: tuple[Stage, ...]) -> float:
     """Return the time of a batch in the slowest stretch; NaN where no element passed."""
-    return max((sum(stages[n].batch_ms for n in part) for part in _stretches(stages)), default=math.nan)
+    return max(
+        (sum(stages[n].batch_ms for n in part) for part in _stretches(stages)), default=math.nan
+    )
 
 
 def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
@@ -244,7 +259,9 @@ def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
     return [stretch for stretch in stretches if stretch]
 
 
-def _reason(stage: Stage, in_all: float, wait_cores: float, cores: int | None, crowded: bool) -> Reason:
+def _reason(
+    stage: Stage, in_all: float, wait_cores: float, cores: int | None, crowded: bool
+) -> Reason:
     if stage.calls_python:
         return "python"
     if stage.is_service:
@@ -320,4 +337,8 @@ def _stage(rows: Rows, name: str, kind: str) -> Stage:
         return stage
     busy, elements = rows["busy_ms"].astype(float), rows["elements"].astype(float)
     known = ~np.isnan(busy) & (elements > 0)
-    return replace(stage, busy_ms=float(np.average(busy[known], weights=elements[known]))) if known.any() else stage
+    return (
+        replace(stage, busy_ms=float(np.average(busy[known], weights=elements[known])))
+        if known.any()
+        else stage
+    )

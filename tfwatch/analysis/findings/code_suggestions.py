@@ -27,23 +27,25 @@ _FUNCTION = "decode"
 STEPS_PER_EXECUTION = 8
 PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
 GRAPH = "model.compile(..., run_eagerly=False)  # a loop of your own: @tf.function over its step"
-LONGER_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once per call"
+LONGER_CALLS = (
+    f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once per call"
+)
 FEWER_LAUNCHES = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION}, jit_compile=True)"
 CACHE_AFTER = "dataset = dataset.cache()  # after {stage}, both before shuffle and anything random"
 UINT8 = (
     "dataset = dataset.map(lambda x, y: (tf.cast(x, tf.uint8), y))  # whole numbers to 255, scaled in the model:\n"
     "keras.layers.Rescaling(1 / 255)  # the first layer casts on the device"
 )
-DEVICE_PREFETCH = (
-    'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
-)
+DEVICE_PREFETCH = 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
 #: Batches that a strategy prepares ahead for each replica in place of one.
 BUFFER_PER_REPLICA = 4
 SPREAD = (
     f"options = tf.distribute.InputOptions({PER_REPLICA}={BUFFER_PER_REPLICA})  # batches ahead for each replica\n"
     "dataset = strategy.experimental_distribute_dataset(dataset, options)  # fit takes it too"
 )
-ONE_ITERATOR_OF_LOOP = "batches = iter(dataset.repeat())  # before the loop; next(batches) in each step"
+ONE_ITERATOR_OF_LOOP = (
+    "batches = iter(dataset.repeat())  # before the loop; next(batches) in each step"
+)
 FEWER_FITS = "model.fit(..., epochs=epochs)  # in place of a loop over fit"
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"
 #: Rows of 2 kB in batches of 256 took 0.4 ms a batch this way, as in Keras, and 1.3 ms by `from_tensor_slices`.
@@ -52,7 +54,9 @@ order = tf.data.Dataset.range(len(x)).shuffle(len(x)).batch(batch_size).repeat()
 rows = lambda n: (tf.gather(x, n), tf.gather(y, n))
 dataset = order.map(rows, num_parallel_calls=tf.data.AUTOTUNE)"""
 PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: prepares batches while a step runs"
-THREADS = "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare batches"
+THREADS = (
+    "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare batches"
+)
 MORE_WORKERS = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
 PROCESSES = "dataset.workers, dataset.use_multiprocessing = 4, True  # before fit, below if __name__ == '__main__':"
 PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generator
@@ -91,7 +95,11 @@ _CALLS = {
 
 
 def switch_line(
-    knob: str, value: str, table: StageTable | None = None, fast_name: str = "", code: Sequence[CodeEdit] = ()
+    knob: str,
+    value: str,
+    table: StageTable | None = None,
+    fast_name: str = "",
+    code: Sequence[CodeEdit] = (),
 ) -> str:
     """Return the line of Python that sets a knob to a value in a pipeline; empty where there is none to add.
 
@@ -107,7 +115,9 @@ def switch_line(
     if knob == "workers":
         return _parallel_map(costliest_map(table), _number(value))
     if knob == "cache":
-        return "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
+        return (
+            "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
+        )
     if knob == "device_prefetch":
         return DEVICE_PREFETCH.format(depth=_number(value))
     return _fast(fast_name, costliest_map(table)) if knob == "fast_pipeline" else ""
@@ -123,7 +133,9 @@ def one_iterator(steps_per_epoch: int | None, *, of_arrays: bool = False) -> str
 def shuffle_lines(shuffle: str, below: str, steps_per_epoch: int | None, *, of_loop: bool) -> str:
     """Return the lines after which no epoch waits for a shuffle buffer. shuffle: its call; below: the map below it."""
     steps = f"model.fit(dataset, steps_per_epoch={steps_per_epoch or '...'})"
-    then = "batches = iter(dataset) before the loop, next(batches) in each step" if of_loop else steps
+    then = (
+        "batches = iter(dataset) before the loop, next(batches) in each step" if of_loop else steps
+    )
     repeat = f"dataset = dataset.{shuffle}.repeat()  # the buffer stays full; then {then}"
     if not below:
         return repeat
@@ -182,7 +194,9 @@ def switch_phrase(knob: str, value: str, fast_name: str = "") -> str:
         "workers": f"num_parallel_calls={_number(value)}",
         "cache": ".cache()",
         "device_prefetch": f"prefetch_to_device({value})",
-        "fast_pipeline": "tf.data in place of the generator" if fast_name == _GENERATOR else ".batch() before .map()",
+        "fast_pipeline": "tf.data in place of the generator"
+        if fast_name == _GENERATOR
+        else ".batch() before .map()",
     }
     return words.get(knob, f"{knob} {value}")
 
@@ -201,12 +215,18 @@ def pasted_lines(
     suggested in its place. code: as in `switch_line`; a knob without a line of the script's has a line of its own.
     """
     knobs = {knob: best_measured(knob, value, better) for knob, value in knobs.items()}
-    changed = [knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))]
+    changed = [
+        knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
+    ]
     if "multiprocessing" in knobs:  # its batches come from no map, and are prefetched by Keras
         return _py_dataset_line(knobs, started)
     in_script = {edit.knob for edit in code}
     own = edited_lines(code, {knob: knobs[knob] for knob in changed})
-    lines = (switch_line(knob, knobs[knob], table, fast_name) for knob in changed if knob not in in_script)
+    lines = (
+        switch_line(knob, knobs[knob], table, fast_name)
+        for knob in changed
+        if knob not in in_script
+    )
     return "\n".join(filter(None, (own, *lines)))
 
 
@@ -220,7 +240,10 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
 
 def costliest_map(table: StageTable | None) -> str:
     """Return the name of the function of the slowest map; `decode` where unknown."""
-    maps = ((stage.busy_ms, _NAMED_MAP.fullmatch(stage.name)) for stage in (table.stages if table else ()))
+    maps = (
+        (stage.busy_ms, _NAMED_MAP.fullmatch(stage.name))
+        for stage in (table.stages if table else ())
+    )
     known = [(cost, match["name"]) for cost, match in maps if match and not math.isnan(cost)]
     named = [one for one in known if one[1].isidentifier()]
     return max(named)[1] if named else _FUNCTION
@@ -257,7 +280,9 @@ def _py_dataset_line(knobs: Mapping[str, str], started: Mapping[str, str]) -> st
     workers = {"off": "1", "auto": "os.cpu_count()"}.get(setting, setting)
     queue = knobs.get("queue_size", "default")
     processes = knobs["multiprocessing"] == "on"
-    return _OF_PY_DATASET.format(workers=workers, processes=processes, queue="10" if queue == "default" else queue)
+    return _OF_PY_DATASET.format(
+        workers=workers, processes=processes, queue="10" if queue == "default" else queue
+    )
 
 
 _ORDER = ("fast_pipeline", "workers", "cache", "prefetch", "device_prefetch")

@@ -49,12 +49,18 @@ def advise_copy(now: Situation, part: Breakdown) -> Advice:
     ahead = best(one for one in now.forecasts.values() if one.knob == "device_prefetch")
     if ahead is not None and part.step.median - ahead.step_ms > saved_ms:
         edit = advice.edit_with_switch(now, ahead.knob, ahead.value)
-        key = f"{advice.key_text(ahead, now.knobs.get(ahead.knob, 'off'))}: " if now.live else "prefetch_to_device: "
+        key = (
+            f"{advice.key_text(ahead, now.knobs.get(ahead.knob, 'off'))}: "
+            if now.live
+            else "prefetch_to_device: "
+        )
         return Advice(f"{key}{expected_gain_text(ahead)}", edit)
     if saved_ms:
         sizes = f"{units.memory(small)} in place of {units.memory(all_bytes)}"
         after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
-        smaller = Advice(f"images as uint8, cast on the device: {sizes}, {after}", code_suggestions.UINT8)
+        smaller = Advice(
+            f"images as uint8, cast on the device: {sizes}, {after}", code_suggestions.UINT8
+        )
         return advice.beside_switches(now, smaller)
     return Advice("copy fewer bytes: smaller images, or augmentation on the device")
 

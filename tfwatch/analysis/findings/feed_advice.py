@@ -38,7 +38,11 @@ class WorkerCount:
     @property
     def interval(self) -> str:
         """`3 (2 to 4)`; without the interval where that is one number."""
-        return f"{self.likely} ({self.low} to {self.high})" if self.low < self.high else str(self.likely)
+        return (
+            f"{self.likely} ({self.low} to {self.high})"
+            if self.low < self.high
+            else str(self.likely)
+        )
 
     @property
     def words(self) -> str:
@@ -53,7 +57,10 @@ def forecast_workers(supply_ms: float, rest_ms: float, batch_size: int) -> Worke
     """
     if not (0 < rest_ms < supply_ms < math.inf):
         return None
-    costs = (supply_ms * work + batch_size * sending for work, sending in zip(_WORK, _SENDING_MS, strict=True))
+    costs = (
+        supply_ms * work + batch_size * sending
+        for work, sending in zip(_WORK, _SENDING_MS, strict=True)
+    )
     low, likely, high = (math.ceil(cost / rest_ms) for cost in costs)
     return WorkerCount(likely, low, high)
 
@@ -104,18 +111,30 @@ class FeedForecast:
             return ""
         workers = f"{self.count.words} of the tf.data service"
         if self.now:
-            place = "" if self.place == "this machine" else ", on other machines: this one has no cores for them"
+            place = (
+                ""
+                if self.place == "this machine"
+                else ", on other machines: this one has no cores for them"
+            )
             return f"more workers of the tf.data service: {self.count.interval} in place of {self.now}{place}"
         if self.place == "this machine":
-            return f"--feed-workers {self.count.likely}: {workers} prepare batches in time; {_ORDER}"
-        return f"{workers} on other machines (tfwatch feed): this one has no cores for them; {_ORDER}"
+            return (
+                f"--feed-workers {self.count.likely}: {workers} prepare batches in time; {_ORDER}"
+            )
+        return (
+            f"{workers} on other machines (tfwatch feed): this one has no cores for them; {_ORDER}"
+        )
 
     @property
     def words(self) -> str:
         """The forecast as a sentence of its own, or the reason for none."""
         if self.count is None:
             return f"n/a: {self.missing}"
-        where = "" if self.place == "this machine" else " on other machines: this one has no cores for them"
+        where = (
+            ""
+            if self.place == "this machine"
+            else " on other machines: this one has no cores for them"
+        )
         first = f"; before that {self.first}" if self.first else ""
         return f"{self.count.words} of the tf.data service{where}{first}"
 
@@ -147,15 +166,23 @@ def forecast_feed(now: Situation) -> FeedForecast | None:
 def _more_workers(now: Situation, feed: Feed, part: Breakdown) -> FeedForecast:
     """Return the forecast for a run that workers feed already: they supply a batch in each step."""
     if feed.cores_each is not None and feed.cores_each < _IDLE and now.cores_free >= 1:
-        return FeedForecast(missing="its workers are idle half of the time: to take their elements is the limit")
+        return FeedForecast(
+            missing="its workers are idle half of the time: to take their elements is the limit"
+        )
     count = forecast_workers(part.step.mean * len(feed.lanes), part.work_mean_ms, 0)
     if count is None:
         return FeedForecast(missing="the time of a batch is not known")
     each, now_used = feed.cores_each, len(feed.lanes)
-    has_room = each is None or math.isnan(now.cores_free) or (count.likely - now_used) * each <= now.cores_free
+    has_room = (
+        each is None
+        or math.isnan(now.cores_free)
+        or (count.likely - now_used) * each <= now.cores_free
+    )
     gain = best(now.forecasts.values())
     first = code_suggestions.switch_phrase(gain.knob, gain.value, now.fast_pipeline) if gain else ""
-    return FeedForecast(count, "", "this machine" if has_room else "other machines", first, now_used)
+    return FeedForecast(
+        count, "", "this machine" if has_room else "other machines", first, now_used
+    )
 
 
 def _why_none(now: Situation) -> str:

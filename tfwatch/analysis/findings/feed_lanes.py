@@ -76,7 +76,9 @@ class Feed:
     @property
     def words(self) -> str:
         """`4 workers, 1 lost: 3.9 cores, 412 elements/s, 62 MB/s`, without the figures that are not known."""
-        cores, elements, sent = (total(self.lanes, name) for name in ("cores", "elements_s", "bytes_s"))
+        cores, elements, sent = (
+            total(self.lanes, name) for name in ("cores", "elements_s", "bytes_s")
+        )
         figures = [f"{cores:.1f} cores"] if cores is not None else []
         figures += [f"{units.count(round(elements))} elements/s"] if elements is not None else []
         figures += [f"{units.memory(sent)}/s"] if sent is not None else []
@@ -93,10 +95,18 @@ def find_feed(
     found = next((event for event in reversed(list(events)) if isinstance(event, FeedFound)), None)
     if found is None:
         return None
-    newest = rows if whole or not len(rows) else rows[rows["at_ns"] >= max(int(rows["at_ns"][-1]) - _NOW_NS, 0)]
-    lanes = [_lane(address, newest[newest["worker"] == n]) for n, address in enumerate(found.workers)]
+    newest = (
+        rows
+        if whole or not len(rows)
+        else rows[rows["at_ns"] >= max(int(rows["at_ns"][-1]) - _NOW_NS, 0)]
+    )
+    lanes = [
+        _lane(address, newest[newest["worker"] == n]) for n, address in enumerate(found.workers)
+    ]
     is_dispatcher_lost = bool(len(newest) and newest["lost"][-1] & _DISPATCHER)
-    missing = found.missing if examples_s is not None else {**found.missing, "elements_s": _NO_EXAMPLES}
+    missing = (
+        found.missing if examples_s is not None else {**found.missing, "elements_s": _NO_EXAMPLES}
+    )
     return Feed(tuple(_with_elements(lanes, examples_s)), missing, is_dispatcher_lost)
 
 
@@ -109,7 +119,9 @@ def total(lanes: Iterable[FeedLane], figure: str) -> float | None:
 def _lane(address: str, rows: Rows) -> FeedLane:
     if not len(rows):
         return FeedLane(address, is_lost=False)
-    return FeedLane(address, bool(rows["lost"][-1] & _WORKER), _mean(rows["cores"]), _mean(rows["bytes_s"]))
+    return FeedLane(
+        address, bool(rows["lost"][-1] & _WORKER), _mean(rows["cores"]), _mean(rows["bytes_s"])
+    )
 
 
 def _mean(values: Any) -> float | None:
@@ -123,6 +135,12 @@ def _with_elements(lanes: list[FeedLane], examples_s: float | None) -> list[Feed
         return lanes
     shares = [None if lane.bytes_s is None else lane.bytes_s / sent for lane in lanes]
     return [
-        FeedLane(lane.address, lane.is_lost, lane.cores, lane.bytes_s, None if share is None else share * examples_s)
+        FeedLane(
+            lane.address,
+            lane.is_lost,
+            lane.cores,
+            lane.bytes_s,
+            None if share is None else share * examples_s,
+        )
         for lane, share in zip(lanes, shares, strict=True)
     ]

@@ -29,9 +29,7 @@ def advise_data_wait(now: Situation) -> Advice:
 
 def _below_strategy(now: Situation) -> Advice:
     """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
-    several = (
-        "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
-    )
+    several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
     size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
     lines = code_suggestions.switch_line("workers", "auto", now.stages, code=now.code)
     return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")
@@ -44,10 +42,15 @@ def advise_longer_epochs(now: Situation) -> Advice:
         lines = code_suggestions.one_iterator(now.steps_per_epoch, of_arrays=True)
         return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", lines)
     if kind is SourceKind.PY_DATASET:
-        return Advice("longer epochs: let the PyDataset's __len__ span several passes over the data")
+        return Advice(
+            "longer epochs: let the PyDataset's __len__ span several passes over the data"
+        )
     if kind is SourceKind.GENERATOR:
         return Advice("longer epochs: a larger steps_per_epoch")
-    return Advice("longer epochs (.repeat() with steps_per_epoch)", code_suggestions.one_iterator(now.steps_per_epoch))
+    return Advice(
+        "longer epochs (.repeat() with steps_per_epoch)",
+        code_suggestions.one_iterator(now.steps_per_epoch),
+    )
 
 
 def _py_dataset(now: Situation) -> Advice:
@@ -60,7 +63,8 @@ def _py_dataset(now: Situation) -> Advice:
             code_suggestions.PROCESSES,
         )
     return Advice(
-        "workers=4, max_queue_size=8 for the PyDataset: four batches are prepared in parallel", code_suggestions.THREADS
+        "workers=4, max_queue_size=8 for the PyDataset: four batches are prepared in parallel",
+        code_suggestions.THREADS,
     )
 
 
@@ -70,14 +74,19 @@ def _generator(now: Situation) -> Advice:
     way = "workers=4, use_multiprocessing=True" if computes(now) else "workers=4"
     made = f"a PyDataset({way}) in place of the generator, which cannot run in parallel"
     is_unknown = place is None or (place.reason == "python" and place.waits is None)
-    also = "; use_multiprocessing=True too if it computes in Python" if is_unknown and not computes(now) else ""
+    also = (
+        "; use_multiprocessing=True too if it computes in Python"
+        if is_unknown and not computes(now)
+        else ""
+    )
     return Advice(f"{made}{also}", code_suggestions.PY_DATASET.format(way=way))
 
 
 def _iterator(now: Situation) -> Advice:
     del now
     return Advice(
-        "tf.data.Dataset.from_generator(...).prefetch(...): prepares batches during steps", code_suggestions.FROM_PYTHON
+        "tf.data.Dataset.from_generator(...).prefetch(...): prepares batches during steps",
+        code_suggestions.FROM_PYTHON,
     )
 
 
@@ -133,7 +142,9 @@ def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
     words = f"cheaper operations or a map over whole batches: all workers of {stage.name} are busy"
     if not _can_cache(now, place):
         return Advice(words)
-    size = f" ({units.memory(now.cache_bytes)})" if now.cache_bytes else " where it fits into memory"
+    size = (
+        f" ({units.memory(now.cache_bytes)})" if now.cache_bytes else " where it fits into memory"
+    )
     general = code_suggestions.CACHE_AFTER.format(stage=now.cache_after or "the slow stages")
     return Advice(f".cache(){size}, {words}", edited_lines(now.code, {"cache": "on"}) or general)
 
@@ -157,10 +168,15 @@ def _python_map(place: Bottleneck, stage: Stage) -> Advice:
     if place.waits is None:
         more = "more threads" if stage.is_parallel else "num_parallel_calls"
         line = "" if stage.is_parallel else code_suggestions.parallel_map(stage.name)
-        return Advice(f"{more} where its calls wait, TensorFlow operations in place of Python where they compute", line)
+        return Advice(
+            f"{more} where its calls wait, TensorFlow operations in place of Python where they compute",
+            line,
+        )
     if not stage.is_parallel:
         line = code_suggestions.parallel_map(stage.name)
-        return Advice("num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time", line)
+        return Advice(
+            "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time", line
+        )
     return _more_calls(stage)
 
 
@@ -176,9 +192,12 @@ def _more_calls(stage: Stage) -> Advice:
 def _from_generator(now: Situation, stage: Stage) -> Advice:
     if computes(now):
         return Advice(
-            "a parallel map of TensorFlow operations in place of from_generator", code_suggestions.FROM_GENERATOR
+            "a parallel map of TensorFlow operations in place of from_generator",
+            code_suggestions.FROM_GENERATOR,
         )
-    several = "several from_generator, interleaved: one works while another waits; prefetch is on already"
+    several = (
+        "several from_generator, interleaved: one works while another waits; prefetch is on already"
+    )
     return Advice(several, code_suggestions.interleaved(stage.name))
 
 
@@ -194,7 +213,9 @@ def computes(now: Situation) -> bool:
 
 #: The advice where the stages are unknown.
 CHEAPER = "make batches cheaper: a parallel map, cache, a map over whole batches"
-GENERAL = Advice(f".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there already, {CHEAPER}")
+GENERAL = Advice(
+    f".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there already, {CHEAPER}"
+)
 CANNOT_HIDE = Advice(f"prefetch cannot hide the wait: {CHEAPER}")
 _DEARER = Advice(f"{CHEAPER}; prefetch is on already")
 _INTERLEAVE = (

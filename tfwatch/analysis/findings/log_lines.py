@@ -52,7 +52,9 @@ class LogSummary:
 
 
 def _important(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list[_Parts]]:
-    return Meaning(name, False, text), [(line,) if isinstance(line, str) else line for line in lines]
+    return Meaning(name, False, text), [
+        (line,) if isinstance(line, str) else line for line in lines
+    ]
 
 
 def _harmless(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list[_Parts]]:
@@ -150,8 +152,14 @@ _TABLE = (
         "TensorFlow could not choose a layout for the images: results are correct, steps may be slower",
         "layout failed: ",
     ),
-    _harmless("pruner", "one graph optimization was skipped", "model_pruner failed: ", "remapper failed: "),
-    _harmless("onednn", "oneDNN is on: the last digits of sums may differ", "oneDNN custom operations are on"),
+    _harmless(
+        "pruner", "one graph optimization was skipped", "model_pruner failed: ", "remapper failed: "
+    ),
+    _harmless(
+        "onednn",
+        "oneDNN is on: the last digits of sums may differ",
+        "oneDNN custom operations are on",
+    ),
     _harmless(
         "instructions",
         "the CPU instructions that TensorFlow was built for",
@@ -165,7 +173,11 @@ _TABLE = (
         "Could not identify NUMA node",
         "NUMA node read from SysFS had negative value",
     ),
-    _harmless("plugin optimizer", "the GPU's plugin works", ("Plugin optimizer for device_type", "is enabled")),
+    _harmless(
+        "plugin optimizer",
+        "the GPU's plugin works",
+        ("Plugin optimizer for device_type", "is enabled"),
+    ),
     _harmless(
         "registered twice",
         "two parts of TensorFlow register the same library",
@@ -181,20 +193,39 @@ _TABLE = (
         "metal_device.cc",
         "Loaded cuDNN version",
     ),
-    _harmless("tf32", "matrix products use TF32: fast, with fewer digits", "TensorFloat-32 will be used"),
-    _harmless("xla", "XLA compiles parts of the model", ("XLA service", "initialized"), "Compiled cluster using XLA"),
+    _harmless(
+        "tf32", "matrix products use TF32: fast, with fewer digits", "TensorFloat-32 will be used"
+    ),
+    _harmless(
+        "xla",
+        "XLA compiles parts of the model",
+        ("XLA service", "initialized"),
+        "Compiled cluster using XLA",
+    ),
     _harmless(
         "no model",
         "tf.data has no stage figures for a pipeline without autotuning",
         "Cannot find this iterator's analytical model",
     ),
     _harmless("end of data", "a data set reached its end", "OUT_OF_RANGE: End of sequence"),
-    _harmless("cpu frequency", "the CPU's clock rate is unknown; normal on Macs", "Failed to get CPU frequency"),
     _harmless(
-        "shuffle ignored", "Keras leaves shuffling to the data set", "`shuffle=True` was passed, but will be ignored"
+        "cpu frequency",
+        "the CPU's clock rate is unknown; normal on Macs",
+        "Failed to get CPU frequency",
     ),
-    _harmless("generator", "the memory of a Python generator is freed early", "Memory patch applied: M_TRIM_THRESHOLD"),
-    _harmless("stderr", "early log lines go to stderr", "All log messages before absl::InitializeLog"),
+    _harmless(
+        "shuffle ignored",
+        "Keras leaves shuffling to the data set",
+        "`shuffle=True` was passed, but will be ignored",
+    ),
+    _harmless(
+        "generator",
+        "the memory of a Python generator is freed early",
+        "Memory patch applied: M_TRIM_THRESHOLD",
+    ),
+    _harmless(
+        "stderr", "early log lines go to stderr", "All log messages before absl::InitializeLog"
+    ),
 )
 
 

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.forecasting.forecast import Forecast, Record
     from tfwatch.analysis.tuning.tuner_text import AutopilotRun, RunningExperiment
     from tfwatch.core.code_edits import CodeEdit
-    from tfwatch.core.events import LossDiverged, Paused, RunEnded, StagesFound, StallLocated, TrainingFailed
+    from tfwatch.core.events import (
+        LossDiverged,
+        Paused,
+        RunEnded,
+        StagesFound,
+        StallLocated,
+        TrainingFailed,
+    )
 
 
 class SourceKind(Enum):
@@ -59,7 +66,9 @@ def find_batch_source(found: Iterable[StagesFound]) -> BatchSource:
         for kind in pipeline.kinds:
             source = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
             if source is not None:
-                return BatchSource(source, source is SourceKind.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
+                return BatchSource(
+                    source, source is SourceKind.PY_DATASET and "Prefetch" not in pipeline.kinds[-1]
+                )
         whole = whole or len(pipeline.kinds) > 1
     return BatchSource(SourceKind.TF_DATA) if whole else BatchSource()
 
@@ -255,7 +264,9 @@ class Situation:
     @property
     def is_waiting_long(self) -> bool:
         """True while a data wait is longer than usual, the first one of the run included."""
-        return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s()
+        return (
+            self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s()
+        )
 
     @property
     def is_stalled(self) -> bool:

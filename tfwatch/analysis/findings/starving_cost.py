@@ -58,7 +58,9 @@ class DataWaitCost:
         return max(self.run_s - self.data_wait_s, 0.0)
 
 
-def cost_of_data_wait(total: TimeSpent, run_s: float, examples: int | None, energy: Energy | None) -> DataWaitCost:
+def cost_of_data_wait(
+    total: TimeSpent, run_s: float, examples: int | None, energy: Energy | None
+) -> DataWaitCost:
     """Return the cost of data wait in a run. total: its time breakdown. examples: trained on; None where unknown."""
     worked_s = total.copy_s + total.compute_s + total.host_s
     known = examples is not None and examples > 0 and worked_s > 0
@@ -75,7 +77,11 @@ def cost_text(found: DataWaitCost) -> str:
     if not found.is_notable:
         return ""
     more = found.examples is not None and round(found.examples) > 0
-    instead = f", or {units.count(round(found.examples or 0))} more examples in the same time" if more else ""
+    instead = (
+        f", or {units.count(round(found.examples or 0))} more examples in the same time"
+        if more
+        else ""
+    )
     return f"without data wait: {units.seconds(found.without_s)} at best{instead}"
 
 
@@ -184,11 +190,19 @@ class RunningEnergy:
         """Return the sums; None before power was read. waits_since_s: the start of a data wait in progress."""
         if not self._sums.known_s:
             return None
-        sums = self._sums if self._waiting is None else self._sums + self._of_steps(samples, self._waiting)
+        sums = (
+            self._sums
+            if self._waiting is None
+            else self._sums + self._of_steps(samples, self._waiting)
+        )
         if waits_since_s is None or waits_since_s >= self._read_s:
             return sums
         curve = self._curve(samples, waits_since_s, self._read_s)
-        joules = curve.between(np.array([waits_since_s]), np.array([self._read_s]))[0] if curve else np.zeros(1)
+        joules = (
+            curve.between(np.array([waits_since_s]), np.array([self._read_s]))[0]
+            if curve
+            else np.zeros(1)
+        )
         return sums + Energy(starving_j=float(joules[0]))
 
     def _curve(self, samples: Rows, begin_s: float, end_s: float) -> EnergyCurve | None:
@@ -218,7 +232,10 @@ class RunningEnergy:
         if done.all():
             self._sums, self._waiting = self._sums + self._of_steps(samples, steps), None
         else:
-            self._sums, self._waiting = self._sums + self._of_steps(samples, steps[done]), steps[~done]
+            self._sums, self._waiting = (
+                self._sums + self._of_steps(samples, steps[done]),
+                steps[~done],
+            )
 
     def _of_steps(self, samples: Rows, steps: Rows) -> Energy:
         if not len(steps):
@@ -230,7 +247,11 @@ class RunningEnergy:
         joules, known_s = curve.between(begins_s, ends_s)
         whole = (known_s >= _WHOLE * (ends_s - begins_s)) & (steps["flags"] == 0)
         waiting, _ = curve.between(begins_s, begins_s + steps["wait_ms"] / 1e3)
-        return Energy(steps=int(whole.sum()), steps_j=float(joules[whole].sum()), starving_j=float(waiting.sum()))
+        return Energy(
+            steps=int(whole.sum()),
+            steps_j=float(joules[whole].sum()),
+            starving_j=float(waiting.sum()),
+        )
 
 
 def _ends_s(steps: Rows) -> Floats:

@@ -113,7 +113,10 @@ def align(ranks: Sequence[RankSteps]) -> Aligned:
     at = [np.searchsorted(of_rank["step"], steps) for of_rank in rows]
     parts = (("wait_ms", 0), ("host_ms", 1), ("compute_ms", 0))
     wait, host, call = (
-        _times([of_rank[name][places - before] for of_rank, places in zip(rows, at, strict=True)], len(steps))
+        _times(
+            [of_rank[name][places - before] for of_rank, places in zip(rows, at, strict=True)],
+            len(steps),
+        )
         for name, before in parts
     )
     silent = _times([_silent_ms(*one) for one in zip(ranks, rows, at, strict=True)], len(steps))
@@ -162,9 +165,13 @@ def _silent_ms(rank: RankSteps, rows: Rows, places: NDArray[np.intp]) -> Times:
     if not rank.silences:
         return np.zeros(len(places))
     before, now = rows[places - 1], rows[places]
-    begin_ns = before["start_ns"] + (before["wait_ms"] + before["compute_ms"]).astype(np.float64) * 1e6
+    begin_ns = (
+        before["start_ns"] + (before["wait_ms"] + before["compute_ms"]).astype(np.float64) * 1e6
+    )
     end_ns = now["start_ns"] + (now["wait_ms"] + now["compute_ms"]).astype(np.float64) * 1e6
     edges = np.maximum.accumulate(np.array(rank.silences, dtype=np.float64).ravel())
     silent_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))
-    found: Times = (np.interp(end_ns, edges, silent_ns) - np.interp(begin_ns, edges, silent_ns)) / 1e6
+    found: Times = (
+        np.interp(end_ns, edges, silent_ns) - np.interp(begin_ns, edges, silent_ns)
+    ) / 1e6
     return found

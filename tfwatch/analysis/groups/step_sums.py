@@ -84,13 +84,19 @@ class StepSums:
         for sums, times in zip(self._sums, aligned.parts, strict=True):
             sums += np.bincount(places, weights=times, minlength=BUCKETS)
         found = find_long_steps(aligned)
-        self._long_steps = nlargest(MOST_LONG_STEPS, [*self._long_steps, *found], key=attrgetter("lost_ms"))
+        self._long_steps = nlargest(
+            MOST_LONG_STEPS, [*self._long_steps, *found], key=attrgetter("lost_ms")
+        )
 
     def copy(self) -> StepSums:
         """Return the same sums, to which other steps can be added."""
         found = StepSums()
         found._width, found._first, found._last = self._width, self._first, self._last
-        found._counts, found._sums, found._long_steps = self._counts.copy(), self._sums.copy(), list(self._long_steps)
+        found._counts, found._sums, found._long_steps = (
+            self._counts.copy(),
+            self._sums.copy(),
+            list(self._long_steps),
+        )
         return found
 
     def steps(self) -> GroupSteps | None:
@@ -98,14 +104,20 @@ class StepSums:
         if self._first is None:
             return None
         counts, sums = self._counts.copy(), self._sums.copy()
-        return GroupSteps(self._first, self._last, self._width, counts, sums, tuple(self._long_steps))
+        return GroupSteps(
+            self._first, self._last, self._width, counts, sums, tuple(self._long_steps)
+        )
 
     def _halve(self) -> None:
         """Join each two neighbouring buckets."""
         self._width *= 2
         half = BUCKETS // 2
-        self._counts = np.concatenate([self._counts.reshape(half, 2).sum(axis=1), np.zeros(half, dtype=np.int64)])
-        self._sums = np.concatenate([self._sums.reshape(3, half, 2).sum(axis=2), np.zeros((3, half))], axis=1)
+        self._counts = np.concatenate(
+            [self._counts.reshape(half, 2).sum(axis=1), np.zeros(half, dtype=np.int64)]
+        )
+        self._sums = np.concatenate(
+            [self._sums.reshape(3, half, 2).sum(axis=2), np.zeros((3, half))], axis=1
+        )
 
 
 def sum_up(aligned: Aligned) -> GroupSteps | None:

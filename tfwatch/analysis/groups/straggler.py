@@ -143,14 +143,19 @@ def share_in_parts(aligned: Aligned, found: Straggler, count: int) -> tuple[floa
     place = [rank.rank for rank in aligned.ranks].index(found.rank)
     second, first = np.partition(group.own, -2, axis=0)[-2:]
     gains_ms = np.where(group.own.argmax(axis=0) == place, first - second, 0.0)
-    parts = zip(*(np.array_split(times, count) for times in (gains_ms, first + group.shared)), strict=True)
+    parts = zip(
+        *(np.array_split(times, count) for times in (gains_ms, first + group.shared)), strict=True
+    )
     return tuple(float(gain.sum() / whole.sum()) for gain, whole in parts)
 
 
 def is_compute_known(aligned: Aligned) -> bool:
     """Return whether a rank that computes longer would show: clocks or processor time of all ranks are known."""
     machines = [rank.machine for rank in aligned.ranks]
-    return any(_known(values) for values in ([one.clock_mhz for one in machines], [one.cores for one in machines]))
+    return any(
+        _known(values)
+        for values in ([one.clock_mhz for one in machines], [one.cores for one in machines])
+    )
 
 
 def find_long_steps(aligned: Aligned) -> list[LongStep]:
@@ -164,7 +169,11 @@ def find_long_steps(aligned: Aligned) -> list[LongStep]:
     some: Mask = np.logical_or.reduce(long)
     alone: Mask = some & ~np.logical_and.reduce(long)
     places = [int(at) for at in np.flatnonzero(some)]
-    return [_long_step(aligned, at, median_ms) for at in places if not (at and alone[at - 1] and _waits(long, at))]
+    return [
+        _long_step(aligned, at, median_ms)
+        for at in places
+        if not (at and alone[at - 1] and _waits(long, at))
+    ]
 
 
 def _waits(long: Mask, at: int) -> bool:
@@ -206,7 +215,9 @@ class _Usual:
 def lateness_ms(aligned: Aligned) -> dict[int, float]:
     """Return the mean time by which each rank comes later to the call than the rank that is first on average."""
     own = aligned.own[:, usual(aligned)].mean(axis=1)
-    return {rank.rank: float(mean - own.min()) for rank, mean in zip(aligned.ranks, own, strict=True)}
+    return {
+        rank.rank: float(mean - own.min()) for rank, mean in zip(aligned.ranks, own, strict=True)
+    }
 
 
 def _late(group: _Usual) -> Straggler:
@@ -219,13 +230,19 @@ def _late(group: _Usual) -> Straggler:
     gains_ms = np.bincount(last, weights=first - second, minlength=len(group.own)) / len(last)
     place = int(gains_ms.argmax())
     cause, own, others = _cause(group, place)
-    return Straggler(_rank(group.aligned, place), cause, own, others, group.group_ms, float(gains_ms[place]))
+    return Straggler(
+        _rank(group.aligned, place), cause, own, others, group.group_ms, float(gains_ms[place])
+    )
 
 
 def _cause(group: _Usual, place: int) -> tuple[Cause, float, float]:
     """Return the part in which a rank differs most from the others, its own mean and theirs, milliseconds."""
     aligned = group.aligned
-    times = {Cause.DATA_WAIT: aligned.wait, Cause.HOST: aligned.host, Cause.NOT_RUNNING: aligned.silent}
+    times = {
+        Cause.DATA_WAIT: aligned.wait,
+        Cause.HOST: aligned.host,
+        Cause.NOT_RUNNING: aligned.silent,
+    }
     means = {cause: group.means(values, place) for cause, values in times.items()}
     longer = {cause: own_ms - others_ms for cause, (own_ms, others_ms) in means.items()}
     part = max((Cause.DATA_WAIT, Cause.HOST), key=longer.__getitem__)
@@ -236,12 +253,18 @@ def _cause(group: _Usual, place: int) -> tuple[Cause, float, float]:
 def _slow(group: _Usual, place: int) -> Straggler | None:
     """Return what the group waits for a rank whose call itself takes longer; None where nothing shows it."""
     machines = [rank.machine for rank in group.aligned.ranks]
-    rank, group_ms, shared_ms = _rank(group.aligned, place), group.group_ms, float(group.shared.mean())
+    rank, group_ms, shared_ms = (
+        _rank(group.aligned, place),
+        group.group_ms,
+        float(group.shared.mean()),
+    )
     if clocks := _known([machine.clock_mhz for machine in machines]):
         own, others = _beside(np.array(clocks), place)
         if own >= _SLOW_CLOCK * others:
             return None
-        return Straggler(rank, Cause.SLOW_GPU, own, others, group_ms, shared_ms * (1 - own / others))
+        return Straggler(
+            rank, Cause.SLOW_GPU, own, others, group_ms, shared_ms * (1 - own / others)
+        )
     cores = _known([machine.cores for machine in machines])
     own, others = _beside(np.array(cores) * group_ms, place) if cores else (0.0, 0.0)
     if own <= max(_MORE_CPU * others, _LEAST_CORES * group_ms):
@@ -266,7 +289,9 @@ def _long_step(aligned: Aligned, at: int, median_ms: float) -> LongStep:
     whole_ms = aligned.own[:, at] + aligned.call[:, at]
     if whole_ms.max() - median_ms > 2 * lost_ms:
         return _around_its_end(aligned, at, float(whole_ms.max()) - median_ms)
-    if own_ms - others_ms < lost_ms / 2:  # all ranks wait in the call: one of them may have stood still there
+    if (
+        own_ms - others_ms < lost_ms / 2
+    ):  # all ranks wait in the call: one of them may have stood still there
         if silent[stopped] < lost_ms / 2:
             return LongStep(step, None, Cause.COMPUTE, lost_ms)
         return LongStep(step, _rank(aligned, stopped), Cause.NOT_RUNNING, lost_ms)
@@ -351,14 +376,26 @@ def no_straggler_sentence(waiting_share: float | None, aligned: Aligned) -> str:
     is_known = is_compute_known(aligned)
     of_compute = "whether one computes longer is n/a, as processor time and clocks are not known"
     if unseen:
-        found = [f"no rank is seen to be late: {waited}", _unseen_text(unseen), *([] if is_known else [of_compute])]
+        found = [
+            f"no rank is seen to be late: {waited}",
+            _unseen_text(unseen),
+            *([] if is_known else [of_compute]),
+        ]
         return "; ".join(found)
-    return f"no rank holds the others up: {waited}" if is_known else f"no rank comes late: {waited}; {of_compute}"
+    return (
+        f"no rank holds the others up: {waited}"
+        if is_known
+        else f"no rank comes late: {waited}; {of_compute}"
+    )
 
 
 def _unseen_text(ranks: Sequence[int]) -> str:
-    which, function = (f"rank {ranks[0]}", "its") if len(ranks) == 1 else (f"{len(ranks)} ranks", "their")
-    return f"the data wait of {which} is not seen, because {function} tf.function fetches the batches"
+    which, function = (
+        (f"rank {ranks[0]}", "its") if len(ranks) == 1 else (f"{len(ranks)} ranks", "their")
+    )
+    return (
+        f"the data wait of {which} is not seen, because {function} tf.function fetches the batches"
+    )
 
 
 def long_step_lines(found: Sequence[LongStep]) -> list[str]:

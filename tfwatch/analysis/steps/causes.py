@@ -50,11 +50,17 @@ class Pauses:
     """The pauses among a run's events."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        known = [event for event in events if isinstance(event, Paused) and event.cause in _RANK and event.took_ms > 0]
+        known = [
+            event
+            for event in events
+            if isinstance(event, Paused) and event.cause in _RANK and event.took_ms > 0
+        ]
         found = [*(event for event in known if event.cause != THERMAL)]
         found += [limit for limit in find_limits(known) if limit.cause == THERMAL]
         self._events = sorted(found, key=lambda event: event.at_ns)
-        self._end_ns: NDArray[np.float64] = np.array([event.at_ns for event in self._events], dtype=np.float64)
+        self._end_ns: NDArray[np.float64] = np.array(
+            [event.at_ns for event in self._events], dtype=np.float64
+        )
         took_ns = np.array([event.took_ms * 1e6 for event in self._events], dtype=np.float64)
         self._begin_ns: NDArray[np.float64] = self._end_ns - took_ns
         self._longest_ns = float(took_ns.max(initial=0.0))
@@ -63,7 +69,9 @@ class Pauses:
         """Find the cause for which the `part` (`wait`, `compute` or `host`) of a step took `extra_ms` longer."""
         first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
-        overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(self._begin_ns[first:last], start_ns)
+        overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(
+            self._begin_ns[first:last], start_ns
+        )
         covering = np.flatnonzero(overlap >= _COVERS * extra_ms * 1e6) + first
         fitting = [at for at in covering.tolist() if self._fits(at, start_ns, part)]
         if not fitting:

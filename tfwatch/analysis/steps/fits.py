@@ -68,7 +68,11 @@ class FitCounter:
     """
 
     def __init__(
-        self, origin_s: float, steps_between: Callable[[int, int], Rows], first: int = 1, loop: str = ""
+        self,
+        origin_s: float,
+        steps_between: Callable[[int, int], Rows],
+        first: int = 1,
+        loop: str = "",
     ) -> None:
         self.done: tuple[FitFigures, ...] = ()
         self._origin_s = origin_s
@@ -76,16 +80,25 @@ class FitCounter:
         self._first = first
         self._loop = loop
 
-    def take(self, started: Sequence[EpochStarted], ended: Sequence[EpochEnded], is_over: bool) -> int:
+    def take(
+        self, started: Sequence[EpochStarted], ended: Sequence[EpochEnded], is_over: bool
+    ) -> int:
         """Add the fits that have ended. Return the number of the present fit, 0 before the first."""
-        begins = [at for at, event in enumerate(started) if not at or event.fit != started[at - 1].fit]
+        begins = [
+            at for at, event in enumerate(started) if not at or event.fit != started[at - 1].fit
+        ]
         known = len(begins) if is_over else len(begins) - 1
         for at in range(len(self.done), known):
-            epochs = started[begins[at]].epoch, started[begins[at + 1]].epoch if at + 1 < len(begins) else 2**32
+            epochs = (
+                started[begins[at]].epoch,
+                started[begins[at + 1]].epoch if at + 1 < len(begins) else 2**32,
+            )
             self.done += (self._figures(self._first + at, ended, epochs),)
         return self._first + len(begins) - 1 if begins else 0
 
-    def _figures(self, number: int, ended: Sequence[EpochEnded], epochs: tuple[int, int]) -> FitFigures:
+    def _figures(
+        self, number: int, ended: Sequence[EpochEnded], epochs: tuple[int, int]
+    ) -> FitFigures:
         first, end = (bisect_left(ended, epoch, key=lambda event: event.epoch) for epoch in epochs)
         if first == end:
             return FitFigures(number, self._origin_s, 0, None, None, None, loop=self._loop)

@@ -122,7 +122,8 @@ class Goodput:
     def share(self) -> Bounds:
         """The time of useful steps without their data wait, over the wall clock time, 0 to 1."""
         least, most = (
-            stepping_s(one) / self.wall_s if self.wall_s > 0 else 0.0 for one in (self.kept_least, self.kept)
+            stepping_s(one) / self.wall_s if self.wall_s > 0 else 0.0
+            for one in (self.kept_least, self.kept)
         )
         return Bounds(least, most)
 
@@ -146,7 +147,9 @@ def make_goodput(runs: Sequence[TrainedRun]) -> Goodput:
         wall_s=runs[-1].ended_s - runs[0].began_s,
         down_s=sum(one.down_s or 0.0 for one in rows),
         kept=sum_time_spent([_kept(run, until) for run, until in zip(runs, none, strict=True)]),
-        kept_least=sum_time_spent([_kept(run, until) for run, until in zip(runs, every, strict=True)]),
+        kept_least=sum_time_spent(
+            [_kept(run, until) for run, until in zip(runs, every, strict=True)]
+        ),
     )
 
 
@@ -162,7 +165,9 @@ def _kept_until(runs: Sequence[TrainedRun], may_be_lost: bool) -> list[float]:
         if run.first_epoch is None:
             continue  # it trained nothing, and an earlier run may go on after it
         if run.is_continuation or (run.may_have_lost_progress and not may_be_lost):
-            until = 0 if until == 0 else math.inf  # of a later start with new weights, or of other epochs' numbers
+            until = (
+                0 if until == 0 else math.inf
+            )  # of a later start with new weights, or of other epochs' numbers
         else:
             until = min(until, run.first_epoch)
     return found

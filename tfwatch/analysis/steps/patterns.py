@@ -86,14 +86,20 @@ def pattern_text(pattern: Pattern) -> str:
     """Return `every 10th step waits 95 ms longer for data (shuffle fill)`."""
     periodic, grew = _WORDS[pattern.part]
     more = units.milliseconds(pattern.extra_ms)
-    words = f"every {_ordinal(pattern.period)} step {periodic.format(more)}" if pattern.period else grew.format(more)
+    words = (
+        f"every {_ordinal(pattern.period)} step {periodic.format(more)}"
+        if pattern.period
+        else grew.format(more)
+    )
     if pattern.cause == UNEXPLAINED.name:
         return words
     return f"{words} ({pattern.detail if pattern.cause in ('callback', 'checkpoint') else pattern.cause})"
 
 
 def _ordinal(number: int) -> str:
-    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    last = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{last}"
 
 
@@ -102,12 +108,16 @@ def _of_parts(rows: Rows, pauses: Pauses) -> Iterator[Pattern]:
     columns["host"] = spread_hosts(columns["host"])
     median_ms = median(columns["wait"] + columns["compute"] + columns["host"])
     for part, times in columns.items():
-        pattern = _periodic(rows, part, times, median_ms, pauses) or _drift(rows, part, times, median_ms, pauses)
+        pattern = _periodic(rows, part, times, median_ms, pauses) or _drift(
+            rows, part, times, median_ms, pauses
+        )
         if pattern:
             yield pattern
 
 
-def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses) -> Pattern | None:
+def _periodic(
+    rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses
+) -> Pattern | None:
     extra = times - median(times)
     slow = extra > max(_LEAST_MS, _SHARE * median_ms)
     begins = np.flatnonzero(slow & ~np.concatenate([[False], slow[:-1]]))
@@ -118,7 +128,14 @@ def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: floa
         return None
     each_ms = float(np.median(extra[begins]))
     cause = _cause(rows, begins, each_ms, part, pauses)
-    return _pattern(rows[int(begins[0]) :], part, period, each_ms, float(extra[slow].sum(dtype=np.float64)), cause)
+    return _pattern(
+        rows[int(begins[0]) :],
+        part,
+        period,
+        each_ms,
+        float(extra[slow].sum(dtype=np.float64)),
+        cause,
+    )
 
 
 def find_period(distances: NDArray[Any]) -> int | None:
@@ -131,13 +148,17 @@ def find_period(distances: NDArray[Any]) -> int | None:
     return period if fits.mean() >= _FIT else None
 
 
-def _cause(rows: Rows, begins: NDArray[np.intp], extra_ms: float, part: str, pauses: Pauses) -> Cause:
+def _cause(
+    rows: Rows, begins: NDArray[np.intp], extra_ms: float, part: str, pauses: Pauses
+) -> Cause:
     """Return the one cause that explains the steps of a period, if there is one."""
     if _begin_calls(rows, begins):
         return Cause("steps_per_execution")
     some = rows[begins[:_CHECKED]]
     causes = (_cause_of(row, extra_ms, part, pauses) for row in some)
-    found = Counter(cause for cause in causes if cause is not UNEXPLAINED and cause.name not in _LIMITS)
+    found = Counter(
+        cause for cause in causes if cause is not UNEXPLAINED and cause.name not in _LIMITS
+    )
     best, times = max(found.items(), key=lambda counted: counted[1], default=(UNEXPLAINED, 0))
     return best if times >= max(_EXPLAINS * len(some), _ALONE * found.total()) else UNEXPLAINED
 
@@ -146,7 +167,9 @@ def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Cause
     known = flag_cause(int(row["flags"]), part)
     start_ns = int(row["start_ns"])
     took_ms = float(step_ms(row))
-    return Cause(known) if known else pauses.cause(start_ns, start_ns + took_ms * 1e6, extra_ms, part)
+    return (
+        Cause(known) if known else pauses.cause(start_ns, start_ns + took_ms * 1e6, extra_ms, part)
+    )
 
 
 def _begin_calls(rows: Rows, at: NDArray[np.intp]) -> bool:
@@ -154,7 +177,9 @@ def _begin_calls(rows: Rows, at: NDArray[np.intp]) -> bool:
     return bool((rows["host_ms"][at] == 0).all() and (rows["host_ms"][at[at > 0] - 1] > 0).all())
 
 
-def _drift(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses) -> Pattern | None:
+def _drift(
+    rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses
+) -> Pattern | None:
     if len(rows) < _PIECES * _PIECE_STEPS:
         return None
     pieces = np.array_split(times, _PIECES)
@@ -175,10 +200,14 @@ def _limit(rows: Rows, pauses: Pauses) -> Cause:
     early = float(starts[0]), float(starts[len(rows) // _PIECES])
     late = float(starts[-len(rows) // _PIECES]), float(starts[-1])
     held = (name for name in _LIMITS if pauses.covered(name, *late) >= _COVERS)
-    return next((Cause(name) for name in held if pauses.covered(name, *early) <= _COVERED), UNEXPLAINED)
+    return next(
+        (Cause(name) for name in held if pauses.covered(name, *early) <= _COVERED), UNEXPLAINED
+    )
 
 
-def _pattern(rows: Rows, part: str, period: int, extra_ms: float, lost_ms: float, cause: Cause) -> Pattern:
+def _pattern(
+    rows: Rows, part: str, period: int, extra_ms: float, lost_ms: float, cause: Cause
+) -> Pattern:
     first, steps = rows[0], int(rows["step"][-1]) - int(rows["step"][0]) + 1
     step, start_ns = int(first["step"]), int(first["start_ns"])
     return Pattern(step, start_ns, steps, period, extra_ms, lost_ms, part, cause.name, cause.detail)

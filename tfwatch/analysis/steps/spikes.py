@@ -109,7 +109,9 @@ class SpikeSearch:
         over = times - medians
         flagged = ~self._plain & (over > np.maximum(FLAGGED_MS, FLAGGED_TIMES * medians))
         at = np.flatnonzero(flagged | self.single)
-        found = zip(self._rows[at], over[at], _largest_part(self._rows, self._plain, at), strict=True)
+        found = zip(
+            self._rows[at], over[at], _largest_part(self._rows, self._plain, at), strict=True
+        )
         return [_spike(row, float(ms), part, pauses) for row, ms, part in found]
 
 
@@ -147,7 +149,9 @@ def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDA
     return found
 
 
-def _extra_ms(rows: Rows, plain: NDArray[np.bool_]) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+def _extra_ms(
+    rows: Rows, plain: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
     """Return each row's step time and the median of the unflagged step times around it; None where all are flagged."""
     times = rows["wait_ms"] + rows["compute_ms"] + hosts_over_usual(rows)
     ordinary = times[plain]
@@ -156,7 +160,10 @@ def _extra_ms(rows: Rows, plain: NDArray[np.bool_]) -> tuple[NDArray[np.float32]
     starts = _window_starts(len(ordinary))
     windows = sliding_window_view(ordinary, min(_AROUND, len(ordinary)))
     medians = np.concatenate(
-        [_medians(windows[starts[at : at + _ANCHORS_AT_ONCE]]) for at in range(0, len(starts), _ANCHORS_AT_ONCE)]
+        [
+            _medians(windows[starts[at : at + _ANCHORS_AT_ONCE]])
+            for at in range(0, len(starts), _ANCHORS_AT_ONCE)
+        ]
     )
     return times, medians[_anchors(plain)]
 
@@ -184,7 +191,9 @@ def _anchors(plain: NDArray[np.bool_]) -> NDArray[np.int32]:
 def _rare(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return those of `found` that have few others near."""
     at = np.flatnonzero(found)
-    near = np.searchsorted(at, at + _NEAR, side="right") - np.searchsorted(at, at - _NEAR, side="left")
+    near = np.searchsorted(at, at + _NEAR, side="right") - np.searchsorted(
+        at, at - _NEAR, side="left"
+    )
     rare = np.zeros(len(found), dtype=np.bool_)
     rare[at[near <= _SINGLE]] = True
     return rare
@@ -195,7 +204,9 @@ def _largest_part(rows: Rows, plain: NDArray[np.bool_], at: NDArray[np.intp]) ->
     if not len(at):
         return []
     ordinary = np.flatnonzero(plain)
-    windows = _window_starts(len(ordinary))[_anchors(plain)[at]][:, np.newaxis] + np.arange(min(_AROUND, len(ordinary)))
+    windows = _window_starts(len(ordinary))[_anchors(plain)[at]][:, np.newaxis] + np.arange(
+        min(_AROUND, len(ordinary))
+    )
     parts = (rows["wait_ms"], rows["compute_ms"], hosts_over_usual(rows))
     extra = np.array([part[at] - np.median(part[ordinary[windows]], axis=1) for part in parts])
     return [_PARTS[index] for index in np.argmax(extra, axis=0)]
@@ -216,6 +227,11 @@ def find_compiles(rows: Rows) -> list[Compiled]:
     made = rows[(rows["flags"] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0]
     took_ms = step_ms(made)
     return [
-        Compiled(int(row["step"]), int(row["start_ns"]), float(took), bool(row["flags"] & np.uint16(Flag.RETRACE)))
+        Compiled(
+            int(row["step"]),
+            int(row["start_ns"]),
+            float(took),
+            bool(row["flags"] & np.uint16(Flag.RETRACE)),
+        )
         for row, took in zip(made, took_ms, strict=True)
     ]

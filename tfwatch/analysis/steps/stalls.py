@@ -158,7 +158,9 @@ def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
     begins, of = np.unique(number[late] // _EVERY * _EVERY - first, return_inverse=True)
     steps = step_ms(rows)
     usual, step = (_medians(values, begins)[of] for values in (waits, steps))
-    starves[late] = waits[late] - usual > np.minimum(LEAST_LOST_MS, np.maximum(_LONGER_MS, _LONGER_STEPS * step))
+    starves[late] = waits[late] - usual > np.minimum(
+        LEAST_LOST_MS, np.maximum(_LONGER_MS, _LONGER_STEPS * step)
+    )
     return starves
 
 
@@ -177,7 +179,9 @@ def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[n
     full = np.flatnonzero(begins >= _AROUND)
     for some in np.split(full, range(_AT_ONCE, len(full), _AT_ONCE)):
         if len(some):
-            found[some] = np.median(sliding_window_view(values, _AROUND)[begins[some] - _AROUND], axis=1)
+            found[some] = np.median(
+                sliding_window_view(values, _AROUND)[begins[some] - _AROUND], axis=1
+            )
     return found
 
 
@@ -203,7 +207,9 @@ def _stretch(rows: Rows) -> Stretch:
 def _joined(before: Stretch, after: Stretch) -> Stretch:
     longest = max(before, after, key=lambda stretch: stretch.longest_ms)
     steps, lost_ms = before.steps + after.steps, before.lost_ms + after.lost_ms
-    return replace(longest, step=before.step, start_ns=before.start_ns, steps=steps, lost_ms=lost_ms)
+    return replace(
+        longest, step=before.step, start_ns=before.start_ns, steps=steps, lost_ms=lost_ms
+    )
 
 
 def _is_stall(stretch: Stretch) -> bool:
@@ -287,7 +293,9 @@ def arrange(stalls: Sequence[Stall], room: int) -> list[Row]:
 
 def arrange_group(group: StallGroup, room: int) -> list[Row]:
     """Arrange the stalls of a group in at most `room` rows, oldest first; too many in groups by time."""
-    return list(group.stalls) if len(group.stalls) <= room else [*_by_time(group.stalls, room, room)]
+    return (
+        list(group.stalls) if len(group.stalls) <= room else [*_by_time(group.stalls, room, room)]
+    )
 
 
 def _by_time(stalls: Sequence[Stall], most_groups: int, room: int) -> list[StallGroup]:

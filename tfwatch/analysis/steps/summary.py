@@ -25,7 +25,12 @@ from tfwatch.analysis.steps.verdict import (
     judge_split,
 )
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
-from tfwatch.analysis.tuning.tuner_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
+from tfwatch.analysis.tuning.tuner_text import (
+    UNDECIDED_EVENTS,
+    Undecided,
+    blocks_like_the_last,
+    find_undecided,
+)
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, plausible_rows
 
@@ -107,7 +112,9 @@ def summarise(
     rows, pauses = plausible_rows(steps) if plausible is None else plausible, Pauses(events)
     with ThreadPoolExecutor(1) as pool:
         # Of ten million steps these take 2 of 6 seconds, nearly all of it in numpy, which lets other threads run.
-        stalls = pool.submit(find_stalls, rows if open_wait is None else np.concatenate([rows, open_wait]), pauses)
+        stalls = pool.submit(
+            find_stalls, rows if open_wait is None else np.concatenate([rows, open_wait]), pauses
+        )
         patterns = pool.submit(find_patterns, rows, pauses)
         return _summarise(steps, rows, events, conditions, pauses, stalls.result, patterns.result)
 
@@ -134,7 +141,11 @@ def _summarise(
         left_out=len(rows) - (split.steps if split else 0),
         spikes=search.spikes(pauses),
         switches=compare(
-            events, len(steps), lambda first, last: between(steps, first, last), None, conditions.accelerated
+            events,
+            len(steps),
+            lambda first, last: between(steps, first, last),
+            None,
+            conditions.accelerated,
         ),
         stalls=without_switches(stalls(), events),
         patterns=patterns(),
@@ -157,7 +168,9 @@ def last_setting(
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins:
-        return LastSetting(_ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions))
+        return LastSetting(
+            _ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions)
+        )
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
@@ -166,7 +179,9 @@ def last_setting(
     calm = SteadySteps(found[0] if len(found) == 1 else np.concatenate(found))
     ends = tuple(end for stretch in found for end in _ends(stretch))
     begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
-    return LastSetting(ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm, conditions))
+    return LastSetting(
+        ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm, conditions)
+    )
 
 
 def _within(rows: Rows, first: int, last: int) -> Rows:

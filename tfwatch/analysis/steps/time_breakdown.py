@@ -148,18 +148,30 @@ class _Span:
 
 
 def make_time_breakdown(
-    epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None = None, begin_ns: int = 0
+    epochs: Rows,
+    events: Sequence[Event],
+    length_s: float,
+    doing: Phase | None = None,
+    begin_ns: int = 0,
 ) -> TimeBreakdown:
     """Compute the time breakdown of a run of `length_s` seconds so far; `epochs` are rows of `core.rows.EPOCH`.
 
     doing: the phase of the training thread, the last one where the run was killed. begin_ns: the start of the epochs,
     if the time before them is not needed.
     """
-    begun = [(begin_ns, None), *_begun(epochs, events := sorted(events, key=lambda event: event.at_ns))]
+    begun = [
+        (begin_ns, None),
+        *_begun(epochs, events := sorted(events, key=lambda event: event.at_ns)),
+    ]
     spans = _spans(begun, events, round(length_s * 1e9), doing)
     start = _start(spans[0])
     entries = tuple(_without_stops(_epoch(span), span) for span in spans[1:])
-    return TimeBreakdown(start, entries, sum_time_spent((start, *entries)), tuple(span.begin_ns for span in spans[1:]))
+    return TimeBreakdown(
+        start,
+        entries,
+        sum_time_spent((start, *entries)),
+        tuple(span.begin_ns for span in spans[1:]),
+    )
 
 
 def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
@@ -170,14 +182,31 @@ def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
     that Keras did not run or that has no metrics, and for several steps per execution: Keras versions differ there.
     """
     ended = next(
-        (event for event in reversed(events) if isinstance(event, EpochEnded) and event.by_keras and event.metrics),
+        (
+            event
+            for event in reversed(events)
+            if isinstance(event, EpochEnded) and event.by_keras and event.metrics
+        ),
         None,
     )
     rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
-    if ended is None or not len(rows) or rows["steps"][-1] < 2 or 0 < rows["calls"][-1] < rows["steps"][-1]:
+    if (
+        ended is None
+        or not len(rows)
+        or rows["steps"][-1] < 2
+        or 0 < rows["calls"][-1] < rows["steps"][-1]
+    ):
         return None
-    over = (e.at_ns for e in events if isinstance(e, (EpochStarted, RunEnded)) and e.at_ns >= ended.at_ns)
-    return (min(over, default=ended.at_ns) - int(rows["first_done_ns"][-1])) / 1e6 / (int(rows["steps"][-1]) - 1)
+    over = (
+        e.at_ns
+        for e in events
+        if isinstance(e, (EpochStarted, RunEnded)) and e.at_ns >= ended.at_ns
+    )
+    return (
+        (min(over, default=ended.at_ns) - int(rows["first_done_ns"][-1]))
+        / 1e6
+        / (int(rows["steps"][-1]) - 1)
+    )
 
 
 def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
@@ -195,7 +224,9 @@ def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
     starts = [event.at_ns for event in events if isinstance(event, EpochStarted)]
     found: _Begun = []
     at, before_ns = 0, -1
-    for row, first_ns, last_ns in zip(epochs, epochs["first_ns"].tolist(), epochs["last_ns"].tolist(), strict=True):
+    for row, first_ns, last_ns in zip(
+        epochs, epochs["first_ns"].tolist(), epochs["last_ns"].tolist(), strict=True
+    ):
         begin_ns = first_ns
         while at < len(starts) and starts[at] <= first_ns:
             begin_ns = starts[at] if starts[at] > before_ns else begin_ns
@@ -223,17 +254,26 @@ def _start(span: _Span) -> TimeSpent:
     import_s = min(sum(event.took_ms for event in imports) / 1e3, span_s)
     data_set_s = min(sum(event.took_ms for event in sets) / 1e3, span_s - import_s)
     rest_s = span_s - import_s - data_set_s
-    known_ns = max([span.begin_ns, *(event.at_ns for event in imports), *(event.at_ns for event in sets)])
+    known_ns = max(
+        [span.begin_ns, *(event.at_ns for event in imports), *(event.at_ns for event in sets)]
+    )
     tail_s = min(max(0.0, (span.end_ns - known_ns) / 1e9), rest_s)
     part = ("compile_s" if sets else "unaccounted_s") if span.followed else _tail(span)
-    entry = TimeSpent(import_s=import_s, data_set_s=data_set_s, unaccounted_s=rest_s - tail_s, asleep_s=_asleep_s(span))
+    entry = TimeSpent(
+        import_s=import_s,
+        data_set_s=data_set_s,
+        unaccounted_s=rest_s - tail_s,
+        asleep_s=_asleep_s(span),
+    )
     return _more(entry, part, tail_s)
 
 
 def _epoch(span: _Span) -> TimeSpent:
     if span.sums is None:
         return _without_steps(span)
-    row = dict(zip(_COLUMNS, span.sums.item(), strict=True))  # its columns one by one take three times as long
+    row = dict(
+        zip(_COLUMNS, span.sums.item(), strict=True)
+    )  # its columns one by one take three times as long
     steps, traced = row["steps"], row["traced"]
     ended = span.followed or any(event.at_ns >= row["last_ns"] for event in span.all(EpochEnded))
     first_ms = _over(row["first_wait_ms"], row["wait_ms"], steps)
@@ -285,7 +325,9 @@ def _without_steps(span: _Span) -> TimeSpent:
     number = next((event.epoch for event in span.all(EpochStarted)), None)
     part = "unaccounted_s" if span.followed else _tail(span)
     part = "first_batch_s" if part == "data_wait_s" else part
-    return _more(TimeSpent(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9)
+    return _more(
+        TimeSpent(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9
+    )
 
 
 def _without_stops(entry: TimeSpent, span: _Span) -> TimeSpent:
@@ -294,7 +336,10 @@ def _without_stops(entry: TimeSpent, span: _Span) -> TimeSpent:
         left_s = stop.took_ms / 1e3 if stop.cause == STOPPED else 0.0
         for part in _STOPPED_IN.get(stop.detail, _BETWEEN):
             moved_s = min(left_s, getattr(entry, part))
-            entry, left_s = _more(_more(entry, part, -moved_s), "unaccounted_s", moved_s), left_s - moved_s
+            entry, left_s = (
+                _more(_more(entry, part, -moved_s), "unaccounted_s", moved_s),
+                left_s - moved_s,
+            )
     return entry
 
 
@@ -319,7 +364,9 @@ def _more(entry: TimeSpent, part: str, seconds: float) -> TimeSpent:
 def sum_time_spent(entries: Iterable[TimeSpent]) -> TimeSpent:
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
-    return TimeSpent(None, sum(entry.steps for entry in entries), sum(entry.copies for entry in entries), **sums)
+    return TimeSpent(
+        None, sum(entry.steps for entry in entries), sum(entry.copies for entry in entries), **sums
+    )
 
 
 def mean_time_spent(entries: Sequence[TimeSpent]) -> TimeSpent:
@@ -346,7 +393,9 @@ class RunningTimeBreakdown:
     ) -> tuple[TimeSpent, TimeSpent | None]:
         """Return the total and the newest complete epoch; every call passes all epochs and events of the same run."""
         newer = events[self._events :]
-        time_breakdown = make_time_breakdown(epochs[self._rows :], newer, length_s, doing, self._begin_ns)
+        time_breakdown = make_time_breakdown(
+            epochs[self._rows :], newer, length_s, doing, self._begin_ns
+        )
         total = sum_time_spent((self._closed, time_breakdown.total))
         if len(time_breakdown.epochs) > 2 * _KEPT:
             self._close(time_breakdown, newer)
@@ -357,4 +406,6 @@ class RunningTimeBreakdown:
         self._closed = sum_time_spent((self._closed, time_breakdown.start, *old))
         self._begin_ns = time_breakdown.begins_ns[-_KEPT]
         self._rows += sum(entry.steps > 0 for entry in old)
-        self._events += next((at for at, event in enumerate(newer) if event.at_ns >= self._begin_ns), len(newer))
+        self._events += next(
+            (at for at, event in enumerate(newer) if event.at_ns >= self._begin_ns), len(newer)
+        )

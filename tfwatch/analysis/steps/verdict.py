@@ -100,7 +100,9 @@ class Breakdown:
 
     def copying_share(self, copy_ahead_ms: float | None) -> float:
         """The time of a copy over that of a step, at most 1."""
-        return min(self.copying_ms(copy_ahead_ms) / self.step.mean, 1.0) if self.step.mean > 0 else 0.0
+        return (
+            min(self.copying_ms(copy_ahead_ms) / self.step.mean, 1.0) if self.step.mean > 0 else 0.0
+        )
 
     @property
     def dispatch_share(self) -> float:
@@ -193,7 +195,9 @@ def judge_split(
 ) -> Judgement:
     """Judge a stretch of at least 20 steady steps; see `judge`."""
     verdict = classify(split, before)
-    found = find_bound(split, verdict, conditions.accelerated, bound, conditions.op_by_op, conditions.copy_ahead_ms)
+    found = find_bound(
+        split, verdict, conditions.accelerated, bound, conditions.op_by_op, conditions.copy_ahead_ms
+    )
     return Judgement(verdict, split.steps, NEEDED, split, found)
 
 
@@ -219,8 +223,12 @@ def find_bound(
         return Bound.HOST if is_host and split.host_share > copy_share else Bound.COPY
     if is_host:
         return Bound.HOST
-    share, threshold = (split.launch_share, LAUNCH_FROM) if accelerated else (split.dispatch_share, PYTHON_FROM)
-    if (accelerated or op_by_op) and share >= _threshold(threshold, before is not None, before is Bound.LAUNCH):
+    share, threshold = (
+        (split.launch_share, LAUNCH_FROM) if accelerated else (split.dispatch_share, PYTHON_FROM)
+    )
+    if (accelerated or op_by_op) and share >= _threshold(
+        threshold, before is not None, before is Bound.LAUNCH
+    ):
         return Bound.LAUNCH
     return Bound.COMPUTE
 
@@ -230,7 +238,9 @@ def classify(split: Breakdown, before: Verdict = Verdict.UNKNOWN) -> Verdict:
     known = before is not Verdict.UNKNOWN
     if split.wait_share >= _threshold(HIGHLY_FROM, known, before is Verdict.HIGHLY):
         return Verdict.HIGHLY
-    if split.wait_share >= _threshold(MODERATELY_FROM, known, before in (Verdict.MODERATELY, Verdict.HIGHLY)):
+    if split.wait_share >= _threshold(
+        MODERATELY_FROM, known, before in (Verdict.MODERATELY, Verdict.HIGHLY)
+    ):
         return Verdict.MODERATELY
     return Verdict.NOT
 
@@ -317,7 +327,9 @@ def _split(parts: dict[str, NDArray[np.float32]]) -> Breakdown | None:
         parts["compute"] = parts["compute"] - copies
     stats = {name: _stat(values) for name, values in parts.items()}
     share = stats["wait"].mean / step.mean if step.mean > 0 else 0.0
-    return Breakdown(count, step, **stats, wait_share=share, copy=_stat(copies) if is_timed else None)
+    return Breakdown(
+        count, step, **stats, wait_share=share, copy=_stat(copies) if is_timed else None
+    )
 
 
 def _stat(values: NDArray[np.float32]) -> Stat:

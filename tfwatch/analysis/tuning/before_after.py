@@ -55,7 +55,18 @@ _BATCHES, _BATCH_STEPS = 8, 5
 #: A placebo shares a block with its neighbor, and so counts as less than one.
 _PLACEBO_FREEDOM = 0.8
 #: The 97.5 % quantiles of Student's t distribution, by degrees of freedom.
-_QUANTILES = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 15: 2.131, 30: 2.042, 120: 1.980}
+_QUANTILES = {
+    1: 12.71,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    7: 2.365,
+    10: 2.228,
+    15: 2.131,
+    30: 2.042,
+    120: 1.980,
+}
 _NORMAL_QUANTILE = 1.960
 #: The widening of an interval for all looks together, every 10 steps from 60 to 600. With 1.0, 5.9 % of equal settings
 #: were claimed to differ at some look, and 14 % under drift; with 1.2, 2.9 and 9 %; with 1.3, 1.2 and 5 % (simulated).
@@ -143,9 +154,14 @@ def compare_waits(before: Times, after: Times, in_bursts: bool = False) -> WaitC
     return WaitChange(-less, -high, -low)
 
 
-def _with_interval(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tuple[float, float, float]:
+def _with_interval(
+    before: Times, after: Times, in_bursts: bool, scale: Scale
+) -> tuple[float, float, float]:
     """Return the difference of the typical times, before less after, on a scale; with the ends of its interval."""
-    whole, near = _all_steps(before, after, in_bursts, scale), _next_to_switch(before, after, in_bursts, scale)
+    whole, near = (
+        _all_steps(before, after, in_bursts, scale),
+        _next_to_switch(before, after, in_bursts, scale),
+    )
     typical = whole[0]
     below = max(typical - at + half for at, half in (whole, near))
     above = max(at + half - typical for at, half in (whole, near))
@@ -165,13 +181,19 @@ def _all_steps(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tu
         freedom += errors[-1] ** 2 / (count - 1)
     variance = sum(errors)
     # Welch and Satterthwaite's degrees of freedom.
-    return difference, _t_quantile(variance**2 / freedom) * math.sqrt(variance) if freedom > 0 else 0.0
+    return difference, _t_quantile(variance**2 / freedom) * math.sqrt(
+        variance
+    ) if freedom > 0 else 0.0
 
 
-def _next_to_switch(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tuple[float, float]:
+def _next_to_switch(
+    before: Times, after: Times, in_bursts: bool, scale: Scale
+) -> tuple[float, float]:
     """Return the difference of the blocks next to the switch, and the half width of its interval by placebos."""
     size = min(len(before), len(after)) // _BLOCKS
-    at_switch = float(_changes(np.concatenate([before[-size:], after[:size]]), size, in_bursts, scale)[0])
+    at_switch = float(
+        _changes(np.concatenate([before[-size:], after[:size]]), size, in_bursts, scale)[0]
+    )
     placebos = np.concatenate([_changes(side, size, in_bursts, scale) for side in (before, after)])
     error = math.sqrt(float((placebos**2).mean()))
     freedom = _PLACEBO_FREEDOM * ((len(before) + len(after)) / size - 2)
@@ -182,7 +204,9 @@ def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
     """Return each block's mean less that of the block after it, on a scale, at places a part of a block apart."""
     blocks = sliding_window_view(times, size)
     first = np.arange(0, len(times) - 2 * size + 1, max(1, size // _OVERLAP))
-    changes: Times = scale(_means(blocks[first], in_bursts)) - scale(_means(blocks[first + size], in_bursts))
+    changes: Times = scale(_means(blocks[first], in_bursts)) - scale(
+        _means(blocks[first + size], in_bursts)
+    )
     return changes
 
 
@@ -198,4 +222,8 @@ def _means(blocks: Times, in_bursts: bool) -> Times:
 def _t_quantile(freedom: float) -> float:
     """Return the 97.5 % quantile of the t distribution; between the table's entries by 1 / `freedom`."""
     inverse = [0.0, *(1 / known for known in reversed(_QUANTILES))]
-    return float(np.interp(1 / max(freedom, 1.0), inverse, [_NORMAL_QUANTILE, *reversed(_QUANTILES.values())]))
+    return float(
+        np.interp(
+            1 / max(freedom, 1.0), inverse, [_NORMAL_QUANTILE, *reversed(_QUANTILES.values())]
+        )
+    )

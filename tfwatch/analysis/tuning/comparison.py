@@ -11,7 +11,13 @@ import numpy as np
 from tfwatch.analysis.steps.verdict import Breakdown, Stat, breakdown, steady
 from tfwatch.analysis.tuning.before_after import measure_effect
 from tfwatch.analysis.tuning.experiment import Answer, Estimate
-from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, without_experiments
+from tfwatch.core.events import (
+    EXPERIMENT,
+    PipelineSwitched,
+    SwitchAsked,
+    SwitchFailed,
+    without_experiments,
+)
 from tfwatch.core.knobs import ChangesKnob, epochs_until
 from tfwatch.core.rows import STEP
 
@@ -147,11 +153,15 @@ def compare(
     sides.drop_rows()
     # A request that waits for an epoch to begin may wait for minutes: its knob's row shows it.
     return found + [
-        _not_yet(request) for request in without_experiments(waiting) if not epochs_until(request.knob, request.new)
+        _not_yet(request)
+        for request in without_experiments(waiting)
+        if not epochs_until(request.knob, request.new)
     ]
 
 
-def effect_between(before: Rows, after: Rows, knobs: Collection[str], accelerated: bool) -> Effect | None:
+def effect_between(
+    before: Rows, after: Rows, knobs: Collection[str], accelerated: bool
+) -> Effect | None:
     """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on either."""
     sides = [steady(side) for side in (before, after)]
     splits = [breakdown(side) for side in sides]
@@ -177,13 +187,17 @@ def find_better_settings(
     return better
 
 
-def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
+def _made_and_waiting(
+    events: Sequence[Event],
+) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
     """Return the switches that took effect, each with the time of its request, and the requests that still wait."""
     waiting: list[SwitchAsked] = []
     made = []
     for event in events:
         if isinstance(event, SwitchAsked):
-            waiting = waiting if event.new != event.old else [w for w in waiting if w.knob != event.knob]
+            waiting = (
+                waiting if event.new != event.old else [w for w in waiting if w.knob != event.knob]
+            )
             waiting += [event] if event.new != event.old else []
         elif isinstance(event, SwitchFailed):
             waiting = [request for request in waiting if request.knob != event.knob]
@@ -214,7 +228,11 @@ class _Sides:
     """Reads the sides of switches, each once."""
 
     def __init__(
-        self, steps_total: int, rows_between: Callable[[int, int], Rows], known: KnownSides, accelerated: bool
+        self,
+        steps_total: int,
+        rows_between: Callable[[int, int], Rows],
+        known: KnownSides,
+        accelerated: bool,
     ) -> None:
         self._steps_total = steps_total
         self._rows_between = rows_between
@@ -239,7 +257,9 @@ class _Sides:
         found = None
         if all(split is not None and split.steps >= LEAST for split in splits):
             in_bursts = any(split.in_bursts for split in splits if split)
-            found = measure_effect(self._rows(before), self._rows(after), [knob], self._accelerated, in_bursts)
+            found = measure_effect(
+                self._rows(before), self._rows(after), [knob], self._accelerated, in_bursts
+            )
         if self._is_complete(before) and self._is_complete(after):
             effects[key] = found
         elif self._is_complete(before):
@@ -248,13 +268,19 @@ class _Sides:
 
     def drop_rows(self) -> None:
         """Forget the rows of all stretches but those before a switch whose other side still grows."""
-        self._known.rows = {stretch: rows for stretch, rows in self._known.rows.items() if stretch in self._growing}
+        self._known.rows = {
+            stretch: rows for stretch, rows in self._known.rows.items() if stretch in self._growing
+        }
 
     def _rows(self, stretch: Stretch) -> Rows:
         rows = self._known.rows
         if stretch not in rows:
             first, last = stretch[0], min(stretch[1], self._steps_total)
-            rows[stretch] = steady(self._rows_between(first, last)) if first <= last else np.empty(0, dtype=STEP)
+            rows[stretch] = (
+                steady(self._rows_between(first, last))
+                if first <= last
+                else np.empty(0, dtype=STEP)
+            )
         return rows[stretch]
 
     def _is_complete(self, stretch: Stretch) -> bool:
@@ -262,7 +288,12 @@ class _Sides:
 
 
 def _comparison(
-    asked_at_ns: int, switch: PipelineSwitched, beside: str, sides: _Sides, before: Stretch, after: Stretch
+    asked_at_ns: int,
+    switch: PipelineSwitched,
+    beside: str,
+    sides: _Sides,
+    before: Stretch,
+    after: Stretch,
 ) -> Comparison:
     splits = sides.split(before), sides.split(after)
     effect = None if beside else sides.effect(before, after, switch.knob)

@@ -90,7 +90,9 @@ class Estimate:
         if self.answer == "same":
             return True
         wide = math.log(self.high / self.low) / 2 if self.low > 0 else math.inf
-        return self.answer != "unclear" and wide <= max(_PRECISE, _PRECISE_SHARE * abs(math.log(self.ratio)))
+        return self.answer != "unclear" and wide <= max(
+            _PRECISE, _PRECISE_SHARE * abs(math.log(self.ratio))
+        )
 
     def event_fields(self) -> dict[str, float | None]:
         """Return the fields of an event; None for all where the interval is out of an event's bounds."""
@@ -146,10 +148,14 @@ def evaluate(step_ms: NDArray[np.float64]) -> ExperimentState:
     order = np.argsort(logs.mean(axis=0), kind="stable") if rounds else np.arange(count)
     fastest = int(order[0])
     value = fastest or int(order[1])
-    others = {at: estimate(logs[:, at] - logs[:, fastest], alpha) for at in range(count) if at != fastest}
+    others = {
+        at: estimate(logs[:, at] - logs[:, fastest], alpha) for at in range(count) if at != fastest
+    }
     beaten = frozenset(at for at, other in others.items() if other.low > 1)
     may_be_same = rounds >= _ROUNDS_OF_SAME
-    clear = all(other.is_clear and (may_be_same or other.answer != "same") for other in others.values())
+    clear = all(
+        other.is_clear and (may_be_same or other.answer != "same") for other in others.values()
+    )
     answer = estimate(logs[:, 0] - logs[:, value], alpha)
     return ExperimentState(value, answer, fastest, beaten, clear, rounds)
 
@@ -169,7 +175,9 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
     return cut if _alike((plain - cut) / cut.mean(axis=0)) else plain
 
 
-def _means(blocks: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _means(
+    blocks: Sequence[NDArray[np.float64]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean of each block, and that with its slowest quarter cut; blocks of one length in one call."""
     lengths = np.array([len(block) for block in blocks])
     plain, cut = np.empty(len(blocks)), np.empty(len(blocks))
@@ -177,7 +185,9 @@ def _means(blocks: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], 
         which = np.flatnonzero(lengths == length).tolist()
         stacked = np.stack([blocks[at] for at in which])
         plain[which] = stacked.mean(axis=1)
-        cut[which] = np.minimum(stacked, np.quantile(stacked, TOP, axis=1, keepdims=True)).mean(axis=1)
+        cut[which] = np.minimum(stacked, np.quantile(stacked, TOP, axis=1, keepdims=True)).mean(
+            axis=1
+        )
     return plain, cut
 
 

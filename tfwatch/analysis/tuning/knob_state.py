@@ -71,7 +71,9 @@ def knob_states(
     return {knob: fold.state() for knob, fold in folds.items()}
 
 
-def knobs_in_effect(start: Mapping[str, str], switches: Iterable[PipelineSwitched]) -> dict[str, str]:
+def knobs_in_effect(
+    start: Mapping[str, str], switches: Iterable[PipelineSwitched]
+) -> dict[str, str]:
     """Return the value of every knob after these switches of a run that began with `start`."""
     return {**start, **{switch.knob: switch.new for switch in switches}}
 
@@ -95,7 +97,9 @@ class _Fold:
     def take(self, event: SwitchAsked | PipelineSwitched | SwitchFailed) -> None:
         self.reported_s = event.at_ns / 1e9
         self.failed = event.reason if isinstance(event, SwitchFailed) else ""
-        self.asked = event.new if isinstance(event, SwitchAsked) and event.new != event.old else None
+        self.asked = (
+            event.new if isinstance(event, SwitchAsked) and event.new != event.old else None
+        )
         if isinstance(event, SwitchAsked):
             self.asked_s, self.asked_by = self.reported_s, event.by
         elif isinstance(event, PipelineSwitched):
@@ -111,7 +115,9 @@ class _Fold:
         self.asked_s, self.asked_by = ask.at_s, "key"
 
     def state(self) -> KnobState:
-        return KnobState(self.knob, self.now, self.last_on, self.asked, self.asked_s, self.asked_by, self.failed)
+        return KnobState(
+            self.knob, self.now, self.last_on, self.asked, self.asked_s, self.asked_by, self.failed
+        )
 
 
 def first_on(knob: str) -> str:
@@ -178,11 +184,19 @@ def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple
 
     The switches of an A/B test count as one, from the setting before it. A move that the autopilot undid is left out.
     """
-    made = [(e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
-    asked = sorted((state for state in states.values() if state.asked is not None), key=lambda state: state.asked_s)
+    made = [
+        (e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states
+    ]
+    asked = sorted(
+        (state for state in states.values() if state.asked is not None),
+        key=lambda state: state.asked_s,
+    )
     made += [(KnobChange(state.knob, state.now, state.coming), state.asked_by) for state in asked]
     kept = _without_detours(made)
-    return next(((change.knob, change.old) for change, _ in reversed(kept) if change.old != change.new), None)
+    return next(
+        ((change.knob, change.old) for change, _ in reversed(kept) if change.old != change.new),
+        None,
+    )
 
 
 def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobChange, str]]:
@@ -204,7 +218,11 @@ def why_no_experiment(knob: str) -> str:
     """Return the reason why a knob has no A/B test; empty where it has one."""
     if knob == "shuffle":
         return "shuffle buffer: no A/B test, it changes at an epoch's start and changes the order of training"
-    return "cache: no A/B test, the cached examples would serve both settings" if knob == "cache" else ""
+    return (
+        "cache: no A/B test, the cached examples would serve both settings"
+        if knob == "cache"
+        else ""
+    )
 
 
 def _depth(value: str) -> int:

@@ -132,13 +132,20 @@ def restart(
     at most 600.
     """
     changed = changes(earlier.start, now)
-    switch = next((event.step for event in events if isinstance(event, PipelineSwitched)), LONGEST + 1)
+    switch = next(
+        (event.step for event in events if isinstance(event, PipelineSwitched)), LONGEST + 1
+    )
     last = min(switch - 1, LONGEST, steps_total)
     rows = steady(rows_between(1, last)) if last > 0 else np.empty(0, dtype=STEP)
-    before, after, sizes = earlier.split, breakdown(rows), (earlier.start.batch_size, now.batch_size)
+    before, after, sizes = (
+        earlier.split,
+        breakdown(rows),
+        (earlier.start.batch_size, now.batch_size),
+    )
     per_example = sizes[0] != sizes[1] and None not in sizes
     sides = [
-        _of_an_example(side, size) if per_example else side for side, size in zip((before, after), sizes, strict=True)
+        _of_an_example(side, size) if per_example else side
+        for side, size in zip((before, after), sizes, strict=True)
     ]
     one = changed[0] if len(changed) == 1 else KnobChange("", "before", "after")
     found = _restart_estimate(earlier.rows, rows, sizes if per_example else (1, 1), sides)
@@ -163,12 +170,18 @@ def restart(
 
 
 def _restart_estimate(
-    before: Rows, after: Rows, sizes: tuple[int | None, int | None], sides: Sequence[Breakdown | None]
+    before: Rows,
+    after: Rows,
+    sizes: tuple[int | None, int | None],
+    sides: Sequence[Breakdown | None],
 ) -> Estimate | None:
     """Return the ratio of the steps per example of both runs; None below 20 steady steps in either."""
     if min(len(before), len(after)) < LEAST:
         return None
-    times = [step_ms(rows, np.float64) / (size or 1) for rows, size in zip((before, after), sizes, strict=True)]
+    times = [
+        step_ms(rows, np.float64) / (size or 1)
+        for rows, size in zip((before, after), sizes, strict=True)
+    ]
     return compare_sides(times[0], times[1], any(side.in_bursts for side in sides if side))
 
 

@@ -42,7 +42,11 @@ def outcome_text(switch: Comparison) -> str:
         return "not enough steps before it to compare"
     if switch.ratio is None:
         return f"{done} of {ENOUGH_STEPS} steps"
-    over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {ENOUGH_STEPS} steps"
+    over = (
+        f"over {units.count(done)} steps"
+        if switch.settled
+        else f"so far, {done} of {ENOUGH_STEPS} steps"
+    )
     return f"{claim_text(switch)}{',' if switch.compute_drift is not None else ''} {over}"
 
 
@@ -62,7 +66,11 @@ def claim_text(switch: Comparison) -> str:
     """
     per = " per example" if isinstance(switch, Restart) and switch.per_example else ""
     step = effect_text(switch.estimate, switch.compute_drift, per)
-    if switch.answer in ("faster", "slower") or switch.compute_drift is not None or not switch.has_other_wait:
+    if (
+        switch.answer in ("faster", "slower")
+        or switch.compute_drift is not None
+        or not switch.has_other_wait
+    ):
         return step
     return f"data {part_texts(switch)[0]} ms, step: {step}"
 
@@ -78,13 +86,17 @@ def estimate_text(known: Estimate | None, per: str = "") -> str:
     """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is below 1."""
     if known is None:
         return "not clear"
-    turned = Estimate(1 / known.ratio, 1 / known.high, 1 / known.low) if known.answer == "slower" else known
-    return (
-        f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    turned = (
+        Estimate(1 / known.ratio, 1 / known.high, 1 / known.low)
+        if known.answer == "slower"
+        else known
     )
+    return f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
 
 
-def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str, versus: str) -> str:
+def _ratio_text(
+    known: Estimate | None, answer: Answer, differs: str, same: str, versus: str
+) -> str:
     if known is None or answer == "unclear":
         return f"not clear{versus}"
     if answer == "same":
@@ -135,7 +147,9 @@ def changes_text(changes: Sequence[KnobChange]) -> str:
 
 def comparison_line(switch: Comparison, fast_name: str = "") -> str:
     """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so far."""
-    result = claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
+    result = (
+        claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
+    )
     if isinstance(switch, Restart):
         return f"{changes_text(switch.changes)}: {result}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
@@ -157,8 +171,14 @@ def part_texts(switch: Comparison) -> list[str]:
     if before is None or after is None:
         return ["wait", "compute", "host"]
     pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
-    figures = [f"{figure(switch, switch.typical(old))} → {figure(switch, switch.typical(new))}" for old, new in pairs]
-    return [f"{name} {figure}" for name, figure in zip(("wait", "compute", "host"), figures, strict=True)]
+    figures = [
+        f"{figure(switch, switch.typical(old))} → {figure(switch, switch.typical(new))}"
+        for old, new in pairs
+    ]
+    return [
+        f"{name} {figure}"
+        for name, figure in zip(("wait", "compute", "host"), figures, strict=True)
+    ]
 
 
 def figure(switch: Comparison, took_ms: float) -> str:
@@ -247,7 +267,11 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
     worthwhile = [one for one in usable if not _may_be_slower(one)]
     most = max((one.ratio for one in worthwhile), default=0.0)
     near = [one for one in worthwhile if one.ratio >= most * (1 - WORTH)]
-    return min(near, key=lambda one: _ORDER.index(one.knob) if one.knob in _ORDER else len(_ORDER), default=None)
+    return min(
+        near,
+        key=lambda one: _ORDER.index(one.knob) if one.knob in _ORDER else len(_ORDER),
+        default=None,
+    )
 
 
 def _may_be_slower(known: Forecast) -> bool:
@@ -273,7 +297,10 @@ def last_forecast_text(found: Record | None) -> str:
     newest, count = found.checked[-1], len(found.checked)
     if count > 1:
         return f"median forecast error {units.percent(found.median_error)} ({count} switches)"
-    forecast_ms, measured_ms = units.milliseconds(newest.forecast.step_ms), units.milliseconds(newest.measured_ms)
+    forecast_ms, measured_ms = (
+        units.milliseconds(newest.forecast.step_ms),
+        units.milliseconds(newest.measured_ms),
+    )
     return f"forecast {forecast_ms}, measured {measured_ms}"
 
 

@@ -60,7 +60,9 @@ class RunningExperiment:
     @property
     def status(self) -> str:
         """The end of the test, or that it still runs."""
-        return "no answer: the run ended first" if self.cut_off else "runs until the answer is clear"
+        return (
+            "no answer: the run ended first" if self.cut_off else "runs until the answer is clear"
+        )
 
     @property
     def block_words(self) -> str:
@@ -115,10 +117,16 @@ def answer_text(ended: ExperimentEnded) -> str:
     if ended.answer in ("faster", "slower"):
         return f"{estimate_text(known)} {over}"
     if ended.answer == "same":
-        none = "no difference" if known.low <= 1 <= known.high else f"less than {units.percent(SAME)} apart"
+        none = (
+            "no difference"
+            if known.low <= 1 <= known.high
+            else f"less than {units.percent(SAME)} apart"
+        )
         return f"{none}: between {units.times(known.low)} and {units.times(known.high)} {over}"
     why = ended.reason or _WHY.get(ended.cause, ended.cause)
-    return f"not clear: between {units.times(known.low)} and {units.times(known.high)} {over}, {why}"
+    return (
+        f"not clear: between {units.times(known.low)} and {units.times(known.high)} {over}, {why}"
+    )
 
 
 def estimate_of(ended: ExperimentEnded | AutopilotEnded) -> Estimate | None:
@@ -141,7 +149,11 @@ def rounds_text(ended: ExperimentEnded) -> str:
 
 def experiment_line(ended: ExperimentEnded) -> str:
     """Return `prefetch off vs 4: 1.68 x faster (1.61 to 1.74) over 412 steps; kept 4`."""
-    of = f"{ended.value} is " if len(ended.values) > 2 and ended.answer in ("faster", "slower") else ""
+    of = (
+        f"{ended.value} is "
+        if len(ended.values) > 2 and ended.answer in ("faster", "slower")
+        else ""
+    )
     return f"{subject_text(ended.knob, ended.values)}: {of}{answer_text(ended)}{_kept(ended)}"
 
 
@@ -236,7 +248,9 @@ def _decides(event: object, made: MoveMade) -> bool:
 
 def move_text(made: MoveMade) -> str:
     """Return `workers off → 8, forecast 9.1 ms`."""
-    forecast = f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
+    forecast = (
+        f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
+    )
     return f"{made.change.words()}{_beside(made)}{forecast}"
 
 
@@ -256,7 +270,9 @@ def _beside(move: MoveMade | MoveJudged) -> str:
 def move_line(judged: MoveJudged) -> str:
     """Return `prefetch off → 4 kept: 23.4 to 13.9 ms, forecast 13.8`."""
     known = judged.after_ms is not None and judged.forecast_ms is not None
-    return judged_move_text(judged) + (f", forecast {units.number(judged.forecast_ms)}" if known else "")
+    return judged_move_text(judged) + (
+        f", forecast {units.number(judged.forecast_ms)}" if known else ""
+    )
 
 
 def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
@@ -272,7 +288,11 @@ def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
         return f"autopilot: {claim}, {kept}"
     before, after = autopilot_run.before_ms, autopilot_run.after_ms
     so_far = "" if autopilot_run.ended else " so far"
-    return f"autopilot: {_steps_text(before, after)}{so_far}, {kept}" if before and after else f"autopilot: {kept}"
+    return (
+        f"autopilot: {_steps_text(before, after)}{so_far}, {kept}"
+        if before and after
+        else f"autopilot: {kept}"
+    )
 
 
 def autopilot_end_text(ended: AutopilotEnded) -> str:
@@ -285,7 +305,9 @@ def autopilot_end_text(ended: AutopilotEnded) -> str:
         return f"autopilot: {over}"
     parts = [_gain_claim(ended), _steps_text(ended.before_ms, ended.after_ms)]
     if ended.before_share is not None and ended.after_share is not None:
-        parts.append(f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}")
+        parts.append(
+            f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
+        )
     return f"autopilot: {', '.join(part for part in parts if part)}, {over}"
 
 
@@ -300,7 +322,14 @@ def _gain_claim(ended: AutopilotEnded) -> str:
 
 
 #: The events that show an undecided setting.
-UNDECIDED_EVENTS = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
+UNDECIDED_EVENTS = (
+    PipelineSwitched,
+    MoveMade,
+    MoveJudged,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +366,9 @@ def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...
 
 def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
     """Return the settings before a move, without the knobs that somebody else has switched since."""
-    switched = [event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)]
+    switched = [
+        event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)
+    ]
     newest = {one.knob: one for one in switched}.values()
     its_own = [one for one in newest if one.by == AUTOPILOT and one.change in move.beside]
     return {move.knob: move.old} | {one.knob: one.old for one in its_own}
@@ -371,7 +402,10 @@ class _Experiment:
     def _stretches(self, value: str) -> tuple[tuple[int, int], ...]:
         """Return first and last step of each stretch with a value of the knob, also of the one before the test."""
         first = [(1, self.began.step)] if value == self.switches[0].old else []
-        return (*first, *((block.first, block.last) for block in self.blocks if block.value == value))
+        return (
+            *first,
+            *((block.first, block.last) for block in self.blocks if block.value == value),
+        )
 
 
 def _newest(events: Iterable[object]) -> _Experiment | None:

@@ -19,8 +19,19 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
 from tfwatch.live.evidence.checked_run import check_runs
 from tfwatch.live.evidence.compared_runs import compare_runs
-from tfwatch.report.evidence.check_report import check_json, check_lines, github_annotations, junit_xml, step_summary
-from tfwatch.report.evidence.comparison_report import SIDES, comparison_json, comparison_lines, sides_text
+from tfwatch.report.evidence.check_report import (
+    check_json,
+    check_lines,
+    github_annotations,
+    junit_xml,
+    step_summary,
+)
+from tfwatch.report.evidence.comparison_report import (
+    SIDES,
+    comparison_json,
+    comparison_lines,
+    sides_text,
+)
 from tfwatch.report.html.comparison import comparison_html
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
@@ -80,7 +91,11 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
 
 def _write_page(place: Path, page: str) -> int:
     failed = write_text(place, page)
-    return failed if failed or place == STANDARD_OUTPUT else write(sys.stdout, f"{printable(str(place))}\n")
+    return (
+        failed
+        if failed or place == STANDARD_OUTPUT
+        else write(sys.stdout, f"{printable(str(place))}\n")
+    )
 
 
 def _show(found: Sequence[ComparedRuns], theme: str | None) -> int:
@@ -105,7 +120,9 @@ class CheckOptions:
     as_json: bool = False
 
 
-def check(options: CheckOptions, environment: Mapping[str, str] = os.environ, clock: Clock = SYSTEM) -> int:
+def check(
+    options: CheckOptions, environment: Mapping[str, str] = os.environ, clock: Clock = SYSTEM
+) -> int:
     """Print the figures with their outcomes, and return the exit code.
 
     Raises:
@@ -115,7 +132,9 @@ def check(options: CheckOptions, environment: Mapping[str, str] = os.environ, cl
     runs = find_side(options.run, options.runs_dir, clock)
     single = next((run for run in runs if run.rank_count is None), None)
     if single and options.limits.straggler_share is not None:
-        raise BadInputError(f"{single.name} is not a group of ranks: --max-straggler-share needs one")
+        raise BadInputError(
+            f"{single.name} is not a group of ranks: --max-straggler-share needs one"
+        )
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
@@ -139,11 +158,16 @@ def _check_options(options: CheckOptions) -> None:
         )
     if bool(options.baseline) != (options.limits.slower_share is not None):
         missing = "--max-slower PERCENT" if options.baseline else "--baseline RUN"
-        raise BadInputError(f"give {missing} too: a run is checked against the baseline's step time")
+        raise BadInputError(
+            f"give {missing} too: a run is checked against the baseline's step time"
+        )
 
 
 def _write_reports(
-    options: CheckOptions, environment: Mapping[str, str], names: Sequence[str], found: Sequence[CheckedFigure]
+    options: CheckOptions,
+    environment: Mapping[str, str],
+    names: Sequence[str],
+    found: Sequence[CheckedFigure],
 ) -> None:
     """Write the JUnit file, and, on GitHub, annotations to stderr and the step summary."""
     if options.junit:

@@ -28,7 +28,12 @@ from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.recording import Recording
 from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.report.group_page import as_group_html, as_group_markdown, make_rank_section, ranks_with_figures
+from tfwatch.report.group_page import (
+    as_group_html,
+    as_group_markdown,
+    make_rank_section,
+    ranks_with_figures,
+)
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
@@ -69,10 +74,14 @@ def report(options: ReportOptions, clock: Clock = SYSTEM) -> int:
     run, labels = opened(folder, clock), read_labels(folder)
     redaction = redaction_of(run, labels, Path.home(), WORKLOADS) if options.is_redacted else None
     if options.is_markdown:
-        return write_text(options.output or STANDARD_OUTPUT, as_markdown(JudgedRun(run), labels, redaction))
+        return write_text(
+            options.output or STANDARD_OUTPUT, as_markdown(JudgedRun(run), labels, redaction)
+        )
     judged = JudgedRun(run)
     _judge(judged)
-    return _write_page(options.output or _usual_place(folder, redaction), as_html(judged, labels, redaction))
+    return _write_page(
+        options.output or _usual_place(folder, redaction), as_html(judged, labels, redaction)
+    )
 
 
 def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
@@ -80,9 +89,13 @@ def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
         group = open_group(folder, clock)
         judged, labels = JudgedGroup(group), read_labels(folder)
         steps = read_steps(judged)
-    redaction = redaction_of_group(group, labels, Path.home(), WORKLOADS) if options.is_redacted else None
+    redaction = (
+        redaction_of_group(group, labels, Path.home(), WORKLOADS) if options.is_redacted else None
+    )
     if options.is_markdown:
-        return write_text(options.output or STANDARD_OUTPUT, as_group_markdown(judged, steps, labels, redaction))
+        return write_text(
+            options.output or STANDARD_OUTPUT, as_group_markdown(judged, steps, labels, redaction)
+        )
     runs = ((rank, group.ranks[rank]) for rank in ranks_with_figures(judged))
     whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in runs)
     sections = [make_rank_section(rank, JudgedRun(run), options.is_redacted) for rank, run in whole]
@@ -92,7 +105,11 @@ def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
 
 def _write_page(place: Path, page: str) -> int:
     failed = write_text(place, page)
-    return failed if failed or place == STANDARD_OUTPUT else write(sys.stdout, f"{printable(str(place))}\n")
+    return (
+        failed
+        if failed or place == STANDARD_OUTPUT
+        else write(sys.stdout, f"{printable(str(place))}\n")
+    )
 
 
 def _judge(judged: JudgedRun) -> None:
@@ -149,7 +166,9 @@ def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
     run = opened(folder, clock)
     first, last = options.steps or (1, len(run.steps))
     if options.steps and first > len(run.steps):
-        raise BadInputError(f"the run has {units.counted(len(run.steps), 'step')}, none from {first} on")
+        raise BadInputError(
+            f"the run has {units.counted(len(run.steps), 'step')}, none from {first} on"
+        )
     recording = Recording(FolderSource(folder), run, options.steps)
     suffix = ".json" if options.to == "perfetto" else f"-{options.to}"
     place = options.output or Path(f"tfwatch-{folder.absolute().name}{suffix}")
@@ -166,14 +185,18 @@ def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
 def _write_trace(recording: Recording, place: Path) -> int:
     with written(place) as file:
         if place.suffix == ".gz":
-            with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed:
+            with gzip.GzipFile(
+                filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0
+            ) as packed:
                 write_trace(recording, cast("IO[bytes]", packed))
         else:
             write_trace(recording, file)
     return 0 if place == STANDARD_OUTPUT else _report(place, [place])
 
 
-def _write_folder(writer: Callable[[Callable[[str], IO[bytes]]], None], folder: Path, to: str) -> int:
+def _write_folder(
+    writer: Callable[[Callable[[str], IO[bytes]]], None], folder: Path, to: str
+) -> int:
     """Write the files of a format into a new folder, or an empty one."""
     made: list[Path] = []
 

@@ -66,13 +66,24 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
     _check(options, has_screen)
     began_ns = clock.wall_ns()
     try:
-        start_pruning(options.runs_dir, options.limits, lambda why: _print(f"tfwatch: {why}\n"), in_training=False)
-        pid, code = _run_on_screen(options, factories, clock) if has_screen else _run_bare(options, clock)
+        start_pruning(
+            options.runs_dir,
+            options.limits,
+            lambda why: _print(f"tfwatch: {why}\n"),
+            in_training=False,
+        )
+        pid, code = (
+            _run_on_screen(options, factories, clock) if has_screen else _run_bare(options, clock)
+        )
     except OSError as error:
-        raise BadInputError(f"{_interpreter(options)} cannot be started: {error.strerror or error}") from error
+        raise BadInputError(
+            f"{_interpreter(options)} cannot be started: {error.strerror or error}"
+        ) from error
     from tfwatch.runs.library.finding import runs_since
 
-    with fails_open(lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")):
+    with fails_open(
+        lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")
+    ):
         runs = list(runs_since(options.runs_dir, pid, began_ns))
         _record_signal(runs, code)
         if not options.quiet:
@@ -109,7 +120,9 @@ def _report_no_notices(why: str) -> None:
     _print(f"tfwatch: no more notices: {why}\n")
 
 
-def _run_on_screen(options: RunOptions, factories: Factories | None, clock: Clock) -> tuple[int, int]:
+def _run_on_screen(
+    options: RunOptions, factories: Factories | None, clock: Clock
+) -> tuple[int, int]:
     """Run the script under the live screen; return its process id and exit code."""
     from tfwatch.commands.factories import Factories
     from tfwatch.commands.script.script_session import ScriptShown, run_on_screen
@@ -127,12 +140,18 @@ def _record_signal(runs: Sequence[Path], code: int) -> None:
         record_signal(runs[0], -code)
 
 
-def _command(options: RunOptions, announcements: Path | None, descriptors: Sequence[int] = ()) -> list[str]:
+def _command(
+    options: RunOptions, announcements: Path | None, descriptors: Sequence[int] = ()
+) -> list[str]:
     """Return the command of the script's process.
 
     announcements: the file for the folders of its runs. descriptors: those of the relay of its output.
     """
-    words = str(options.runs_dir.absolute()), str(announcements or ""), ",".join(map(str, descriptors))
+    words = (
+        str(options.runs_dir.absolute()),
+        str(announcements or ""),
+        ",".join(map(str, descriptors)),
+    )
     return [_interpreter(options), *_flags(), str(_BOOTSTRAP), *words, *options.script]
 
 
@@ -169,7 +188,9 @@ def check_script(script: str) -> None:
     except ValueError as error:
         raise BadInputError(f"{script} cannot be run: {error}") from error
     if not stat.S_ISREG(mode) and not os.path.isfile(os.path.join(script, "__main__.py")):
-        raise BadInputError(f"{script} cannot be run: it is neither a file nor a folder with a __main__.py")
+        raise BadInputError(
+            f"{script} cannot be run: it is neither a file nor a folder with a __main__.py"
+        )
 
 
 def _flags() -> list[str]:
@@ -190,7 +211,9 @@ def _summary(runs: Sequence[Path]) -> str:
     from tfwatch.runs.reading.opened import open_run
 
     lines = _fit_lines(runs) if len(runs) > 1 else []
-    return "".join(f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n")))
+    return "".join(
+        f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n"))
+    )
 
 
 def _fit_lines(runs: Sequence[Path]) -> list[str]:
@@ -239,7 +262,9 @@ def check_interpreter(python: str) -> None:
         raise BadInputError(f"{python} is Python {present}, and tfwatch needs {oldest} or newer")
     if missing:
         names = " ".join(missing)
-        raise BadInputError(f"{python} lacks {', '.join(missing)}: install with {python} -m pip install {names}")
+        raise BadInputError(
+            f"{python} lacks {', '.join(missing)}: install with {python} -m pip install {names}"
+        )
 
 
 def _ask(python: str) -> list[str]:
@@ -247,7 +272,12 @@ def _ask(python: str) -> list[str]:
     command = [python, "-c", _PROBE, *_NEEDED]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
         )
     except OSError as error:
         raise BadInputError(f"{python} cannot be started: {error.strerror or error}") from error

@@ -54,7 +54,9 @@ class ScriptNotices:
         self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
         self.announced = self._folder / "runs"
         self._notifier = Notifier(options, _show, clock)
-        self._followed = FollowedRuns(ScriptRuns(Announcements(self.announced), clock), self._notifier, clock)
+        self._followed = FollowedRuns(
+            ScriptRuns(Announcements(self.announced), clock), self._notifier, clock
+        )
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)
 

@@ -58,7 +58,10 @@ class ScriptShown:
 
 
 def run_on_screen(
-    make_command: Callable[[Path, Sequence[int]], Sequence[str]], shown: ScriptShown, factories: Factories, clock: Clock
+    make_command: Callable[[Path, Sequence[int]], Sequence[str]],
+    shown: ScriptShown,
+    factories: Factories,
+    clock: Clock,
 ) -> tuple[int, int]:
     """Run a script under the live screen; return its process id and exit code, or minus the signal that ended it.
 
@@ -84,7 +87,11 @@ class ScriptProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], relay: OutputRelay, mask: set[signal.Signals | int], clock: Clock
+        self,
+        command: Sequence[str],
+        relay: OutputRelay,
+        mask: set[signal.Signals | int],
+        clock: Clock,
     ) -> None:
         self._process = start_child(command, relay.slave, mask, relay.for_script)
         relay.close_script_ends()
@@ -139,7 +146,9 @@ class ScriptProcess:
                     os.killpg(self.pid, signal.SIGWINCH)
         self.folders = self._announced.take()
         if self.code < 0 and self.folders:
-            with fails_open(lambda why: warn_user(f"the run does not say which signal ended it: {why}")):
+            with fails_open(
+                lambda why: warn_user(f"the run does not say which signal ended it: {why}")
+            ):
                 record_signal(self.folders[-1], -self.code)
         self._has_ended.set()
 
@@ -214,9 +223,7 @@ class ScriptSession:
         if leave is None:
             return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
         if leave.value == "detach":
-            return (
-                "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows its runs"
-            )
+            return "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows its runs"
         return "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
 
     def _make_app(self, **options: Any) -> Screen:
@@ -260,7 +267,9 @@ class ScriptSession:
         self._terminal.out.write(text)
         self._terminal.out.flush()
         if self._script.code and _NO_INPUT in text:
-            self._notify("the script reads its input, which is empty under the screen: use --headless")
+            self._notify(
+                "the script reads its input, which is empty under the screen: use --headless"
+            )
 
     def _unseen_output(self) -> str:
         """Return the output of a script without a run, and of another one the failure that ended it."""

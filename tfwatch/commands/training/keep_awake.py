@@ -36,11 +36,15 @@ class KeepAwake:
             self._notify("--keep-awake has no tool for this system: the machine may fall asleep")
             return self
         try:
-            self._process = start_long_running(self._argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self._process = start_long_running(
+                self._argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            )
         except NotStartedError as error:
             self._fail(str(error))
         else:
-            threading.Thread(target=self._watch, args=(self._process,), name="tfwatch-awake", daemon=True).start()
+            threading.Thread(
+                target=self._watch, args=(self._process,), name="tfwatch-awake", daemon=True
+            ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +69,9 @@ class KeepAwake:
             self._fail(words.split("\n")[0] or f"it ended with {process.returncode}")
 
     def _fail(self, why: str) -> None:
-        self._notify(f"--keep-awake does not work here, the machine may fall asleep: {self._name}: {why}")
+        self._notify(
+            f"--keep-awake does not work here, the machine may fall asleep: {self._name}: {why}"
+        )
 
     @property
     def _name(self) -> str:

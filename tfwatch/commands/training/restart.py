@@ -79,7 +79,10 @@ class Restart:
         return (
             "train",
             plan.workload,
-            *_live(_possible(self._control.requested_knobs, self.chosen or ()), default_knobs(plan.workload)),
+            *_live(
+                _possible(self._control.requested_knobs, self.chosen or ()),
+                default_knobs(plan.workload),
+            ),
             *(self.chosen or ()),
             *_rest(self._request),
             *after,
@@ -133,7 +136,11 @@ class Restart:
 def _possible(knobs: Knobs, chosen: tuple[str, ...]) -> Knobs:
     """Return the knobs without a prefetch to the device where the chosen options exclude it."""
     is_on_cpu = ("--device", "cpu") in pairwise(chosen)
-    return replace(knobs, device_prefetch="off") if is_on_cpu or "--steps-per-execution" in chosen else knobs
+    return (
+        replace(knobs, device_prefetch="off")
+        if is_on_cpu or "--steps-per-execution" in chosen
+        else knobs
+    )
 
 
 def _live(knobs: Knobs, defaults: Knobs) -> tuple[str, ...]:
@@ -154,16 +161,32 @@ def _live(knobs: Knobs, defaults: Knobs) -> tuple[str, ...]:
 
 def _rest(request: TrainRequest) -> tuple[str, ...]:
     """The other options of the request. Scheduled switches belong to the first run only."""
-    words = [] if request.runs_dir == default_runs_dir() else ["--runs-dir", str(request.runs_dir.absolute())]
+    words = (
+        []
+        if request.runs_dir == default_runs_dir()
+        else ["--runs-dir", str(request.runs_dir.absolute())]
+    )
     words += ["--theme", request.theme] if request.theme else []
     configured = read_config().values
     words += _switch("keep-awake", request.keep_awake, configured.get("keep-awake", False))
-    words += [] if request.gpu_sensor == configured.get("gpu-sensor", "auto") else ["--gpu-sensor", request.gpu_sensor]
+    words += (
+        []
+        if request.gpu_sensor == configured.get("gpu-sensor", "auto")
+        else ["--gpu-sensor", request.gpu_sensor]
+    )
     words += ["--autopilot"] if request.autopilot else []
     words += _notify_words(request.notify)
     limits = request.limits
-    words += [] if limits is None or limits == configured_limits(request.runs_dir) else limit_words(limits)
-    words += [] if request.memory_bytes is None else ["--memory-limit", f"{request.memory_bytes / 2**30:.12g}"]
+    words += (
+        []
+        if limits is None or limits == configured_limits(request.runs_dir)
+        else limit_words(limits)
+    )
+    words += (
+        []
+        if request.memory_bytes is None
+        else ["--memory-limit", f"{request.memory_bytes / 2**30:.12g}"]
+    )
     return tuple(words)
 
 

@@ -47,7 +47,14 @@ def _knobs(name: str, settings: Settings, here: GpuPresence) -> Iterator[StartKn
         if setting in entry.takes:
             option = setting.replace("_", "-")
             shown = option.replace("-", " ")
-            yield knob(shown, f"--{option}", values, getattr(settings, setting), getattr(own, setting), note)
+            yield knob(
+                shown,
+                f"--{option}",
+                values,
+                getattr(settings, setting),
+                getattr(own, setting),
+                note,
+            )
     if "data" in entry.takes:
         yield _data(settings)
     yield _batch(settings, own)
@@ -63,8 +70,18 @@ def _knobs(name: str, settings: Settings, here: GpuPresence) -> Iterator[StartKn
 
 def _batch(settings: Settings, own: Settings) -> StartKnob:
     batches = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
-    batch = knob("batch size", "--batch-size", batches, settings.batch_size, own.batch_size, "examples a step")
-    return replace(batch, read=_reader("--batch-size", lambda text: str(units.parse_whole(text, 1, _LARGEST_BATCH))))
+    batch = knob(
+        "batch size",
+        "--batch-size",
+        batches,
+        settings.batch_size,
+        own.batch_size,
+        "examples a step",
+    )
+    return replace(
+        batch,
+        read=_reader("--batch-size", lambda text: str(units.parse_whole(text, 1, _LARGEST_BATCH))),
+    )
 
 
 def _optimizer(settings: Settings) -> StartKnob:
@@ -80,22 +97,32 @@ def _learning_rate(settings: Settings) -> StartKnob:
 
 def _seed(settings: Settings) -> StartKnob:
     seeds = _unset("seed", "--seed", (1, 2, 3), settings.seed, "none", "same seed, same weights")
-    return replace(seeds, read=_reader("--seed", lambda text: str(units.parse_whole(text, 0, _LARGEST_SEED))))
+    return replace(
+        seeds, read=_reader("--seed", lambda text: str(units.parse_whole(text, 0, _LARGEST_SEED)))
+    )
 
 
-def knob(name: str, option: str, values: Sequence[Any], now: Any, default: Any, note: str) -> StartKnob:
+def knob(
+    name: str, option: str, values: Sequence[Any], now: Any, default: Any, note: str
+) -> StartKnob:
     """Return a knob over some values, numbers in order, at its current value."""
     known = dict.fromkeys((*values, now))
     ordered = sorted(known) if all(isinstance(value, int) for value in known) else list(known)
-    choices = tuple(Value(str(value), () if value == default else (option, str(value))) for value in ordered)
+    choices = tuple(
+        Value(str(value), () if value == default else (option, str(value))) for value in ordered
+    )
     return StartKnob(name, choices, ordered.index(now), note)
 
 
-def _unset(name: str, option: str, values: Sequence[Any], now: Any, unset: str, note: str) -> StartKnob:
+def _unset(
+    name: str, option: str, values: Sequence[Any], now: Any, unset: str, note: str
+) -> StartKnob:
     """Return a knob that may stay unset."""
     numbers = sorted({*values, *(() if now is None else (now,))})
     choices = tuple(Value(_shown(value), (option, _shown(value))) for value in numbers)
-    return StartKnob(name, (Value(unset), *choices), 0 if now is None else 1 + numbers.index(now), note)
+    return StartKnob(
+        name, (Value(unset), *choices), 0 if now is None else 1 + numbers.index(now), note
+    )
 
 
 def _shown(value: float) -> str:
@@ -106,7 +133,11 @@ def _data(settings: Settings) -> StartKnob:
     """Return the knob of the data folder, which is typed."""
     folder = (_folder(str(settings.data)),) if settings.data else ()
     return StartKnob(
-        "data", (Value("synthetic images"), *folder), len(folder), "a folder of JPEG classes", read=_folder
+        "data",
+        (Value("synthetic images"), *folder),
+        len(folder),
+        "a folder of JPEG classes",
+        read=_folder,
     )
 
 
@@ -116,23 +147,42 @@ def _length(settings: Settings, own: Settings) -> StartKnob:
     steps = [Value(units.counted(count, "step"), ("--steps", str(count))) for count in counts]
     epochs = sorted({1, 2, 5, 10, 20, 50, own.epochs, settings.epochs})
     values = [
-        Value(f"{count} epoch{'s' if count > 1 else ''}", () if count == own.epochs else ("--epochs", str(count)))
+        Value(
+            f"{count} epoch{'s' if count > 1 else ''}",
+            () if count == own.epochs else ("--epochs", str(count)),
+        )
         for count in epochs
     ]
-    at = counts.index(settings.steps) if settings.steps else len(steps) + epochs.index(settings.epochs)
+    at = (
+        counts.index(settings.steps)
+        if settings.steps
+        else len(steps) + epochs.index(settings.epochs)
+    )
     return StartKnob("length", (*steps, *values), at, "steps, or epochs")
 
 
 def _device(settings: Settings, here: GpuPresence) -> StartKnob:
     gpu = (Constraint(here.missing),) if here.missing else ()
-    values = (Value("auto"), Value("cpu", ("--device", "cpu")), Value("gpu", ("--device", "gpu"), gpu))
-    return StartKnob("device", values, ("auto", "cpu", "gpu").index(settings.device), "what computes")
+    values = (
+        Value("auto"),
+        Value("cpu", ("--device", "cpu")),
+        Value("gpu", ("--device", "gpu"), gpu),
+    )
+    return StartKnob(
+        "device", values, ("auto", "cpu", "gpu").index(settings.device), "what computes"
+    )
 
 
 def _mode(settings: Settings, here: GpuPresence) -> StartKnob:
-    metal = (Constraint(_METAL, where=("device", ("auto", "gpu"))),) if here.is_metal and not here.missing else ()
+    metal = (
+        (Constraint(_METAL, where=("device", ("auto", "gpu"))),)
+        if here.is_metal and not here.missing
+        else ()
+    )
     values = (Value("eager", ("--eager",)), Value("graph"), Value("jit", ("--jit",), metal))
-    return StartKnob("mode", values, ("eager", "graph", "jit").index(settings.mode), "of a step; jit is XLA")
+    return StartKnob(
+        "mode", values, ("eager", "graph", "jit").index(settings.mode), "of a step; jit is XLA"
+    )
 
 
 def _precision(settings: Settings, here: GpuPresence) -> StartKnob:
@@ -146,7 +196,12 @@ def _calls(entry: Entry, settings: Settings) -> StartKnob:
     """Return the knob of the steps per execution, refused where the workload takes one only."""
     option = "--steps-per-execution"
     calls = knob(
-        "steps per execution", option, (1, 2, 4, 8, 16, 32), settings.steps_per_execution, 1, "steps in one call"
+        "steps per execution",
+        option,
+        (1, 2, 4, 8, 16, 32),
+        settings.steps_per_execution,
+        1,
+        "steps in one call",
     )
     return replace(calls, refused=entry.why_not.get("steps_per_execution", ""))
 

@@ -76,10 +76,14 @@ def train(request: TrainRequest, factories: Factories | None = None, clock: Cloc
             _hint(session, writer, hint, request)
         plan = request.plan
         needed = needed_bytes(plan.workload, plan.settings)
-        if doubt := describe_memory_shortage(needed, plan.workload, plan.settings.device, find_gpu()):
+        if doubt := describe_memory_shortage(
+            needed, plan.workload, plan.settings.device, find_gpu()
+        ):
             _hint(session, writer, doubt, request)
         with (
-            KeepAwake(_keep_awake_notice(session, writer, request)) if request.keep_awake else contextlib.nullcontext()
+            KeepAwake(_keep_awake_notice(session, writer, request))
+            if request.keep_awake
+            else contextlib.nullcontext()
         ):
             code = session.run()
     if words := session.next_command:
@@ -98,7 +102,9 @@ def _hint(session: TrainSession, writer: RunWriter, sentence: str, request: Trai
         session.notify(sentence)
 
 
-def _keep_awake_notice(session: TrainSession, writer: RunWriter, request: TrainRequest) -> Callable[[str], None]:
+def _keep_awake_notice(
+    session: TrainSession, writer: RunWriter, request: TrainRequest
+) -> Callable[[str], None]:
     """Return a function that notes a sentence in the run, and prints it where no screen is drawn."""
 
     def notify(sentence: str) -> None:
@@ -145,9 +151,13 @@ def _check_weights(path: Path) -> None:
         with path.open("rb") as file:
             begins = file.read(len(_HDF5))
     except OSError as error:
-        raise BadInputError(f"--begin-with: {path} cannot be read: {error.strerror or error}") from error
+        raise BadInputError(
+            f"--begin-with: {path} cannot be read: {error.strerror or error}"
+        ) from error
     if begins != _HDF5 or not path.name.endswith(".weights.h5"):
-        raise BadInputError(f"--begin-with: {path} is not a file of weights: give a .weights.h5 of Keras")
+        raise BadInputError(
+            f"--begin-with: {path} is not a file of weights: give a .weights.h5 of Keras"
+        )
 
 
 def _check_knobs(request: TrainRequest) -> None:
@@ -160,7 +170,9 @@ def _check_knobs(request: TrainRequest) -> None:
     entry = registry.find(plan.workload)
     wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
     # The device decides on a prefetch to it, once TensorFlow has found one.
-    missing = [knob for knob in LACKING if knob in wanted - {"device_prefetch"} and not entry.has(knob)]
+    missing = [
+        knob for knob in LACKING if knob in wanted - {"device_prefetch"} and not entry.has(knob)
+    ]
     if missing:
         _refuse(plan.workload, missing[0])
     if "latency_ms" in wanted and not entry.reads_files:
@@ -275,7 +287,9 @@ def ab(
         keep_awake=keep_awake,
         gpu_sensor=gpu_sensor,
         notify=notify,
-        experiment=Experiment(options.knob, options.values, budget, settings.seed or 0, ends=not options.goes_on),
+        experiment=Experiment(
+            options.knob, options.values, budget, settings.seed or 0, ends=not options.goes_on
+        ),
     )
     return train(request, factories, clock)
 

@@ -45,7 +45,11 @@ class Progress:
     """
 
     def __init__(
-        self, stream: TextIO, reader: RunReader, line: Callable[[Snapshot, int | None], str], clock: Clock
+        self,
+        stream: TextIO,
+        reader: RunReader,
+        line: Callable[[Snapshot, int | None], str],
+        clock: Clock,
     ) -> None:
         self._stream = stream
         self._reader = reader
@@ -108,7 +112,12 @@ class TrainSession:
     """
 
     def __init__(
-        self, request: TrainRequest, writer: RunWriter, terminal: Capture, factories: Factories, clock: Clock
+        self,
+        request: TrainRequest,
+        writer: RunWriter,
+        terminal: Capture,
+        factories: Factories,
+        clock: Clock,
     ) -> None:
         from tfwatch.report.progress_line import progress_line
 
@@ -188,7 +197,9 @@ class TrainSession:
         self._is_stop_expected = leave in (Leave.STOP, Leave.NOW)
         if leave is None:
             self._writer.note("the screen failed; training goes on without it")
-            self.notify(f"the screen failed; training goes on without it, ctrl+c stops it{self._terminal.keep_log()}")
+            self.notify(
+                f"the screen failed; training goes on without it, ctrl+c stops it{self._terminal.keep_log()}"
+            )
         elif leave is Leave.DETACH:
             self.notify(
                 "training goes on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows it again"
@@ -237,7 +248,9 @@ class TrainSession:
             self._leave_screen("LEFT")
             return
         with contextlib.suppress(RuntimeError):  # without that thread the user closes the screen
-            threading.Thread(target=self._leave_on_bad_input, name="tfwatch-bad-input", daemon=True).start()
+            threading.Thread(
+                target=self._leave_on_bad_input, name="tfwatch-bad-input", daemon=True
+            ).start()
 
     def _begin(self, start: Callable[[], None]) -> None:
         """Start a thread that the training needs, and keep the reason where the system refuses it."""
@@ -304,11 +317,15 @@ class TrainSession:
         if self._refused:
             self._writer.end("failed", self._refused)
         elif self._trainer.outcome is None:
-            detail = "left before the current batch ended" if self._started else "left before it started"
+            detail = (
+                "left before the current batch ended" if self._started else "left before it started"
+            )
             self._writer.end("stopped", detail)
         self._is_recorded = self._writer.close()
         if not self._is_recorded:
-            self.notify(f"no summary, and no end of this run in its record: {self._writer.folder} does not respond")
+            self.notify(
+                f"no summary, and no end of this run in its record: {self._writer.folder} does not respond"
+            )
 
     # -- afterwards -------------------------------------------------------------------------------
 

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import intervals
 from tfwatch.analysis.comparing.comparability import check_side
-from tfwatch.analysis.comparing.intervals import CheckedFigure, assumed_share, decide, estimate_spread, worst
+from tfwatch.analysis.comparing.intervals import (
+    CheckedFigure,
+    assumed_share,
+    decide,
+    estimate_spread,
+    worst,
+)
 from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, TrainingFailed
-from tfwatch.live.evidence.compared_runs import compare_runs, log_of, others_share, part_spread, past_groups
+from tfwatch.live.evidence.compared_runs import (
+    compare_runs,
+    log_of,
+    others_share,
+    part_spread,
+    past_groups,
+)
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
@@ -70,14 +82,18 @@ def _end(runs: Sequence[RunToCompare]) -> CheckedFigure:
 
 
 def _end_text(one: RunToCompare) -> str:
-    failed = next((event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None)
+    failed = next(
+        (event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None
+    )
     if failed:
         return f"{one.name} failed at step {units.count(failed.step)}: {failed.error}"
     unrecorded = "ended (no end record)" if one.run.has_unrecorded_end else "killed (no end record)"
     return f"{one.name}: {one.run.ended.cause if one.run.ended else unrecorded}"
 
 
-def _step_figures(runs: Sequence[RunToCompare], limits: Limits, find_past: FindPast) -> Iterator[CheckedFigure]:
+def _step_figures(
+    runs: Sequence[RunToCompare], limits: Limits, find_past: FindPast
+) -> Iterator[CheckedFigure]:
     wanted = {WAIT_SHARE: limits.wait_share, STEP: limits.step_ms}
     if all(limit is None for limit in wanted.values()):
         return
@@ -97,14 +113,21 @@ def _step_figures(runs: Sequence[RunToCompare], limits: Limits, find_past: FindP
 
 
 def _too_short(run: RunToCompare) -> str:
-    return run.why_no_rows or f"{run.name} has {units.counted(len(run.rows), 'steady step')}: {LEAST_STEPS} are needed"
+    return (
+        run.why_no_rows
+        or f"{run.name} has {units.counted(len(run.rows), 'steady step')}: {LEAST_STEPS} are needed"
+    )
 
 
-def _decided(key: str, title: str, unit: str, level: Interval, limit: float, basis: str = BASIS) -> CheckedFigure:
+def _decided(
+    key: str, title: str, unit: str, level: Interval, limit: float, basis: str = BASIS
+) -> CheckedFigure:
     outcome = decide(level.low, level.high, limit)
     reason = "the limit lies within the interval: more steps or more runs narrow it"
     reason = reason if outcome == "inconclusive" else ""
-    return CheckedFigure(key, title, unit, outcome, level.value, level.low, level.high, limit, reason, basis)
+    return CheckedFigure(
+        key, title, unit, outcome, level.value, level.low, level.high, limit, reason, basis
+    )
 
 
 def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
@@ -113,9 +136,13 @@ def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigu
     for process in _processes(runs):
         if len(process.rows) < LEAST_STEPS:
             reason = _too_short(process)
-            return CheckedFigure("wait_share", WAIT_SHARE, "share", "inconclusive", limit=limit, reason=reason)
+            return CheckedFigure(
+                "wait_share", WAIT_SHARE, "share", "inconclusive", limit=limit, reason=reason
+            )
         level = measure_levels([process])[WAIT_SHARE]
-        found.append(_decided("wait_share", f"{WAIT_SHARE} of {process.name}", "share", level, limit))
+        found.append(
+            _decided("wait_share", f"{WAIT_SHARE} of {process.name}", "share", level, limit)
+        )
     decisive = worst([one.outcome for one in found])
     return max((one for one in found if one.outcome == decisive), key=lambda one: one.value or 0.0)
 
@@ -126,17 +153,32 @@ def _straggler(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
     shares = [share for run in runs if (share := run.straggler_share)]
     if len(shares) < len(runs):
         short = next(run for run in runs if run.straggler_share is None)
-        return CheckedFigure(key, title, "share", "inconclusive", limit=limit, reason=_too_short(short))
-    assumed = part_spread(assumed_share([others_share(runs)]), max(share.value for share in shares), 1.0)
+        return CheckedFigure(
+            key, title, "share", "inconclusive", limit=limit, reason=_too_short(short)
+        )
+    assumed = part_spread(
+        assumed_share([others_share(runs)]), max(share.value for share in shares), 1.0
+    )
     level = intervals.level(shares, estimate_spread([shares], assumed))
     ranks = dict.fromkeys(run.slowest_rank for run in runs)
     clipped = intervals.Interval(level.value, max(level.low, 0.0), min(level.high, 1.0))
-    return _decided(key, f"wait for rank {', '.join(map(str, ranks))}, of a step", "share", clipped, limit, basis="")
+    return _decided(
+        key,
+        f"wait for rank {', '.join(map(str, ranks))}, of a step",
+        "share",
+        clipped,
+        limit,
+        basis="",
+    )
 
 
-def measure_levels(runs: Sequence[RunToCompare], find_past: FindPast = lambda _: ()) -> dict[str, Interval]:
+def measure_levels(
+    runs: Sequence[RunToCompare], find_past: FindPast = lambda _: ()
+) -> dict[str, Interval]:
     """Return the share of data wait and the step time of all runs together."""
-    (past,) = past_groups([[run.subject for run in runs]], find_past, min(len(run.rows) for run in runs))
+    (past,) = past_groups(
+        [[run.subject for run in runs]], find_past, min(len(run.rows) for run in runs)
+    )
     measured = measure_runs([run.rows for run in (*runs, *past)])
     own, earlier = measured[: len(runs)], measured[len(runs) :]
     share = assumed_share([others_share(runs)])
@@ -148,16 +190,23 @@ def measure_levels(runs: Sequence[RunToCompare], find_past: FindPast = lambda _:
     spread = estimate_spread([logs], share, [[log_of(run.figures[STEP]).value for run in earlier]])
     step = intervals.level(logs, spread)
     clipped = intervals.Interval(wait.value, max(wait.low, 0.0), min(wait.high, 1.0))
-    return {WAIT_SHARE: clipped, STEP: intervals.Interval(*(math.exp(at) for at in (step.value, step.low, step.high)))}
+    return {
+        WAIT_SHARE: clipped,
+        STEP: intervals.Interval(*(math.exp(at) for at in (step.value, step.low, step.high))),
+    }
 
 
 def _memory(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
     peaks = [peak for run in runs if (peak := run.peak_bytes) is not None]
     if len(peaks) < len(runs):
         reason = "the memory of the process was not sampled while it trained"
-        return CheckedFigure("memory_bytes", "peak memory", "bytes", "inconclusive", limit=limit, reason=reason)
+        return CheckedFigure(
+            "memory_bytes", "peak memory", "bytes", "inconclusive", limit=limit, reason=reason
+        )
     peak = max(peaks)
-    return CheckedFigure("memory_bytes", "peak memory", "bytes", decide(peak, peak, limit), peak, peak, peak, limit)
+    return CheckedFigure(
+        "memory_bytes", "peak memory", "bytes", decide(peak, peak, limit), peak, peak, peak, limit
+    )
 
 
 def _loss(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
@@ -172,7 +221,9 @@ def _loss(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
         reason = "no epoch ended with a loss"
         return CheckedFigure("loss", "final loss", "", "inconclusive", limit=limit, reason=reason)
     loss = max(known)
-    return CheckedFigure("loss", "final loss", "", decide(loss, loss, limit), loss, loss, loss, limit)
+    return CheckedFigure(
+        "loss", "final loss", "", decide(loss, loss, limit), loss, loss, loss, limit
+    )
 
 
 def _final_loss(one: RunToCompare) -> float | None:
@@ -184,7 +235,10 @@ def _final_loss(one: RunToCompare) -> float | None:
 
 
 def _slower(
-    runs: Sequence[RunToCompare], baseline: Sequence[RunToCompare], limit: float, find_past: FindPast
+    runs: Sequence[RunToCompare],
+    baseline: Sequence[RunToCompare],
+    limit: float,
+    find_past: FindPast,
 ) -> CheckedFigure:
     (found,) = compare_runs([baseline, runs], find_past)
     low, high = (1 / end - 1 for end in (found.estimate.high, found.estimate.low))
@@ -193,5 +247,13 @@ def _slower(
     reason = reason if outcome == "inconclusive" else ""
     title = "step time over that of the baseline"
     return CheckedFigure(
-        "slower_share", title, "share", outcome, 1 / found.estimate.ratio - 1, low, high, limit, reason
+        "slower_share",
+        title,
+        "share",
+        outcome,
+        1 / found.estimate.ratio - 1,
+        low,
+        high,
+        limit,
+        reason,
     )

@@ -16,7 +16,14 @@ from tfwatch.analysis.comparing.comparability import (
     changes,
     check_sides,
 )
-from tfwatch.analysis.comparing.intervals import ALPHA, Interval, Spread, assumed_share, estimate_spread, t_quantile
+from tfwatch.analysis.comparing.intervals import (
+    ALPHA,
+    Interval,
+    Spread,
+    assumed_share,
+    estimate_spread,
+    t_quantile,
+)
 from tfwatch.analysis.comparing.run_steps import (
     LEAST_STEPS,
     PARTS,
@@ -136,10 +143,14 @@ def compare_runs(
         NotComparableError: the runs cannot be compared.
     """
     if len(sides) < 2:
-        raise NotComparableError("give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3")
+        raise NotComparableError(
+            "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3"
+        )
     group = next((one for side in sides for one in side if one.rank_count), None)
     if by_example and group:
-        raise NotComparableError(f"{group.name} is a group: a rank knows the size of its own batches only")
+        raise NotComparableError(
+            f"{group.name} is a group: a rank knows the size of its own batches only"
+        )
     check_sides([[one.subject for one in side] for side in sides], by_example, LEAST_STEPS)
     return [_compare(sides[0], after, find_past, by_example) for after in sides[1:]]
 
@@ -156,7 +167,9 @@ def may_equal(manifest: Manifest, subject: Subject) -> bool:
 
 def equal_runs(found: Sequence[RunToCompare], subject: Subject) -> list[RunToCompare]:
     """Return the runs that trained the same with the same settings on the same machine, and are not it."""
-    return [one for one in found if one.subject.path != subject.path and are_equal(one.subject, subject)]
+    return [
+        one for one in found if one.subject.path != subject.path and are_equal(one.subject, subject)
+    ]
 
 
 def _compare(
@@ -207,12 +220,18 @@ def others_share(runs: Sequence[RunToCompare]) -> float | None:
 
 
 def past_groups(
-    sides: Sequence[Sequence[Subject]], find_past: Callable[[Subject], Sequence[RunToCompare]], steps: int
+    sides: Sequence[Sequence[Subject]],
+    find_past: Callable[[Subject], Sequence[RunToCompare]],
+    steps: int,
 ) -> list[list[RunToCompare]]:
     """Return the equal runs of the past of each side, where they have as many steps."""
     given = {run.path for side in sides for run in side}
     groups = [
-        [run for run in find_past(side[0]) if run.subject.path not in given and len(run.rows) >= steps]
+        [
+            run
+            for run in find_past(side[0])
+            if run.subject.path not in given and len(run.rows) >= steps
+        ]
         for side in sides
     ]
     seen: set[str] = set()
@@ -259,7 +278,9 @@ class _Figures:
 
     def _part(self, name: str, step_ms: float) -> ComparedFigure:
         if name not in self._sides[0][0].figures:
-            return ComparedFigure(name, "ms", None, None, missing="not timed in every run: a part of compute")
+            return ComparedFigure(
+                name, "ms", None, None, missing="not timed in every run: a part of compute"
+            )
         sides = [[run.figures[name] for run in side] for side in self._sides]
         means = [_mean([run.value for run in side]) for side in sides]
         assumed = part_spread(self._share, max(means), step_ms)
@@ -293,23 +314,47 @@ def _machine_figures(
 
     why = next((run.energy_missing for run in (*before, *after) if run.energy_missing), "")
     return [
-        _plain("peak memory", "bytes", before, after, lambda run: run.peak_bytes, "no sample of the process"),
-        _plain("energy per example" if by_example else "energy per step", "J", before, after, energy, why),
+        _plain(
+            "peak memory",
+            "bytes",
+            before,
+            after,
+            lambda run: run.peak_bytes,
+            "no sample of the process",
+        ),
+        _plain(
+            "energy per example" if by_example else "energy per step",
+            "J",
+            before,
+            after,
+            energy,
+            why,
+        ),
     ]
 
 
-def _time_spent(before: Sequence[RunToCompare], after: Sequence[RunToCompare]) -> tuple[ComparedFigure, ...]:
+def _time_spent(
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare]
+) -> tuple[ComparedFigure, ...]:
     """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a step of others."""
     found = []
     for name in TIMES:
-        shares = [getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9) for run in before]
-        shares += [getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9) for run in after]
+        shares = [
+            getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
+            for run in before
+        ]
+        shares += [
+            getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
+            for run in after
+        ]
         if max(shares) >= _LEAST_SHARE:
             found.append(_time_row(name, before, after))
     return tuple(found)
 
 
-def _time_row(name: str, before: Sequence[RunToCompare], after: Sequence[RunToCompare]) -> ComparedFigure:
+def _time_row(
+    name: str, before: Sequence[RunToCompare], after: Sequence[RunToCompare]
+) -> ComparedFigure:
     def spent(run: RunToCompare) -> float:
         total = run.judged.time_breakdown.total
         seconds = float(getattr(total, name))
@@ -325,7 +370,8 @@ def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | 
     common = [
         epoch
         for epoch in epochs[0]
-        if all(epoch in other for other in epochs) and (by_example or len({other[epoch].step for other in epochs}) == 1)
+        if all(epoch in other for other in epochs)
+        and (by_example or len({other[epoch].step for other in epochs}) == 1)
     ]
     return max(common, default=None)
 
@@ -340,7 +386,9 @@ def _losses(
     def metric(name: str) -> Callable[[RunToCompare], float | None]:
         return lambda run: run.epochs[epoch].metrics.get(name)
 
-    return tuple(_plain(name, "", before, after, metric(name), "not in every run") for name in names)
+    return tuple(
+        _plain(name, "", before, after, metric(name), "not in every run") for name in names
+    )
 
 
 def _plain(
@@ -353,9 +401,14 @@ def _plain(
 ) -> ComparedFigure:
     """Return a figure that has one value a run; its interval needs several runs of both sides."""
     sides = [[figure(run) for run in side] for side in (before, after)]
-    known = [[value for value in side if value is not None and math.isfinite(value)] for side in sides]
+    known = [
+        [value for value in side if value is not None and math.isfinite(value)] for side in sides
+    ]
     if any(len(some) != len(every) for some, every in zip(known, sides, strict=True)):
-        means = [_mean(side) if len(side) == len(every) else None for side, every in zip(known, sides, strict=True)]
+        means = [
+            _mean(side) if len(side) == len(every) else None
+            for side, every in zip(known, sides, strict=True)
+        ]
         return ComparedFigure(name, unit, means[0], means[1], missing=missing)
     low, high = _plain_interval(known)
     first, second = _mean(known[0]), _mean(known[1])
@@ -368,7 +421,9 @@ def _plain_interval(sides: Sequence[Sequence[float]]) -> tuple[float | None, flo
     if freedom < _LEAST_FREEDOM or min(map(len, sides)) < 2:
         return None, None
     squares = sum(float(((np.array(side) - np.mean(side)) ** 2).sum()) for side in sides)
-    half = math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)) * t_quantile(1 - ALPHA / 2, freedom)
+    half = math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)) * t_quantile(
+        1 - ALPHA / 2, freedom
+    )
     value = _mean(sides[1]) - _mean(sides[0])
     return value - half, value + half
 

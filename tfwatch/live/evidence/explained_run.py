@@ -67,11 +67,20 @@ class Finding:
 
 def explain_run(one: RunToCompare) -> list[Finding]:
     """Return the findings, the limit of the steps first; none for a run without enough steps and without events."""
-    return [*_failure(one), *_limits(one), *_losses(one), *_slow_steps(one.judged), *_machine(one.judged), *_log(one)]
+    return [
+        *_failure(one),
+        *_limits(one),
+        *_losses(one),
+        *_slow_steps(one.judged),
+        *_machine(one.judged),
+        *_log(one),
+    ]
 
 
 def _failure(one: RunToCompare) -> Iterator[Finding]:
-    failed = next((event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None)
+    failed = next(
+        (event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None
+    )
     if failed:
         facts = (Fact("step", failed.step, "step"),)
         words = f"failed at step {units.count(failed.step)}: {failed.error}"
@@ -88,13 +97,19 @@ def _limits(one: RunToCompare) -> Iterator[Finding]:
         spent = judged.situation.epoch_spent
         share = spent.between_share if spent else math.nan
         facts = (Fact("between_epochs_share", share, "share"),)
-        yield _finding("between-epochs", judged.between_epochs, facts, "high", "measured over whole epochs")
+        yield _finding(
+            "between-epochs", judged.between_epochs, facts, "high", "measured over whole epochs"
+        )
     evidence, confidence, reason = _limit_evidence(one)
     yield _finding(bound.value, limit, evidence, confidence, reason)
 
 
-def _finding(kind: str, found: Banner, facts: tuple[Fact, ...], confidence: Confidence, reason: str) -> Finding:
-    return Finding(kind, found.word, found.sentence, facts, confidence, reason, found.advice, found.edit)
+def _finding(
+    kind: str, found: Banner, facts: tuple[Fact, ...], confidence: Confidence, reason: str
+) -> Finding:
+    return Finding(
+        kind, found.word, found.sentence, facts, confidence, reason, found.advice, found.edit
+    )
 
 
 def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, str]:
@@ -106,7 +121,12 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
     wait, step = levels.get(WAIT_SHARE), levels.get(STEP)
     facts.append(_fact("data_wait_share", split.wait_share, "share", wait))
     facts.append(_fact("step_time", split.step.mean, "ms", step))
-    parts = (("step_time", split.step), ("data_wait", split.wait), ("compute", split.compute), ("host", split.host))
+    parts = (
+        ("step_time", split.step),
+        ("data_wait", split.wait),
+        ("compute", split.compute),
+        ("host", split.host),
+    )
     facts += [Fact(f"{name}_mean", part.mean, "ms") for name, part in parts]
     if (table := one.judged.pipeline) and table.bottleneck:
         facts.append(Fact("bottleneck", table.bottleneck.sentence))
@@ -141,16 +161,26 @@ def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, st
     """Return the confidence in a verdict: high where no threshold lies in the interval of data wait."""
     if wait is None:
         return "low", f"only {units.counted(steps, 'steady step')}"
-    inside = [threshold for threshold in (MODERATELY_FROM, HIGHLY_FROM) if wait.low < threshold <= wait.high]
+    inside = [
+        threshold
+        for threshold in (MODERATELY_FROM, HIGHLY_FROM)
+        if wait.low < threshold <= wait.high
+    ]
     interval = f"data wait is {wait.low * 100:.1f} to {wait.high * 100:.1f} % of a step"
     if inside:
-        return "medium", f"{interval} (95 % interval), which contains the threshold of {units.percent(inside[0])}"
+        return (
+            "medium",
+            f"{interval} (95 % interval), which contains the threshold of {units.percent(inside[0])}",
+        )
     return "high", f"{interval} (95 % interval), which contains no threshold"
 
 
 def _losses(one: RunToCompare) -> Iterator[Finding]:
     for divergence in divergences(one.run.events):
-        facts = (Fact("step", divergence.began.step, "step"), Fact("finite_step", divergence.began.finite_step, "step"))
+        facts = (
+            Fact("step", divergence.began.step, "step"),
+            Fact("finite_step", divergence.began.finite_step, "step"),
+        )
         yield Finding(
             "loss-diverged",
             "LOSS",
@@ -166,13 +196,23 @@ def _slow_steps(judged: JudgedRun) -> Iterator[Finding]:
     least_ms = _LEAST_SHARE * judged.run.length_s * 1e3
     stall = max(judged.summary.stalls, key=lambda stall: stall.lost_ms, default=None)
     if stall and stall.lost_ms >= least_ms:
-        facts = (Fact("lost", stall.lost_ms, "ms"), Fact("step", stall.step, "step"), Fact("cause", stall.cause))
+        facts = (
+            Fact("lost", stall.lost_ms, "ms"),
+            Fact("step", stall.step, "step"),
+            Fact("cause", stall.cause),
+        )
         lost = units.seconds(stall.lost_ms / 1e3)
-        words = f"longest stall: {lost} without data at step {units.count(stall.step)}, {stall.cause}"
+        words = (
+            f"longest stall: {lost} without data at step {units.count(stall.step)}, {stall.cause}"
+        )
         yield Finding("stall", "STALL", words, facts, *_cause_confidence(stall.cause))
     pattern = max(judged.summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
     if pattern and pattern.lost_ms >= least_ms:
-        facts = (Fact("lost", pattern.lost_ms, "ms"), Fact("step", pattern.step, "step"), Fact("cause", pattern.cause))
+        facts = (
+            Fact("lost", pattern.lost_ms, "ms"),
+            Fact("step", pattern.step, "step"),
+            Fact("cause", pattern.cause),
+        )
         words = f"{pattern_text(pattern)} from step {units.count(pattern.step)}"
         yield Finding("pattern", "PATTERN", words, facts, *_cause_confidence(pattern.cause))
 
@@ -180,7 +220,10 @@ def _slow_steps(judged: JudgedRun) -> Iterator[Finding]:
 def _cause_confidence(cause: str) -> tuple[Confidence, str]:
     if cause in ("", "unexplained"):
         return "low", "the lost time is measured, its cause is unknown"
-    return "medium", "the lost time is measured, its cause follows from what was recorded at the same moment"
+    return (
+        "medium",
+        "the lost time is measured, its cause follows from what was recorded at the same moment",
+    )
 
 
 def _machine(judged: JudgedRun) -> Iterator[Finding]:
@@ -188,15 +231,34 @@ def _machine(judged: JudgedRun) -> Iterator[Finding]:
     for kind, lasted_s in (("heat", judged.hardware.heat_s), ("swapping", judged.hardware.swap_s)):
         if lasted_s >= _LEAST_SHARE * judged.run.length_s and lasted_s > 0:
             words = f"slowed down by {kind} for {units.seconds(lasted_s)}"
-            yield Finding(kind, kind.upper(), words, (Fact("lasted", lasted_s, "s"),), "high", "the system reported it")
+            yield Finding(
+                kind,
+                kind.upper(),
+                words,
+                (Fact("lasted", lasted_s, "s"),),
+                "high",
+                "the system reported it",
+            )
     memory = judged.hardware.process_memory
     if memory and memory.grew:
-        facts = (Fact("begin", memory.begin_bytes, "bytes"), Fact("peak", memory.peak_bytes, "bytes"))
+        facts = (
+            Fact("begin", memory.begin_bytes, "bytes"),
+            Fact("peak", memory.peak_bytes, "bytes"),
+        )
         words = f"memory of the process: {memory.text}"
-        yield Finding("memory-growth", "MEMORY", words, facts, "medium", "sampled; caches and buffers grow too")
+        yield Finding(
+            "memory-growth",
+            "MEMORY",
+            words,
+            facts,
+            "medium",
+            "sampled; caches and buffers grow too",
+        )
 
 
 def _log(one: RunToCompare) -> Iterator[Finding]:
     for line in summarise_log(find_meanings(one.run.log)):
         if not line.harmless:
-            yield Finding("tensorflow-log", "TENSORFLOW", line.text, (), "high", "TensorFlow logged it")
+            yield Finding(
+                "tensorflow-log", "TENSORFLOW", line.text, (), "high", "TensorFlow logged it"
+            )

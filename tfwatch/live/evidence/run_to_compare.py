@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.reading.opened import Run
 
 #: Recorded settings that change no step, or that the knobs and the batch size show already.
-_NOT_SETTINGS = frozenset({"storage_latency_ms", "memory_limit_bytes", "fast_pipeline", "batch_size", "begin_with"})
+_NOT_SETTINGS = frozenset(
+    {"storage_latency_ms", "memory_limit_bytes", "fast_pipeline", "batch_size", "begin_with"}
+)
 
 
 class RunToCompare:
@@ -107,7 +109,11 @@ class RunToCompare:
         """The facts that decide whether it can be compared."""
         manifest = self.run.manifest
         machine = manifest.machine
-        settings = {name: _words(value) for name, value in manifest.settings.items() if name not in _NOT_SETTINGS}
+        settings = {
+            name: _words(value)
+            for name, value in manifest.settings.items()
+            if name not in _NOT_SETTINGS
+        }
         return Subject(
             name=self.name,
             path=str(self.run.path.resolve()) if self.run.path else self.name,
@@ -116,7 +122,11 @@ class RunToCompare:
             settings={**settings, **self.judged.situation.knobs},
             versions=manifest.versions,
             host=str(machine.get("host") or ""),
-            hardware=(machine.get("cores"), machine.get("cores_allowed"), machine.get("memory_bytes")),
+            hardware=(
+                machine.get("cores"),
+                machine.get("cores_allowed"),
+                machine.get("memory_bytes"),
+            ),
             device=manifest.device,
             start_s=manifest.origin_wall_ns / 1e9,
             steady_steps=len(self.rows),

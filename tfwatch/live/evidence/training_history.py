@@ -98,7 +98,11 @@ def is_restart(before: Run, after: Run) -> bool:
 
 def is_same_process(one: Manifest, other: Manifest) -> bool:
     """Return whether one process trained both runs."""
-    return (one.pid, one.process_started_s, one.boot_id) == (other.pid, other.process_started_s, other.boot_id)
+    return (one.pid, one.process_started_s, one.boot_id) == (
+        other.pid,
+        other.process_started_s,
+        other.boot_id,
+    )
 
 
 def _candidates(chosen: Run) -> Iterator[tuple[Path, Manifest]]:
@@ -131,7 +135,11 @@ def is_same_training(one: Manifest, other: Manifest) -> bool:
     """Return whether two runs train the same with the same settings; live knobs may differ."""
     sizes = {size for size in (one.batch_size, other.batch_size) if size is not None}
     own, others = (
-        {name: value for name, value in each.settings.items() if name not in _FREE and value is not None}
+        {
+            name: value
+            for name, value in each.settings.items()
+            if name not in _FREE and value is not None
+        }
         for each in (one, other)
     )
     facts = [(each.workload, bool(each.group), each.group_size) for each in (one, other)]

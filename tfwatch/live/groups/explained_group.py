@@ -53,22 +53,43 @@ def _states(one: GroupToCompare) -> Iterator[Finding]:
     group = one.group.group
     if one.not_recorded:
         facts = (Fact("ranks", f"{len(group.ranks)} of {group.file.size or units.MISSING}"),)
-        yield Finding("rank-missing", "RANKS", one.not_recorded, facts, "high", "the group's folder shows it")
+        yield Finding(
+            "rank-missing", "RANKS", one.not_recorded, facts, "high", "the group's folder shows it"
+        )
     gone = stopped_ranks(one.group)
-    for state in [*gone, *(state for state in one.group.ranks if state.is_lagging and state not in gone)]:
+    for state in [
+        *gone,
+        *(state for state in one.group.ranks if state.is_lagging and state not in gone),
+    ]:
         place = (Fact("step", state.step, "step"), Fact("behind", state.behind, "step"))
         words = state_words(one.group, state)
-        yield Finding("rank-state", "RANK", words, place, "high", "its folder says so", rank=state.rank)
+        yield Finding(
+            "rank-state", "RANK", words, place, "high", "its folder says so", rank=state.rank
+        )
 
 
 def _straggler(one: GroupToCompare) -> Iterator[Finding]:
     judged = one.group
     if judged.why_not:
-        yield Finding("no-straggler", "STRAGGLER n/a", judged.why_not, (), "low", "too little is recorded to name one")
+        yield Finding(
+            "no-straggler",
+            "STRAGGLER n/a",
+            judged.why_not,
+            (),
+            "low",
+            "too little is recorded to name one",
+        )
         return
     found, steps = judged.named_straggler, len(judged.aligned.steps)
-    span = (Fact("first_step", judged.first_step, "step"), Fact("last_step", judged.last_step, "step"))
-    facts = (Fact("common_steps", steps, "step"), *span, Fact("waiting_share", judged.waiting_share or 0.0, "share"))
+    span = (
+        Fact("first_step", judged.first_step, "step"),
+        Fact("last_step", judged.last_step, "step"),
+    )
+    facts = (
+        Fact("common_steps", steps, "step"),
+        *span,
+        Fact("waiting_share", judged.waiting_share or 0.0, "share"),
+    )
     worst = judged.costliest
     quarters = share_in_parts(judged.aligned, worst, QUARTERS) if worst else ()
     confidence, reason = _confidence(quarters, steps, "" if judged.is_whole else "the newest ")
@@ -78,18 +99,34 @@ def _straggler(one: GroupToCompare) -> Iterator[Finding]:
         return
     evidence = (*facts, *_group_facts(found), *_cause_facts(found))
     advice = f"{ADVICE[found.cause]}{_own_screen(one, found.rank)}"
-    yield Finding("straggler", banner_word(found), straggler_sentence(found), evidence, confidence, reason, advice)
+    yield Finding(
+        "straggler",
+        banner_word(found),
+        straggler_sentence(found),
+        evidence,
+        confidence,
+        reason,
+        advice,
+    )
 
 
 def _group_facts(found: Straggler) -> tuple[Fact, ...]:
     without = Fact("group_step_without_it", found.group_ms - found.gain_ms, "ms")
-    return Fact("group_step", found.group_ms, "ms"), without, Fact("straggler_share", found.share, "share")
+    return (
+        Fact("group_step", found.group_ms, "ms"),
+        without,
+        Fact("straggler_share", found.share, "share"),
+    )
 
 
 def _cause_facts(found: Straggler) -> tuple[Fact, ...]:
     name, unit = _SHOWN_BY[found.cause]
     cause = Fact("cause", found.cause.value)
-    return cause, Fact(f"{name}_of_the_rank", found.own, unit), Fact(f"{name}_of_the_others", found.others, unit)
+    return (
+        cause,
+        Fact(f"{name}_of_the_rank", found.own, unit),
+        Fact(f"{name}_of_the_others", found.others, unit),
+    )
 
 
 def _confidence(quarters: Sequence[float], steps: int, newest: str) -> tuple[Confidence, str]:
@@ -99,7 +136,10 @@ def _confidence(quarters: Sequence[float], steps: int, newest: str) -> tuple[Con
     """
     edge = units.percent(WARNING_FROM)
     if len({quarter >= WARNING_FROM for quarter in quarters}) > 1:
-        return "low", f"in some quarters of the steps it is above the threshold of {edge}, in others below"
+        return (
+            "low",
+            f"in some quarters of the steps it is above the threshold of {edge}, in others below",
+        )
     if steps < _ENOUGH_STEPS:
         return "medium", f"only {steps} common steps"
     of_steps = f"all quarters of {newest}{units.count(steps)} common steps"
@@ -117,7 +157,11 @@ def _long_step(one: GroupToCompare) -> Iterator[Finding]:
     worst = max(found, key=lambda long_step: long_step.lost_ms, default=None)
     if worst:
         lost_ms = sum(long_step.lost_ms for long_step in found)
-        facts = (Fact("long_steps", len(found), "step"), Fact("lost", lost_ms, "ms"), Fact("step", worst.step, "step"))
+        facts = (
+            Fact("long_steps", len(found), "step"),
+            Fact("lost", lost_ms, "ms"),
+            Fact("step", worst.step, "step"),
+        )
         confidence: Confidence = "low" if worst.rank is None else "medium"
         reason = "the time is measured, the rank follows from what was recorded at the same moment"
         yield Finding("long-step", "LONG STEP", long_step_line(worst), facts, confidence, reason)

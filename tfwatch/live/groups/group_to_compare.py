@@ -41,7 +41,9 @@ class RankToCompare(RunToCompare):
     sampled: its steps that count; None where they are those of its run by itself.
     """
 
-    def __init__(self, run: Run, name: str, others_share: float | None, sampled: Rows | None = None) -> None:
+    def __init__(
+        self, run: Run, name: str, others_share: float | None, sampled: Rows | None = None
+    ) -> None:
         super().__init__(run, name)
         self._others_share, self._sampled = others_share, sampled
 
@@ -74,7 +76,9 @@ class GroupToCompare(RunToCompare):
 
     def processes(self) -> Iterator[RunToCompare]:
         for rank, run in sorted(self.group.group.ranks.items()):
-            yield RankToCompare(run, f"rank {rank} of {self.name}", self.others_share, self._sampled.rows[rank])
+            yield RankToCompare(
+                run, f"rank {rank} of {self.name}", self.others_share, self._sampled.rows[rank]
+            )
 
     @cached_property
     def _sampled(self) -> SampledSteps:
@@ -85,7 +89,12 @@ class GroupToCompare(RunToCompare):
     def not_recorded(self) -> str:
         group = self.group.group
         missing = [f"rank {rank} of {self.name} has no run" for rank in group.missing]
-        return ", ".join([*missing, *(f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items())])
+        return ", ".join(
+            [
+                *missing,
+                *(f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items()),
+            ]
+        )
 
     @property
     def recorded_name(self) -> str:
@@ -136,7 +145,9 @@ class GroupToCompare(RunToCompare):
     def straggler_share(self) -> Measured | None:
         """The time that the others wait for one rank, over the group's step; None where no straggler can be named."""
         found = self._costliest
-        return Measured(found.share, share_in_parts(self.aligned, found, QUARTERS)) if found else None
+        return (
+            Measured(found.share, share_in_parts(self.aligned, found, QUARTERS)) if found else None
+        )
 
     @cached_property
     def subject(self) -> Subject:
@@ -156,7 +167,10 @@ class GroupToCompare(RunToCompare):
         """The largest share of a machine's cores that other programs than the group used; None where unknown."""
         runs = list(self.group.group.ranks.values())
         hosts = {run.manifest.machine.get("host") for run in runs}
-        shares = [_others_share([run for run in runs if run.manifest.machine.get("host") == host]) for host in hosts]
+        shares = [
+            _others_share([run for run in runs if run.manifest.machine.get("host") == host])
+            for host in hosts
+        ]
         return max((share for share in shares if share is not None), default=None)
 
     @property
@@ -176,7 +190,9 @@ class GroupToCompare(RunToCompare):
 
 def _last_switch(ranks: Sequence[Run]) -> int:
     """Return the step of the last switch of any rank; 0 without one."""
-    switches = (event for run in ranks for event in run.events if isinstance(event, PipelineSwitched))
+    switches = (
+        event for run in ranks for event in run.events if isinstance(event, PipelineSwitched)
+    )
     return max((event.step for event in switches), default=0)
 
 

@@ -94,7 +94,9 @@ class _Rank:
         wanted = self._taken + BLOCK + NEEDED
         while len(self._rows) < wanted and len(rows := self._stream.read(layout.STEPS, BLOCK)):
             self._rows = np.concatenate([self._rows, _rising(rows, self._rows[-1:])])
-        return int(self._rows["step"][self._taken + BLOCK - 1]) if len(self._rows) >= wanted else None
+        return (
+            int(self._rows["step"][self._taken + BLOCK - 1]) if len(self._rows) >= wanted else None
+        )
 
     def take(self, last: int) -> RankSteps:
         """Return the steps up to one, and before them the last one that was taken."""

@@ -82,7 +82,10 @@ class JudgedGroup:
     @property
     def first_step(self) -> int:
         """The first step that all ranks have among their newest ones, of which the judgement is; 0 without any."""
-        return max((int(run.steps["step"][0]) for run in self.group.ranks.values() if len(run.steps)), default=0)
+        return max(
+            (int(run.steps["step"][0]) for run in self.group.ranks.values() if len(run.steps)),
+            default=0,
+        )
 
     @property
     def last_step(self) -> int:
@@ -144,10 +147,16 @@ class JudgedGroup:
     @cached_property
     def busy_in_call(self) -> int | None:
         """The rank that computes in a call in which the others have waited for seconds; None where none is seen to."""
-        last = {rank: run.open_phase for rank, run in self.group.ranks.items() if not run.life.is_over}
+        last = {
+            rank: run.open_phase for rank, run in self.group.ranks.items() if not run.life.is_over
+        }
         if len(last) < 2 or not all(one is not None and one.is_in_call for one in last.values()):
             return None
-        cores = {rank: _cores_since(self.group.ranks[rank], one.since_ns) for rank, one in last.items() if one}
+        cores = {
+            rank: _cores_since(self.group.ranks[rank], one.since_ns)
+            for rank, one in last.items()
+            if one
+        }
         known = sorted((value, rank) for rank, value in cores.items() if value is not None)
         if len(known) < len(last) or known[-1][0] <= max(_MORE_CORES * known[-2][0], _LEAST_CORES):
             return None
@@ -158,7 +167,9 @@ class JudgedGroup:
         """The reason why no straggler can be named; empty where one can be."""
         if len(self.group.ranks) < 2:
             return "only one rank has a run"
-        not_split = {rank: why for rank, run in self.group.ranks.items() if (why := run.manifest.not_split)}
+        not_split = {
+            rank: why for rank, run in self.group.ranks.items() if (why := run.manifest.not_split)
+        }
         if not_split:
             return f"the steps of rank {min(not_split)} are not split: {not_split[min(not_split)]}"
         if len(self.aligned.steps) < NEEDED:
@@ -169,11 +180,15 @@ class JudgedGroup:
     @cached_property
     def ranks(self) -> list[RankState]:
         """The state of each rank."""
-        steps = {rank: int(run.steps["step"][-1]) if len(run.steps) else 0 for rank, run in self.group.ranks.items()}
+        steps = {
+            rank: int(run.steps["step"][-1]) if len(run.steps) else 0
+            for rank, run in self.group.ranks.items()
+        }
         late_ms = {} if self.why_not else lateness_ms(self.aligned)
         first = max(steps.values())
         return [
-            _state(rank, run, steps[rank], first, late_ms.get(rank)) for rank, run in sorted(self.group.ranks.items())
+            _state(rank, run, steps[rank], first, late_ms.get(rank))
+            for rank, run in sorted(self.group.ranks.items())
         ]
 
 

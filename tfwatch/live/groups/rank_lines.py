@@ -28,10 +28,18 @@ def state_lines(judged: JudgedGroup) -> list[str]:
     """Return the ranks that no longer train, are missing, unreadable, or behind."""
     group, gone = judged.group, stopped_ranks(judged)
     lines = [f"rank {one.rank}: {state_words(judged, one)}" for one in gone[:_NAMED]]
-    more = [f"{units.counted(len(gone) - _NAMED, 'more rank')} no longer trains"] if len(gone) > _NAMED else []
+    more = (
+        [f"{units.counted(len(gone) - _NAMED, 'more rank')} no longer trains"]
+        if len(gone) > _NAMED
+        else []
+    )
     missing = [f"rank {rank} has no run" for rank in group.missing]
     unreadable = [f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items()]
-    behind = [f"rank {one.rank} is {_behind(one)}" for one in judged.ranks if one.is_lagging and one not in gone]
+    behind = [
+        f"rank {one.rank} is {_behind(one)}"
+        for one in judged.ranks
+        if one.is_lagging and one not in gone
+    ]
     return [*lines, *more, *missing, *unreadable, *behind, *_call_lines(judged)]
 
 
@@ -41,7 +49,11 @@ def stopped_ranks(judged: JudgedGroup) -> list[RankState]:
     They failed, were killed, do not respond, have not come to the next call for long, or hang in it.
     """
     runs = judged.group.ranks
-    gone = [one for one in judged.ranks if state_of(runs[one.rank]) not in _WELL or held_s(judged, one) is not None]
+    gone = [
+        one
+        for one in judged.ranks
+        if state_of(runs[one.rank]) not in _WELL or held_s(judged, one) is not None
+    ]
     return sorted(gone, key=lambda one: _last_sign_s(runs[one.rank], held_s(judged, one)))
 
 
@@ -71,7 +83,11 @@ def call_s(judged: JudgedGroup) -> float | None:
     """Return for how long all ranks that train have been in the call, and none is seen to hold it up; else None."""
     open_s = [_in_call_s(judged, one) for one in judged.ranks if not one.life.is_over]
     known = [one for one in open_s if one is not None]
-    return min(known) if len(known) > 1 and len(known) == len(open_s) and not stopped_ranks(judged) else None
+    return (
+        min(known)
+        if len(known) > 1 and len(known) == len(open_s) and not stopped_ranks(judged)
+        else None
+    )
 
 
 def _in_call_s(judged: JudgedGroup, state: RankState) -> float | None:
@@ -114,7 +130,9 @@ def state_words(judged: JudgedGroup, state: RankState) -> str:
     if run.life.is_stale:
         silence = "not responding" if run.life is Life.NOT_RESPONDING else "unknown, no new data"
         return f"{silence} for {units.seconds(run.silent_s)}, since step {step}{behind}"
-    failed = next((event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None)
+    failed = next(
+        (event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None
+    )
     why = f": {failed.error}" if failed else ""
     return f"{state_of(run)} at step {step}{behind}{why}"
 
@@ -130,7 +148,9 @@ def _held_word(run: Run) -> str:
 def held_briefly(run: Run) -> str:
     """Return where a rank is held up, in a few cells."""
     assert run.open_phase
-    return {Phase.WAIT: "no batch", Phase.HOST: "in Python"}.get(run.open_phase.phase, "in its call")
+    return {Phase.WAIT: "no batch", Phase.HOST: "in Python"}.get(
+        run.open_phase.phase, "in its call"
+    )
 
 
 def held_where(judged: JudgedGroup, state: RankState) -> str:

@@ -31,14 +31,24 @@ class SampledSteps:
 
 def sample_steps(judged: JudgedGroup, after: int) -> SampledSteps:
     """Return the steps of a group after one: all of them, or blocks at equal distances."""
-    whole = {rank: StoredSteps(run.path, run.manifest) for rank, run in judged.group.ranks.items() if run.path}
-    blocks = [{rank: _block(steps, *span) for rank, steps in whole.items()} for span in _spans(whole, after)]
+    whole = {
+        rank: StoredSteps(run.path, run.manifest)
+        for rank, run in judged.group.ranks.items()
+        if run.path
+    }
+    blocks = [
+        {rank: _block(steps, *span) for rank, steps in whole.items()}
+        for span in _spans(whole, after)
+    ]
     if not blocks:
         return SampledSteps(
-            judged.aligned.after(after), {rank: run.steps[:0] for rank, run in judged.group.ranks.items()}
+            judged.aligned.after(after),
+            {rank: run.steps[:0] for rank, run in judged.group.ranks.items()},
         )
     known = {rank.rank: replace(rank, silences=()) for rank in judged.aligned.ranks}
-    parts = [align([replace(known[rank], rows=rows) for rank, rows in block.items()]) for block in blocks]
+    parts = [
+        align([replace(known[rank], rows=rows) for rank, rows in block.items()]) for block in blocks
+    ]
     # Two million rows: the blocks of a rank go as it is joined.
     rows = {rank: _joined([block.pop(rank) for block in blocks], after) for rank in whole}
     return SampledSteps(join(parts), rows)

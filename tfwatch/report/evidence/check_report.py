@@ -30,7 +30,9 @@ def check_lines(found: Sequence[CheckedFigure]) -> list[str]:
     return [*lines, worst([one.outcome for one in found])]
 
 
-def check_json(runs: Sequence[str], baseline: Sequence[str], found: Sequence[CheckedFigure]) -> dict[str, Any]:
+def check_json(
+    runs: Sequence[str], baseline: Sequence[str], found: Sequence[CheckedFigure]
+) -> dict[str, Any]:
     """Return the check as one JSON object; docs/check.schema.json describes its keys."""
     document: dict[str, Any] = finite(
         {
@@ -61,10 +63,14 @@ def _sentence(one: CheckedFigure) -> str:
     if one.value is None:
         limit = f", limit {_value(one.limit, one)}" if one.limit is not None else ""
         return printable(f"{one.title}{limit}" + (f": {one.reason}" if one.reason else ""))
-    interval = f" ({_value(one.low, one)} to {_value(one.high, one)})" if one.low != one.high else ""
+    interval = (
+        f" ({_value(one.low, one)} to {_value(one.high, one)})" if one.low != one.high else ""
+    )
     basis = f" {one.basis}" if one.basis else ""
     reason = f": {one.reason}" if one.reason else ""
-    return printable(f"{one.title} {_value(one.value, one)}{interval}{basis}, limit {_value(one.limit, one)}{reason}")
+    return printable(
+        f"{one.title} {_value(one.value, one)}{interval}{basis}, limit {_value(one.limit, one)}{reason}"
+    )
 
 
 def _value(value: float | None, one: CheckedFigure) -> str:
@@ -82,7 +88,9 @@ def junit_xml(runs: Sequence[str], found: Sequence[CheckedFigure]) -> str:
     of_suite = {"name": _xml(" ".join(runs)), **totals, "skipped": str(counts["inconclusive"])}
     suite = ElementTree.SubElement(suites, "testsuite", of_suite)
     for one in found:
-        case = ElementTree.SubElement(suite, "testcase", {"classname": "tfwatch.check", "name": _xml(one.title)})
+        case = ElementTree.SubElement(
+            suite, "testcase", {"classname": "tfwatch.check", "name": _xml(one.title)}
+        )
         if one.outcome != "passed":
             kind = "failure" if one.outcome == "failed" else "skipped"
             ElementTree.SubElement(case, kind, {"message": _xml(_sentence(one))})
@@ -99,7 +107,9 @@ def github_annotations(runs: Sequence[str], found: Sequence[CheckedFigure]) -> l
     """Return a workflow command for each figure that did not pass."""
     title = _property(f"tfwatch check {' '.join(runs)}")
     return [
-        f"::{_LEVELS[one.outcome]} title={title}::{_data(_sentence(one))}" for one in found if one.outcome != "passed"
+        f"::{_LEVELS[one.outcome]} title={title}::{_data(_sentence(one))}"
+        for one in found
+        if one.outcome != "passed"
     ]
 
 
@@ -115,9 +125,16 @@ def _property(text: str) -> str:
 def step_summary(runs: Sequence[str], found: Sequence[CheckedFigure]) -> str:
     """Return a table in GitHub's markdown."""
     outcome = worst([one.outcome for one in found])
-    rows = [f"| {_MARKS[one.outcome]} {one.outcome} | {_markdown(_sentence(one))} |" for one in found]
+    rows = [
+        f"| {_MARKS[one.outcome]} {one.outcome} | {_markdown(_sentence(one))} |" for one in found
+    ]
     head = f"### {_MARKS[outcome]} tfwatch check {_markdown(' '.join(runs))}: {outcome}"
-    return "\n".join([head, "", "| outcome | figure, 95 % interval and limit |", "| --- | --- |", *rows, ""]) + "\n"
+    return (
+        "\n".join(
+            [head, "", "| outcome | figure, 95 % interval and limit |", "| --- | --- |", *rows, ""]
+        )
+        + "\n"
+    )
 
 
 def _markdown(text: str) -> str:

@@ -59,7 +59,10 @@ def answer_text(found: ComparedRuns, letter: str) -> str:
     """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 % to +5.0 %)`."""
     of = "time per example" if found.by_example else "step time"
     low, high = (1 / end - 1 for end in (found.estimate.high, found.estimate.low))
-    change, within = 1 / found.estimate.ratio - 1, f"95 % interval {signed_percent(low)} to {signed_percent(high)}"
+    change, within = (
+        1 / found.estimate.ratio - 1,
+        f"95 % interval {signed_percent(low)} to {signed_percent(high)}",
+    )
     if found.answer in ("faster", "slower"):
         return f"{letter} is {found.answer} than A: {of} {signed_percent(change)} ({within})"
     if found.answer == "same":
@@ -71,7 +74,10 @@ def part_lines(found: ComparedRuns) -> list[str]:
     """Return the parts of a step that differ clearly where the whole step does not."""
     if found.answer in ("faster", "slower"):
         return []
-    return [f"{part.name} differs: {change_text(part)} ({interval_text(part)})" for part in found.clear_parts]
+    return [
+        f"{part.name} differs: {change_text(part)} ({interval_text(part)})"
+        for part in found.clear_parts
+    ]
 
 
 def _row(figure: ComparedFigure) -> tuple[str, str, str, str, str]:
@@ -154,7 +160,9 @@ def signed_percent(share: float) -> str:
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[n]) for row in rows) for n in range(4)]
     return [
-        "  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3)), row[4]]).rstrip()
+        "  ".join(
+            [row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3)), row[4]]
+        ).rstrip()
         for row in rows
     ]
 
@@ -162,9 +170,18 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 def why_lines(found: ComparedRuns) -> list[str]:
     """Return the origin of the interval, and the remedies for a wide one."""
     of = "mean" if found.in_bursts else "median"
-    lines = [f"Each run counts with the {of} of the same {units.counted(found.steps, 'steady step')}."]
-    alone = any(one.low is None and one.difference is not None for one in (*found.figures, *found.time_spent))
-    once = ["A figure with one value a run has an interval from two runs of each side on."] if alone else []
+    lines = [
+        f"Each run counts with the {of} of the same {units.counted(found.steps, 'steady step')}."
+    ]
+    alone = any(
+        one.low is None and one.difference is not None
+        for one in (*found.figures, *found.time_spent)
+    )
+    once = (
+        ["A figure with one value a run has an interval from two runs of each side on."]
+        if alone
+        else []
+    )
     return [*lines, spread_text(found), *_remarks(found), *once]
 
 
@@ -175,7 +192,11 @@ def spread_text(found: ComparedRuns) -> str:
         return f"{spread} (standard deviation), measured by these runs."
     if found.spread.source == "past":
         return f"{spread} (standard deviation), from past runs with the same settings and from changes within these."
-    cause = "so few runs cannot show it" if found.alternating or _is_single(found) else "the sides were not run in turn"
+    cause = (
+        "so few runs cannot show it"
+        if found.alternating or _is_single(found)
+        else "the sides were not run in turn"
+    )
     return f"{spread} (standard deviation): assumed in part, because {cause}."
 
 
@@ -191,12 +212,18 @@ def _remarks(found: ComparedRuns) -> list[str]:
             f"the newest {units.count(NEWEST_ROWS)} steps."
         )
     if found.spread.source != "measured":
-        remarks.append("Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3")
+        remarks.append(
+            "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3"
+        )
     if max((share for share in found.others if share is not None), default=0.0) >= _BUSY:
         shares = " and ".join(map(units.percent, found.others))
-        remarks.append(f"Other programs used up to {shares} of the cores, which makes equal runs differ more.")
+        remarks.append(
+            f"Other programs used up to {shares} of the cores, which makes equal runs differ more."
+        )
     if not found.same_host:
-        remarks.append("The hosts differ and have the same hardware, which makes equal runs differ more.")
+        remarks.append(
+            "The hosts differ and have the same hardware, which makes equal runs differ more."
+        )
     return remarks
 
 
@@ -204,7 +231,10 @@ def change_lines(found: ComparedRuns) -> list[str]:
     """Return the settings, versions and machines that differ."""
     if not found.changes:
         return ["Settings, versions and machine are the same."]
-    words = [f"{change_name(one.name)} {_or_none(one.before)} → {_or_none(one.after)}" for one in found.changes]
+    words = [
+        f"{change_name(one.name)} {_or_none(one.before)} → {_or_none(one.after)}"
+        for one in found.changes
+    ]
     return [printable(f"Differs: {', '.join(words)}")]
 
 
@@ -217,11 +247,16 @@ def _or_none(value: str) -> str:
     return value or "none"
 
 
-def comparison_json(sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]) -> dict[str, Any]:
+def comparison_json(
+    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+) -> dict[str, Any]:
     """Return all comparisons with the first side."""
     document: dict[str, Any] = finite(
         {
-            "sides": [{"side": SIDES[n], "runs": [_run(one) for one in side]} for n, side in enumerate(sides)],
+            "sides": [
+                {"side": SIDES[n], "runs": [_run(one) for one in side]}
+                for n, side in enumerate(sides)
+            ],
             "comparisons": [_comparison(one, SIDES[n]) for n, one in enumerate(found, start=1)],
         }
     )
@@ -256,7 +291,12 @@ def _comparison(found: ComparedRuns, side: str) -> dict[str, Any]:
         "loss_epoch": found.loss_epoch,
         "losses": [figure_json(one) for one in found.losses],
         "changes": [
-            {"kind": one.kind, "name": change_name(one.name), "from": one.before or None, "to": one.after or None}
+            {
+                "kind": one.kind,
+                "name": change_name(one.name),
+                "from": one.before or None,
+                "to": one.after or None,
+            }
             for one in found.changes
         ],
         "spread": {

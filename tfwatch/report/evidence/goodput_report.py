@@ -40,19 +40,31 @@ def goodput_lines(workload: str, found: Goodput, has_names: bool = True) -> list
     runs, restarts = len(found.runs), len(found.runs) - 1
     over = f"{units.counted(runs, 'run')} of one training, {units.counted(restarts, 'restart')}"
     head = f"{workload}: {over}, {units.seconds(found.wall_s)} of wall clock time"
-    lines = [head, _share_line(found), *_why_lines(found), "", *_part_lines(found), "", *_run_lines(found, has_names)]
+    lines = [
+        head,
+        _share_line(found),
+        *_why_lines(found),
+        "",
+        *_part_lines(found),
+        "",
+        *_run_lines(found, has_names),
+    ]
     return [printable(line) for line in lines]
 
 
 def _share_line(found: Goodput) -> str:
     steps, share = found.useful_steps, found.share
     rate = (
-        units.number(steps.known / found.wall_s, 2) if steps.known is not None and found.wall_s > 0 else units.MISSING
+        units.number(steps.known / found.wall_s, 2)
+        if steps.known is not None and found.wall_s > 0
+        else units.MISSING
     )
     if steps.known is not None:
         useful = units.counted(round(steps.known), "useful step")
         return f"goodput {units.percent(share.known)}: {useful}, {rate} a second of wall clock time"
-    useful = f"{units.count(round(steps.least))} to {units.counted(round(steps.most), 'useful step')}"
+    useful = (
+        f"{units.count(round(steps.least))} to {units.counted(round(steps.most), 'useful step')}"
+    )
     return f"goodput n/a: {units.percent(share.least)} to {units.percent(share.most)}, {useful}"
 
 
@@ -65,7 +77,10 @@ def _part_lines(found: Goodput) -> list[str]:
     rows = [(name, spent_s) for name, spent_s in parts_s(found).items() if spent_s >= _LEAST_S]
     widest = max((len(name) for name, _ in rows), default=0)
     head = ["where nothing of the unknown progress is lost:"] if found.why_not else []
-    lines = [f"{name:<{widest}}  {units.seconds(spent_s):>12}  {_percent(spent_s, found):>5}" for name, spent_s in rows]
+    lines = [
+        f"{name:<{widest}}  {units.seconds(spent_s):>12}  {_percent(spent_s, found):>5}"
+        for name, spent_s in rows
+    ]
     return [*head, *(f"{line}{_note(found, line)}" for line in lines)]
 
 
@@ -99,16 +114,31 @@ def _run_lines(found: Goodput, has_names: bool) -> list[str]:
     head = ("run", "began", "state", "from epoch", "steps", "trained twice", "then down")
     rows = [row if has_names else row[1:] for row in (head, *map(_run_row, found.runs))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _run_row(one: RunLoss) -> tuple[str, ...]:
     run = one.run
     began = local_time(round(run.began_s * 1e9)).strftime("%d %b %H:%M")
     epoch = units.MISSING if run.first_epoch is None else str(run.first_epoch + 1)
-    twice = f"n/a, up to {units.count(one.most.steps)}" if one.known is None else units.count(one.known.steps)
+    twice = (
+        f"n/a, up to {units.count(one.most.steps)}"
+        if one.known is None
+        else units.count(one.known.steps)
+    )
     down = "" if one.down_s is None else units.seconds(one.down_s)
-    return printable(run.name), began, printable(run.state), epoch, units.count(run.steps), twice, down
+    return (
+        printable(run.name),
+        began,
+        printable(run.state),
+        epoch,
+        units.count(run.steps),
+        twice,
+        down,
+    )
 
 
 def goodput_json(workload: str, found: Goodput) -> dict[str, Any]:

@@ -31,9 +31,7 @@ _PROCESS = 1
 _STEPS, _EPOCHS, _VALIDATION, _EVENTS = 1, 2, 3, 4
 _NAMES = {_STEPS: "training steps", _EPOCHS: "epochs", _VALIDATION: "validation", _EVENTS: "events"}
 _PARTS = ("data wait", "copy", "compute", "host")
-_STEP = (
-    f'{{"ph":"X","pid":{_PROCESS},"tid":{_STEPS},"ts":%d,"dur":%d,"name":"step","args":{{"step":%d,"epoch":%d}}}},\n'
-)
+_STEP = f'{{"ph":"X","pid":{_PROCESS},"tid":{_STEPS},"ts":%d,"dur":%d,"name":"step","args":{{"step":%d,"epoch":%d}}}},\n'
 #: Counters by the column of `core.rows.SAMPLE`, with their names and the factor to their unit.
 _COUNTERS = {
     "gpu_busy": ("GPU busy, %", 100.0),
@@ -59,7 +57,9 @@ def write_trace(recording: Recording, file: IO[bytes]) -> None:
     for text in _texts(recording):
         file.write(text.encode("utf-8", "replace"))
     about = {"workload": recording.manifest.workload, "device": recording.manifest.device}
-    file.write(f"{_event(_meta('process_name', 0, {'name': f'tfwatch {_clean(recording.manifest.run)}'}))}".encode())
+    file.write(
+        f"{_event(_meta('process_name', 0, {'name': f'tfwatch {_clean(recording.manifest.run)}'}))}".encode()
+    )
     file.write(f'\n],"otherData":{json.dumps(_cleaned(about))}}}\n'.encode())
 
 
@@ -101,7 +101,9 @@ def _chunk(rows: Rows, next_ns: int | None) -> str:
     flagged = rows["flags"] != 0
     causes = (
         _line(_instant(Flag(int(flags)).cause or "flagged", int(at_us), {"step": int(step)}))
-        for at_us, flags, step in zip(edges[0][flagged], rows["flags"][flagged], rows["step"][flagged], strict=True)
+        for at_us, flags, step in zip(
+            edges[0][flagged], rows["flags"][flagged], rows["step"][flagged], strict=True
+        )
     )
     return steps + "".join(parts) + "".join(causes)
 
@@ -110,11 +112,19 @@ def _edges_us(rows: Rows, next_ns: int | None) -> list[Ints]:
     """Return the start of each step and the end of each of its parts, at most the start of the next step."""
     starts = rows["start_ns"].astype(np.int64)
     copy = np.nan_to_num(rows["copy_ms"].astype(float))
-    took_ms = (rows["wait_ms"].astype(float), copy, rows["compute_ms"] - copy, rows["host_ms"].astype(float))
+    took_ms = (
+        rows["wait_ms"].astype(float),
+        copy,
+        rows["compute_ms"] - copy,
+        rows["host_ms"].astype(float),
+    )
     last_ns = starts[-1] + round(float(sum(part[-1] for part in took_ms)) * 1e6)
     nexts = np.append(starts[1:], last_ns if next_ns is None else next_ns)
     sums_ns = np.cumsum([np.zeros(len(rows)), *took_ms], axis=0) * 1e6
-    ends = (np.minimum(starts + part.round().astype(np.int64), np.maximum(nexts, starts)) for part in sums_ns)
+    ends = (
+        np.minimum(starts + part.round().astype(np.int64), np.maximum(nexts, starts))
+        for part in sums_ns
+    )
     return [(end + 500) // 1000 for end in ends]
 
 
@@ -138,7 +148,9 @@ def _of_events(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             yield from _pause(event, number)
         elif isinstance(event, ValidationEnded):
             took_us = min(int(event.took_ms * 1e3), at_us)
-            yield _slice(f"validation of epoch {event.epoch + 1}", _VALIDATION, at_us - took_us, took_us, {})
+            yield _slice(
+                f"validation of epoch {event.epoch + 1}", _VALIDATION, at_us - took_us, took_us, {}
+            )
         elif not isinstance(event, EpochStarted | EpochEnded):
             yield _instant(type(event).__name__, at_us, fields_of(event))
 
@@ -151,7 +163,9 @@ def _epochs(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             metrics = fields_of(event)["metrics"] if isinstance(event, EpochEnded) else {}
             begin_us = begun.at_ns // 1000
             took_us = max(event.at_ns // 1000 - begin_us, 0)
-            yield _slice(f"epoch {begun.epoch + 1}", _EPOCHS, begin_us, took_us, {"metrics": metrics})
+            yield _slice(
+                f"epoch {begun.epoch + 1}", _EPOCHS, begin_us, took_us, {"metrics": metrics}
+            )
             begun = None
         if isinstance(event, EpochStarted):
             begun = event
@@ -161,7 +175,12 @@ def _pause(event: Paused, number: int) -> Iterator[dict[str, Any]]:
     """Yield the begin and the end of a pause: pauses of several causes overlap, which slices of a row must not."""
     end_us = event.at_ns // 1000
     common = {"pid": _PROCESS, "tid": _EVENTS, "cat": "pause", "id": number, "name": event.cause}
-    yield {"ph": "b", **common, "ts": max(end_us - int(event.took_ms * 1e3), 0), "args": {"detail": event.detail}}
+    yield {
+        "ph": "b",
+        **common,
+        "ts": max(end_us - int(event.took_ms * 1e3), 0),
+        "args": {"detail": event.detail},
+    }
     yield {"ph": "e", **common, "ts": end_us}
 
 
@@ -184,7 +203,9 @@ def _stages(recording: Recording) -> Iterator[str]:
     found = (event for event in recording.events if isinstance(event, StagesFound))
     names = _StageNames({event.pipeline: event.names for event in found})
     for rows in recording.rows("stages"):
-        for pipeline, stage in np.unique(np.stack([rows["pipeline"], rows["stage"]], axis=1), axis=0).tolist():
+        for pipeline, stage in np.unique(
+            np.stack([rows["pipeline"], rows["stage"]], axis=1), axis=0
+        ).tolist():
             own = rows[(rows["pipeline"] == pipeline) & (rows["stage"] == stage)]
             name = names.name(pipeline, stage)
             yield _counter(f"{name}: ms/batch", own["at_ns"], own["busy_ms"].astype(float))
@@ -205,11 +226,27 @@ def _counter(name: str, at_ns: NDArray[np.uint64], values: NDArray[np.float64]) 
 
 
 def _slice(name: str, tid: int, at_us: int, took_us: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "X", "pid": _PROCESS, "tid": tid, "ts": at_us, "dur": took_us, "name": name, "args": args}
+    return {
+        "ph": "X",
+        "pid": _PROCESS,
+        "tid": tid,
+        "ts": at_us,
+        "dur": took_us,
+        "name": name,
+        "args": args,
+    }
 
 
 def _instant(name: str, at_us: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "i", "s": "t", "pid": _PROCESS, "tid": _EVENTS, "ts": at_us, "name": name, "args": args}
+    return {
+        "ph": "i",
+        "s": "t",
+        "pid": _PROCESS,
+        "tid": _EVENTS,
+        "ts": at_us,
+        "name": name,
+        "args": args,
+    }
 
 
 def _meta(name: str, tid: int, args: dict[str, Any]) -> dict[str, Any]:

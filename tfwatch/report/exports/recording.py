@@ -67,7 +67,11 @@ class Recording:
     @property
     def events(self) -> list[Event]:
         """The events, in the order of writing. Those that name the stages are kept also from before the window."""
-        return [one for one in self._run.events if isinstance(one, StagesFound) or self._is_in_window(one.at_ns)]
+        return [
+            one
+            for one in self._run.events
+            if isinstance(one, StagesFound) or self._is_in_window(one.at_ns)
+        ]
 
     def rows(self, table: str) -> Iterator[Rows]:
         """Yield the sound rows of one of `TABLES`, in their order."""
@@ -82,7 +86,11 @@ class Recording:
 
     def texts(self) -> dict[str, Text]:
         """Return the tables with text: the metrics of the epochs, the names of the stages, the events."""
-        return {"epochs": self._epochs(), "stage_names": self._stage_names(), "events": self._events()}
+        return {
+            "epochs": self._epochs(),
+            "stage_names": self._stage_names(),
+            "events": self._events(),
+        }
 
     def _epochs(self) -> Text:
         rows: list[tuple[int | float | str, ...]] = [
@@ -105,15 +113,22 @@ class Recording:
     def _events(self) -> Text:
         return Text(
             ("at_ns", "event", "fields"),
-            [(event.at_ns, type(event).__name__, json.dumps(fields_of(event))) for event in self.events],
+            [
+                (event.at_ns, type(event).__name__, json.dumps(fields_of(event)))
+                for event in self.events
+            ],
         )
 
     def _read(self, name: str, steps: tuple[int, int] | None) -> Iterator[Rows]:
         """Yield the rows of a file. steps: its first and last row, counted from 1."""
         row = self.manifest.layout(name)
-        offset, end = ((steps[0] - 1) * row.itemsize, steps[1] * row.itemsize) if steps else (0, None)
+        offset, end = (
+            ((steps[0] - 1) * row.itemsize, steps[1] * row.itemsize) if steps else (0, None)
+        )
         while True:
-            most = _CHUNK * row.itemsize if end is None else min(_CHUNK * row.itemsize, end - offset)
+            most = (
+                _CHUNK * row.itemsize if end is None else min(_CHUNK * row.itemsize, end - offset)
+            )
             data = self._source.read(name, offset, most)
             count = len(data) // row.itemsize
             if not count:
@@ -142,5 +157,7 @@ class Recording:
 
 def fields_of(event: Event) -> dict[str, object]:
     """Return the fields of an event but its time; a number that is not finite is None."""
-    values: dict[str, object] = finite({name: value for name, value in asdict(event).items() if name != "at_ns"})
+    values: dict[str, object] = finite(
+        {name: value for name, value in asdict(event).items() if name != "at_ns"}
+    )
     return values

@@ -81,7 +81,13 @@ def write_parquet(recording: Recording, create: Callable[[str], IO[bytes]]) -> N
         values = zip(*text.rows, strict=True) if text.rows else ([] for _ in text.columns)
         with create(f"{name}.parquet") as file:
             pq.write_table(
-                pa.table({key: _parquet_text(pa, one) for key, one in zip(text.columns, values, strict=True)}), file
+                pa.table(
+                    {
+                        key: _parquet_text(pa, one)
+                        for key, one in zip(text.columns, values, strict=True)
+                    }
+                ),
+                file,
             )
 
 
@@ -90,5 +96,7 @@ def _parquet_columns(pa: Any, rows: Rows) -> dict[str, Any]:
 
 
 def _parquet_text(pa: Any, values: Any) -> Any:
-    clean = (one.encode("utf-8", "replace").decode() if isinstance(one, str) else one for one in values)
+    clean = (
+        one.encode("utf-8", "replace").decode() if isinstance(one, str) else one for one in values
+    )
     return pa.array(list(clean), from_pandas=True)

@@ -54,14 +54,23 @@ class _Scalars:
         self._event: Any = event_pb2.Event
         self._summary: Any = summary_pb2.Summary
         self._origin_ns = origin_wall_ns
-        self._file: Any = RecordWriter(create(f"events.out.tfevents.{origin_wall_ns // 10**9}.tfwatch"))
-        self._file.write(self._event(wall_time=origin_wall_ns / 1e9, file_version="brain.Event:2").SerializeToString())
+        self._file: Any = RecordWriter(
+            create(f"events.out.tfevents.{origin_wall_ns // 10**9}.tfwatch")
+        )
+        self._file.write(
+            self._event(
+                wall_time=origin_wall_ns / 1e9, file_version="brain.Event:2"
+            ).SerializeToString()
+        )
 
     def add(self, at_ns: float, step: int, values: dict[str, float]) -> None:
         """Write the scalars of one step."""
         known = {tag: value for tag, value in values.items() if np.isfinite(value)}
         if known:
-            scalars = [self._summary.Value(tag=_clean(tag), simple_value=value) for tag, value in known.items()]
+            scalars = [
+                self._summary.Value(tag=_clean(tag), simple_value=value)
+                for tag, value in known.items()
+            ]
             at_s = (self._origin_ns + at_ns) / 1e9
             event = self._event(wall_time=at_s, step=step, summary=self._summary(value=scalars))
             self._file.write(event.SerializeToString())
@@ -85,7 +94,9 @@ def _write_mean(rows: Rows, scalars: _Scalars) -> None:
     starving = means["wait"] / total * 100 if total > 0 else float("nan")
     last = rows[-1]
     scalars.add(
-        float(last["start_ns"]), int(last["step"]), {"step time, ms/total": total, **values, "starving, %": starving}
+        float(last["start_ns"]),
+        int(last["step"]),
+        {"step time, ms/total": total, **values, "starving, %": starving},
     )
 
 
@@ -111,14 +122,21 @@ def _write_progress(recording: Recording, scalars: _Scalars) -> None:
     for rows in recording.rows("samples"):
         of = np.interp(rows["at_ns"].astype(float), times, numbers)
         for row, step in zip(rows[::each], of[::each], strict=True):
-            machine = {f"machine/{name}": float(row[key]) * factor for key, (name, factor) in _MACHINE.items()}
+            machine = {
+                f"machine/{name}": float(row[key]) * factor
+                for key, (name, factor) in _MACHINE.items()
+            }
             scalars.add(float(row["at_ns"]), int(step), machine)
 
 
 def _write_epochs(recording: Recording, scalars: _Scalars) -> None:
     for event in recording.events:
         if isinstance(event, EpochEnded):
-            scalars.add(event.at_ns, event.step, {f"epoch/{name}": value for name, value in event.metrics.items()})
+            scalars.add(
+                event.at_ns,
+                event.step,
+                {f"epoch/{name}": value for name, value in event.metrics.items()},
+            )
 
 
 def _clean(text: str) -> str:

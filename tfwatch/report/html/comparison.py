@@ -97,7 +97,9 @@ def comparison_html(sides: Sequence[Sequence[RunToCompare]], found: Sequence[Com
     page = {
         "style": page_style(),
         "sides": [(SIDES[n], side_text(side)) for n, side in enumerate(sides)],
-        "comparisons": [_compared(one, letter) for letter, one in zip(SIDES[1:], found, strict=False)],
+        "comparisons": [
+            _compared(one, letter) for letter, one in zip(SIDES[1:], found, strict=False)
+        ],
         "title": sides[0][0].run.manifest.title,
     }
     return environment().get_template("comparison.html.j2").render(page)
@@ -112,7 +114,10 @@ def _compared(found: ComparedRuns, letter: str) -> Compared:
         chart=_chart(found),
         tables=_tables(found),
         why=why_lines(found),
-        changes=[(change_name(one.name), one.before or "none", one.after or "none") for one in found.changes],
+        changes=[
+            (change_name(one.name), one.before or "none", one.after or "none")
+            for one in found.changes
+        ],
     )
 
 
@@ -144,7 +149,9 @@ def _tables(found: ComparedRuns) -> list[Table]:
     tables = [
         Table(of, [_row(one, edge) for one in found.figures], f"{edge:g} ms"),
         Table("time breakdown", [_row(one, None) for one in found.time_spent]),
-        Table(f"after epoch {(found.loss_epoch or 0) + 1}", [_row(one, None) for one in found.losses]),
+        Table(
+            f"after epoch {(found.loss_epoch or 0) + 1}", [_row(one, None) for one in found.losses]
+        ),
     ]
     return [table for table in tables if table.rows]
 
@@ -176,4 +183,6 @@ def _bar(figure: ComparedFigure, edge: float) -> Interval | None:
     if figure.low is None or figure.high is None or figure.difference is None:
         return None
     axis = Scale(-edge, edge)
-    return Interval(axis.percent(figure.low), axis.percent(figure.difference), axis.percent(figure.high))
+    return Interval(
+        axis.percent(figure.low), axis.percent(figure.difference), axis.percent(figure.high)
+    )

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _MOST_METRICS, _MOST_POINTS = 12, 1000
 _VALIDATION = "val_"
 #: Metrics of Keras by the direction in which they are better; of others no best value is marked.
-_LESS = re.compile(r"loss|error|(?:^|_)(?:mae|mse|rmse|mape|msle|crossentropy|kl_divergence|perplexity)(?:$|_)")
+_LESS = re.compile(
+    r"loss|error|(?:^|_)(?:mae|mse|rmse|mape|msle|crossentropy|kl_divergence|perplexity)(?:$|_)"
+)
 _MORE = re.compile(r"acc|auc|precision|recall|f1|iou|score|similarity|r2")
 
 
@@ -55,7 +57,9 @@ class Curve:
 def make_curves(events: Iterable[Event]) -> list[Curve]:
     """Return the curve of each metric, loss first; none for a run without a finished epoch with metrics."""
     ended = [event for event in events if isinstance(event, EpochEnded) and event.metrics]
-    names = dict.fromkeys(name.removeprefix(_VALIDATION) for event in ended for name in event.metrics)
+    names = dict.fromkeys(
+        name.removeprefix(_VALIDATION) for event in ended for name in event.metrics
+    )
     ordered = sorted(names, key=lambda name: name != "loss")[:_MOST_METRICS]
     return [found for name in ordered if (found := _curve(name, ended)) is not None]
 
@@ -77,7 +81,9 @@ def _curve(name: str, ended: Sequence[EpochEnded]) -> Curve | None:
         validation=_path(xs, up.shares(validation)[some]),
         last=_last(train, validation),
         best=_best(name, epochs, validation if has_validation else train, across, up),
-        epochs=ticks(across, lambda at: f"{at:.0f}", 5) if len(epochs) > 4 else _each(across, epochs),
+        epochs=ticks(across, lambda at: f"{at:.0f}", 5)
+        if len(epochs) > 4
+        else _each(across, epochs),
         heights=ticks(up, lambda value: f"{value:g}" if abs(value) < 1e4 else f"{value:.1e}"),
         is_line=len(epochs) > 1,
     )
@@ -117,8 +123,15 @@ def _each(across: Scale, epochs: Floats) -> list[Tick]:
 
 
 def _last(train: Floats, validation: Floats) -> str:
-    texts = [f"{word} {number(values[-1])}" for word, values in (("train", train), ("validation", validation))]
-    return ", ".join(text for text, values in zip(texts, (train, validation), strict=True) if np.isfinite(values[-1]))
+    texts = [
+        f"{word} {number(values[-1])}"
+        for word, values in (("train", train), ("validation", validation))
+    ]
+    return ", ".join(
+        text
+        for text, values in zip(texts, (train, validation), strict=True)
+        if np.isfinite(values[-1])
+    )
 
 
 def number(value: float) -> str:

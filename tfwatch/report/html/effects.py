@@ -72,7 +72,10 @@ def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
         *_autopilot(judged),
     ]
     known = [row.estimate for row in rows if row.estimate]
-    widest = max((abs(math.log(ratio)) for one in known for ratio in (one.low, one.high) if ratio > 0), default=0.0)
+    widest = max(
+        (abs(math.log(ratio)) for one in known for ratio in (one.low, one.high) if ratio > 0),
+        default=0.0,
+    )
     edge = min(max(math.exp(_MARGIN * widest), _LEAST), _MOST)
     return [_placed(row, edge) for row in rows], edge
 
@@ -81,7 +84,9 @@ def folded(rows: list[Effect]) -> tuple[list[Effect], list[Effect]]:
     """Return the rows to show, and those to fold in: of many, the switches without a clear difference."""
     if len(rows) <= MOST_ROWS:
         return rows, []
-    shown = [row for row in rows if row.answer in ("faster", "slower") or not row.number] or rows[:MOST_ROWS]
+    shown = [row for row in rows if row.answer in ("faster", "slower") or not row.number] or rows[
+        :MOST_ROWS
+    ]
     return shown, [row for row in rows if row not in shown]
 
 
@@ -89,7 +94,10 @@ def _placed(row: Effect, edge: float) -> Effect:
     known = row.estimate
     if known is None:
         return row
-    return replace(row, interval=Interval(*(_place(ratio, edge) for ratio in (known.low, known.ratio, known.high))))
+    return replace(
+        row,
+        interval=Interval(*(_place(ratio, edge) for ratio in (known.low, known.ratio, known.high))),
+    )
 
 
 def _place(ratio: float, edge: float) -> float:
@@ -109,7 +117,9 @@ def _switches(judged: JudgedRun) -> Iterator[Effect]:
         yield Effect(
             kind=switch.by if switch.by in ("autopilot", "command", "code") else "switch",
             change=switch.change.words(judged.run.manifest.fast_pipeline),
-            where=f"step {units.count(switch.step)}" if switch.step is not None else "not yet in effect",
+            where=f"step {units.count(switch.step)}"
+            if switch.step is not None
+            else "not yet in effect",
             result=outcome_text(switch),
             number=number if switch.step is not None else 0,
             sides=_sides(switch),
@@ -122,21 +132,27 @@ def _switches(judged: JudgedRun) -> Iterator[Effect]:
 def _sides(switch: Comparison) -> str:
     if switch.before is None or switch.after is None:
         return ""
-    return " → ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
+    return " → ".join(
+        units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after)))
+    )
 
 
 def _restarts(judged: JudgedRun) -> Iterator[Effect]:
     if judged.restart:
         change, _, result = restart_words(judged.restart).partition(": ")
         answer = judged.restart.answer
-        yield Effect("restart", change, "start", result, answer=answer, estimate=judged.restart.estimate)
+        yield Effect(
+            "restart", change, "start", result, answer=answer, estimate=judged.restart.estimate
+        )
 
 
 def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
     for event in judged.run.events:
         if isinstance(event, SwitchFailed | SwitchMissed) and event.new:
             change = event.change.words(judged.run.manifest.fast_pipeline)
-            yield Effect("switch", change, f"step {units.count(event.step)}", _why_without_effect(event))
+            yield Effect(
+                "switch", change, f"step {units.count(event.step)}", _why_without_effect(event)
+            )
 
 
 def _why_without_effect(event: SwitchFailed | SwitchMissed) -> str:
@@ -174,8 +190,18 @@ def _autopilot_row(found: AutopilotRun) -> Effect:
     where = f"from step {units.count(found.began.step + 1)}"
     if ended is None:
         return Effect("autopilot", "autopilot", where, "the run ended first")
-    sides = " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms)) if ended.before_ms and ended.after_ms else ""
+    sides = (
+        " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms))
+        if ended.before_ms and ended.after_ms
+        else ""
+    )
     text = autopilot_end_text(ended)
     return Effect(
-        "autopilot", "autopilot", where, text, sides=sides, answer=answer_of(ended), estimate=estimate_of(ended)
+        "autopilot",
+        "autopilot",
+        where,
+        text,
+        sides=sides,
+        answer=answer_of(ended),
+        estimate=estimate_of(ended),
     )

@@ -84,7 +84,11 @@ def as_html(judged: JudgedRun, labels: Labels, redaction: Redaction | None = Non
         "stalls": make_stalls(judged),
         "stall_count": len(judged.summary.stalls) + len(judged.summary.patterns),
         "causes": make_causes(judged.summary.spikes),
-        "machine": [(name, value) for name, value in make_machine(judged) if redaction is None or name != "host"],
+        "machine": [
+            (name, value)
+            for name, value in make_machine(judged)
+            if redaction is None or name != "host"
+        ],
         "versions": list(run.manifest.versions.items()),
         "settings": make_settings(judged),
         "messages": [one.text for one in summarise_log(find_meanings(run.log)) if not one.harmless],
@@ -125,6 +129,10 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _shortened(one) for name, one in value.items()}
     if isinstance(value, list):
-        more = [f"... {len(value) - _MOST_ENTRIES} more: tfwatch replay --json"] if len(value) > _MOST_ENTRIES else []
+        more = (
+            [f"... {len(value) - _MOST_ENTRIES} more: tfwatch replay --json"]
+            if len(value) > _MOST_ENTRIES
+            else []
+        )
         return [*(_shortened(one) for one in value[:_MOST_ENTRIES]), *more]
     return value

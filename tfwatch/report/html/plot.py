@@ -24,7 +24,26 @@ SIZE = 1000
 #: Two columns belong together where the gap between them is at most this share of the plot: half a pixel.
 _GAP = 0.0005
 #: The seconds between two ticks of a time axis.
-_TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+_TIMES_S = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14_400,
+    21_600,
+    43_200,
+    86_400,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,9 @@ class Scale:
 
 def areas(begins: Floats, ends: Floats, values: Floats) -> str:
     """Return the path of columns over the base line. All arguments are shares of the plot; NaN has no column."""
-    return "".join(_area(begins[part], ends[part], values[part]) for part in _stretches(begins, ends, values))
+    return "".join(
+        _area(begins[part], ends[part], values[part]) for part in _stretches(begins, ends, values)
+    )
 
 
 def line(xs: Floats, ys: Floats) -> str:
@@ -96,7 +117,11 @@ def round_up(value: float, more: Iterable[float] = ()) -> float:
     if not value > 0 or math.isinf(value):
         return 1.0
     power: float = 10.0 ** math.floor(math.log10(value))
-    return next(power * times for times in sorted((1, 2, 2.5, 5, 10, *more)) if power * times >= value * (1 - 1e-9))
+    return next(
+        power * times
+        for times in sorted((1, 2, 2.5, 5, 10, *more))
+        if power * times >= value * (1 - 1e-9)
+    )
 
 
 def _stretches(begins: Floats, ends: Floats, values: Floats) -> Iterator[slice]:
@@ -111,7 +136,9 @@ def _stretches(begins: Floats, ends: Floats, values: Floats) -> Iterator[slice]:
 
 def _area(begins: Floats, ends: Floats, values: Floats) -> str:
     edges = np.append(begins, ends[-1])
-    tops = "".join(f"V{_y(value)}H{_x(edge)}" for value, edge in zip(values, edges[1:], strict=True))
+    tops = "".join(
+        f"V{_y(value)}H{_x(edge)}" for value, edge in zip(values, edges[1:], strict=True)
+    )
     return f"M{_x(edges[0])} {SIZE}{tops}V{SIZE}Z"
 
 

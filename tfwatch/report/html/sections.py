@@ -107,7 +107,9 @@ def make_figures(judged: JudgedRun) -> list[Figure]:
     split, run = judged.setting.judgement.breakdown, judged.run
     last = "" if judged.setting.whole else "last setting: "
     found = (
-        _step_figures(split, run.manifest, last) if split else [Figure("step time", units.MISSING, "no steady step")]
+        _step_figures(split, run.manifest, last)
+        if split
+        else [Figure("step time", units.MISSING, "no steady step")]
     )
     lost = judged.lost
     share = f"{units.percent(lost.share)} of the run" if run.length_s else ""
@@ -124,7 +126,11 @@ def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figur
     ]
     if manifest.batch_size and split.step.mean > 0:
         rate = manifest.batch_size / split.step.mean * 1e3
-        found.append(Figure("throughput", f"{units.count(round(rate))} /s", "examples a second, in steady steps"))
+        found.append(
+            Figure(
+                "throughput", f"{units.count(round(rate))} /s", "examples a second, in steady steps"
+            )
+        )
     return found
 
 
@@ -147,7 +153,9 @@ def _machine_figures(judged: JudgedRun) -> list[Figure]:
         found.append(Figure("GPU busy", units.percent(busy), "median" if busy is not None else why))
     elif cores is not None:
         total = judged.run.manifest.machine.get("cores")
-        found.append(Figure("CPU", f"{cores:.1f} cores", f"median, of {total}" if total else "median"))
+        found.append(
+            Figure("CPU", f"{cores:.1f} cores", f"median, of {total}" if total else "median")
+        )
     if machine.process_memory:
         peak = units.memory(machine.process_memory.peak_bytes)
         found.append(Figure("memory", peak, "peak of the process"))
@@ -161,7 +169,13 @@ def make_parts(total: TimeSpent) -> list[Part]:
     """Return where each second of the run went; parts that would read 0.0 s are left out."""
     wall_s = total.wall_s
     return [
-        Part(name, kind, units.seconds(spent_s), round(spent_s / wall_s * 100, 3), units.percent(spent_s / wall_s))
+        Part(
+            name,
+            kind,
+            units.seconds(spent_s),
+            round(spent_s / wall_s * 100, 3),
+            units.percent(spent_s / wall_s),
+        )
         for field, (name, kind) in SPENT.items()
         if (spent_s := getattr(total, field)) >= _LEAST_S and wall_s > 0
     ]
@@ -172,11 +186,17 @@ def make_pipeline(judged: JudgedRun) -> Pipeline:
     table, split = judged.pipeline, judged.setting.judgement.breakdown
     reasons = [event.reason for event in judged.run.events if isinstance(event, SensorMissing)]
     sensors = [event.sensor for event in judged.run.events if isinstance(event, SensorMissing)]
-    missing = next((why for why, sensor in zip(reasons, sensors, strict=True) if sensor == PIPELINE), "")
+    missing = next(
+        (why for why, sensor in zip(reasons, sensors, strict=True) if sensor == PIPELINE), ""
+    )
     if table is None:
         return Pipeline([], "", "", 0.0, "", missing or "no stage of it was read")
     work_ms = split.work_mean_ms if split else math.nan
-    known = [stage.batch_ms for stage in table.stages if not math.isnan(stage.batch_ms) and not stage.is_buffer]
+    known = [
+        stage.batch_ms
+        for stage in table.stages
+        if not math.isnan(stage.batch_ms) and not stage.is_buffer
+    ]
     longest = max([*known, *([work_ms] if not math.isnan(work_ms) else [])], default=0.0) or 1.0
     limit = table.bottleneck.stage if table.bottleneck else None
     return Pipeline(
@@ -218,7 +238,11 @@ def _slow(one: Stall | StallGroup | Pattern, judged: JudgedRun) -> Slow:
         first, over = one, f" over {units.counted(one.steps, 'step')}" if one.steps > 1 else ""
         what = f"no data{over}: {one.cause}{stall_place_text(one, judged.run.events)}"
     else:
-        return Slow(_when(one), f"{pattern_text(one)}, {units.counted(one.steps, 'step')}", _lost(one.lost_ms))
+        return Slow(
+            _when(one),
+            f"{pattern_text(one)}, {units.counted(one.steps, 'step')}",
+            _lost(one.lost_ms),
+        )
     return Slow(_when(first), what, _lost(one.lost_ms))
 
 
@@ -234,10 +258,16 @@ def make_causes(spikes: Iterable[Spike]) -> list[Slow]:
     """Return the single slow steps by cause, the costliest cause first."""
     found: dict[str, list[float]] = {}
     for spike in spikes:
-        name = spike.detail if spike.cause in ("callback", "checkpoint") and spike.detail else spike.cause
+        name = (
+            spike.detail
+            if spike.cause in ("callback", "checkpoint") and spike.detail
+            else spike.cause
+        )
         found.setdefault(name, []).append(spike.extra_ms)
     ranked = sorted(found.items(), key=lambda one: -sum(one[1]))[:_MOST_CAUSES]
-    return [Slow(units.counted(len(extra), "step"), name, _lost(sum(extra))) for name, extra in ranked]
+    return [
+        Slow(units.counted(len(extra), "step"), name, _lost(sum(extra))) for name, extra in ranked
+    ]
 
 
 def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
@@ -251,12 +281,18 @@ def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
         "cores": str(manifest.machine.get("cores_allowed") or manifest.machine.get("cores") or ""),
         "memory": units.gigabytes(manifest.machine.get("memory_bytes")),
         "memory of the process": machine.process_memory.text if machine.process_memory else "",
-        "GPU power": units.watts(machine.medians["gpu_power_w"]) if machine.medians["gpu_power_w"] else "",
+        "GPU power": units.watts(machine.medians["gpu_power_w"])
+        if machine.medians["gpu_power_w"]
+        else "",
         "energy": "" if machine.energy else f"{units.MISSING}: {machine.energy_missing}",
         "slowed down by heat": units.seconds(machine.heat_s) if machine.heat_s else "",
         "slowed down by swapping": units.seconds(machine.swap_s) if machine.swap_s else "",
     }
-    missing = [(one.sensor, f"{units.MISSING}: {one.reason}") for one in machine.missing if one.sensor != PIPELINE]
+    missing = [
+        (one.sensor, f"{units.MISSING}: {one.reason}")
+        for one in machine.missing
+        if one.sensor != PIPELINE
+    ]
     return [*((name, value) for name, value in found.items() if value), *missing]
 
 
@@ -265,7 +301,10 @@ def make_settings(judged: JudgedRun) -> list[tuple[str, str]]:
     manifest, now = judged.run.manifest, judged.situation.knobs
     fast = manifest.fast_pipeline
     knobs = [
-        (knob_name(knob, fast), value if now.get(knob, value) == value else f"{value} → {now[knob]}")
+        (
+            knob_name(knob, fast),
+            value if now.get(knob, value) == value else f"{value} → {now[knob]}",
+        )
         for knob, value in manifest.knobs.items()
     ]
     given = [
@@ -289,7 +328,9 @@ def parts_table(split: Breakdown | None) -> list[tuple[str, str, str, str]]:
         "host": split.host,
     }
     ms = units.milliseconds
-    return [(name, ms(stat.median), ms(stat.mean), ms(stat.p95)) for name, stat in stats.items() if stat]
+    return [
+        (name, ms(stat.median), ms(stat.mean), ms(stat.p95)) for name, stat in stats.items() if stat
+    ]
 
 
 def epochs_table(epochs: Iterable[TimeSpent]) -> tuple[list[str], list[list[str]]]:

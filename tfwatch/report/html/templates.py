@@ -31,7 +31,9 @@ _PATH = re.compile(
     rf"\b\w+://[^\s\"'<>]+|\b[A-Za-z]:[/\\]+[^\s\"'<>,;]*|(?:~\w*|\.\.?)(?:{_PART})+"
     rf"|(?<![\w.)])(?:{_PART}){{2,}}|\b[\w.+-]+(?:{_PART}){{2,}}"
 )
-_FILE = re.compile(r"(?<![\w.+-])[\w.+-]+\.(?:py|ipynb|pyw|h5|keras|tfrecord|csv|npz|npy)\b(?::\d+)?(?: in \w+)?")
+_FILE = re.compile(
+    r"(?<![\w.+-])[\w.+-]+\.(?:py|ipynb|pyw|h5|keras|tfrecord|csv|npz|npy)\b(?::\d+)?(?: in \w+)?"
+)
 #: The author's own function in the name of a stage, `map(decode)`.
 _FUNCTION = re.compile(r"\(([^\W\d]\w*)\)")
 
@@ -61,9 +63,13 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return the text without what identifies its author, cut after `_SEARCHED` characters."""
-        text = self._known.sub(lambda found: self._secrets.get(found[0].lower(), "[name]"), text)[:_SEARCHED]
+        text = self._known.sub(lambda found: self._secrets.get(found[0].lower(), "[name]"), text)[
+            :_SEARCHED
+        ]
         text = _FILE.sub("[file]", _PATH.sub("[path]", text))
-        return _ARGUMENT.sub(lambda found: "(function" if found[1] in self._functions else found[0], text)
+        return _ARGUMENT.sub(
+            lambda found: "(function" if found[1] in self._functions else found[0], text
+        )
 
 
 def _pattern(secret: str) -> str:
@@ -77,7 +83,9 @@ def shown(text: str, redaction: Redaction | None, longest: int = LONGEST) -> str
     return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
-def redaction_of_group(group: Group, labels: Labels, home: Path, known_workloads: Collection[str]) -> Redaction:
+def redaction_of_group(
+    group: Group, labels: Labels, home: Path, known_workloads: Collection[str]
+) -> Redaction:
     """Return the redaction of a group: that of all its ranks, and its own names."""
     folder = group.folder
     names = dict.fromkeys((group.file.name, folder.name), "[group]")
@@ -86,23 +94,36 @@ def redaction_of_group(group: Group, labels: Labels, home: Path, known_workloads
     return Redaction.joined(_secrets(names), each)
 
 
-def redaction_of(run: Run, labels: Labels, home: Path, known_workloads: Collection[str]) -> Redaction:
+def redaction_of(
+    run: Run, labels: Labels, home: Path, known_workloads: Collection[str]
+) -> Redaction:
     """Return the redaction of a run: its paths, its names, its host, and the user.
 
     known_workloads: names that are not the user's own.
     """
     manifest = run.manifest
-    names = {manifest.run: "[run]", manifest.after: "[run]", labels.name: "[name]", home.name: "[user]"}
+    names = {
+        manifest.run: "[run]",
+        manifest.after: "[run]",
+        labels.name: "[name]",
+        home.name: "[user]",
+    }
     names |= dict.fromkeys(labels.tags, "[tag]")
     names |= dict.fromkeys(_hosts(run), "[host]")
     names[str(home)] = "[path]"
     if run.path is not None:
-        names |= {str(run.path.absolute()): "[path]", str(run.path): "[path]", run.path.name: "[run]"}
+        names |= {
+            str(run.path.absolute()): "[path]",
+            str(run.path): "[path]",
+            run.path.name: "[run]",
+        }
     if manifest.workload not in known_workloads:
         names[manifest.workload] = "[script]"
     paths = (manifest.settings.get(name) for name in ("data", "begin_with"))
     names |= {str(path): "[path]" for path in paths if path}
-    stages = (name for event in run.events if isinstance(event, StagesFound) for name in event.names)
+    stages = (
+        name for event in run.events if isinstance(event, StagesFound) for name in event.names
+    )
     functions = frozenset(found for name in stages for found in _FUNCTION.findall(name))
     return Redaction(_secrets(names), functions)
 
@@ -148,6 +169,10 @@ def environment(redaction: Redaction | None = None) -> jinja2.Environment:
 
 def _finalizer(redaction: Redaction | None) -> Callable[[object], object]:
     def finalize(value: object) -> object:
-        return shown(value, redaction) if isinstance(value, str) and not isinstance(value, Markup) else value
+        return (
+            shown(value, redaction)
+            if isinstance(value, str) and not isinstance(value, Markup)
+            else value
+        )
 
     return finalize

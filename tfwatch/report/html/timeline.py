@@ -33,7 +33,12 @@ _ROOM = 3.0
 #: Of more epochs, not each has a mark; of more switches, none has a line across the chart.
 _MOST_EPOCHS, _MOST_LINES = 30, 12
 #: The layers from the bottom up, each with its name.
-_LAYERS = (("compute", "compute"), ("copy", "copy to the GPU"), ("host", "host"), ("wait", "data wait"))
+_LAYERS = (
+    ("compute", "compute"),
+    ("copy", "copy to the GPU"),
+    ("host", "host"),
+    ("wait", "data wait"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +159,13 @@ def _columns(run: Run) -> Columns:
     edges = np.append(found.start_s, found.end_s)
     copy = np.nan_to_num(found.copy_ms)
     return Columns(
-        edges[:-1], edges[1:], found.steps.astype(float), found.wait_ms, found.compute_ms - copy, copy, found.host_ms
+        edges[:-1],
+        edges[1:],
+        found.steps.astype(float),
+        found.wait_ms,
+        found.compute_ms - copy,
+        copy,
+        found.host_ms,
     )
 
 
@@ -169,7 +180,10 @@ def _single_steps(rows: Rows) -> Columns:
 def top_ms(total: Floats) -> float:
     """Return the top of the chart: a round figure above nearly all columns."""
     known = total[np.isfinite(total)]
-    return round_up(min(float(known.max()), _ABOVE_USUAL * float(np.percentile(known, _USUAL))), (1.5, 3, 4, 6, 8))
+    return round_up(
+        min(float(known.max()), _ABOVE_USUAL * float(np.percentile(known, _USUAL))),
+        (1.5, 3, 4, 6, 8),
+    )
 
 
 def height_text(ms: float) -> str:
@@ -184,8 +198,17 @@ def _layers(columns: Columns, begins: Floats, ends: Floats, up: Scale) -> list[L
         values = getattr(columns, part)
         sums = sums + values
         if part != "copy" or values.any():
-            mean = np.nansum(values * columns.steps) / max(columns.steps[np.isfinite(values)].sum(), 1)
-            found.append(Layer(part, name, areas(begins, ends, up.shares(sums)), units.milliseconds(float(mean))))
+            mean = np.nansum(values * columns.steps) / max(
+                columns.steps[np.isfinite(values)].sum(), 1
+            )
+            found.append(
+                Layer(
+                    part,
+                    name,
+                    areas(begins, ends, up.shares(sums)),
+                    units.milliseconds(float(mean)),
+                )
+            )
     return found[::-1]
 
 
@@ -200,7 +223,9 @@ def _hovers(columns: Columns, begins: Floats, ends: Floats) -> list[Hover]:
         )
         at = f"{time_text(columns.begin_s[n])}, step {units.count(max(int(last[n]), 1))}"
         text = f"{at}: {units.milliseconds(columns.total[n])}/step: {parts}"
-        found.append(Hover(round(begins[n] * 1000, 1), round((ends[n] - begins[n]) * 1000, 1), text))
+        found.append(
+            Hover(round(begins[n] * 1000, 1), round((ends[n] - begins[n]) * 1000, 1), text)
+        )
     return found
 
 
@@ -227,7 +252,9 @@ class _Samples:
         """Return the lane of a column of `core.rows.SAMPLE`. texts: the top and the typical value."""
         means = _mean_of(self.rows["at_ns"] / 1e9, self.rows[column].astype(float), self.edges_s)
         places = self.across.shares(self.edges_s)
-        return Lane(kind, name, areas(places[:-1], places[1:], Scale(0.0, top).shares(means)), *texts)
+        return Lane(
+            kind, name, areas(places[:-1], places[1:], Scale(0.0, top).shares(means)), *texts
+        )
 
     def known(self, column: str) -> Floats:
         """Return the known values of a column."""
@@ -236,7 +263,9 @@ class _Samples:
         return known
 
 
-def _lanes(judged: JudgedRun, columns: Columns, begins: Floats, ends: Floats, across: Scale) -> list[Lane]:
+def _lanes(
+    judged: JudgedRun, columns: Columns, begins: Floats, ends: Floats, across: Scale
+) -> list[Lane]:
     total = columns.total
     share = np.divide(columns.wait, total, out=np.full(len(total), np.nan), where=total > 0)
     starving = judged.summary.steady.wait_share if judged.summary.steady else None
@@ -254,16 +283,28 @@ def _machine_lanes(judged: JudgedRun, samples: _Samples) -> Iterator[Lane]:
         yield samples.lane("gpu", "GPU busy", "gpu_busy", 1.0, ("100 %", typical))
     if not manifest.accelerated and len(cores):
         top = float(manifest.machine.get("cores") or round_up(float(cores.max())))
-        yield samples.lane("gpu", "CPU", "cpu_cores", top, (f"{top:.0f} cores", f"{np.median(cores):.1f} of {top:.0f}"))
+        yield samples.lane(
+            "gpu",
+            "CPU",
+            "cpu_cores",
+            top,
+            (f"{top:.0f} cores", f"{np.median(cores):.1f} of {top:.0f}"),
+        )
     used = samples.known("process_bytes")
     if len(used):
         top = float(used.max()) * 1.1
-        yield samples.lane("memory", "memory", "process_bytes", top, (units.memory(top), units.memory(used.max())))
+        yield samples.lane(
+            "memory", "memory", "process_bytes", top, (units.memory(top), units.memory(used.max()))
+        )
     power = samples.known("gpu_power_w")
     if len(power):
         top = round_up(float(power.max()))
         yield samples.lane(
-            "power", "power", "gpu_power_w", top, (units.watts(top), units.watts(float(np.median(power))))
+            "power",
+            "power",
+            "gpu_power_w",
+            top,
+            (units.watts(top), units.watts(float(np.median(power)))),
         )
 
 
@@ -296,7 +337,12 @@ def _epochs(judged: JudgedRun, across: Scale) -> list[Mark]:
     events = [event for event in judged.run.events if isinstance(event, EpochStarted)]
     every = round_up(len(events) / _MOST_EPOCHS, (3, 4)) if len(events) > _MOST_EPOCHS else 1
     found = [
-        Mark(across.percent(event.at_ns / 1e9), 0.0, str(event.epoch + 1), f"epoch {event.epoch + 1} begins")
+        Mark(
+            across.percent(event.at_ns / 1e9),
+            0.0,
+            str(event.epoch + 1),
+            f"epoch {event.epoch + 1} begins",
+        )
         for event in events
         if every == 1 or (event.epoch + 1) % int(every) == 0
     ]
@@ -332,7 +378,12 @@ def _stalls(judged: JudgedRun, across: Scale) -> list[Mark]:
 def _divergences(judged: JudgedRun, across: Scale) -> list[Mark]:
     events = (event for event in judged.run.events if isinstance(event, LossDiverged))
     return [
-        Mark(across.percent(event.at_ns / 1e9), 0.0, event.loss, f"loss is {event.loss} at step {event.step}")
+        Mark(
+            across.percent(event.at_ns / 1e9),
+            0.0,
+            event.loss,
+            f"loss is {event.loss} at step {event.step}",
+        )
         for event in events
     ]
 

@@ -84,9 +84,17 @@ class ControlClient:
     def ask_tuner(self, request: TunerRequest | None) -> None:
         """Send another job for the tuner; None: none."""
         if isinstance(request, Experiment):
-            self._send(AskExperiment(request.knob, [show(v) for v in request.values], request.steps, request.seed))
+            self._send(
+                AskExperiment(
+                    request.knob, [show(v) for v in request.values], request.steps, request.seed
+                )
+            )
         else:
-            self._send(AskAutopilot(request.memory_bytes) if isinstance(request, Autopilot) else CancelTuner())
+            self._send(
+                AskAutopilot(request.memory_bytes)
+                if isinstance(request, Autopilot)
+                else CancelTuner()
+            )
 
     def ask_stop(self) -> None:
         """Send the request to end the training at the next batch."""
@@ -158,7 +166,9 @@ class ControlClient:
     def _refuse(self, message: Message, reason: str) -> None:
         is_stop = isinstance(message, AskStop)
         self._is_stopping = self._is_stopping and not is_stop
-        self._refusals.append(Refused(reason, message.knob if isinstance(message, AskSwitch) else "", is_stop))
+        self._refusals.append(
+            Refused(reason, message.knob if isinstance(message, AskSwitch) else "", is_stop)
+        )
 
 
 def _read_line(connection: socket.socket) -> bytes:
@@ -196,7 +206,12 @@ def find_running(wanted: str | None, runs_dir: Path) -> Path:
     if wanted is None:
         none = f"no training runs on this machine now, among the runs in {runs_dir}: {_START}"
         return _first(_running(runs_dir), none)
-    if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 and psutil.pid_exists(int(wanted)):
+    if (
+        wanted.isascii()
+        and wanted.isdigit()
+        and len(wanted) < 10
+        and psutil.pid_exists(int(wanted))
+    ):
         of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
         return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")
     try:
@@ -228,10 +243,14 @@ def _check(manifest: Manifest, folder: Path) -> None:
         raise NotRunningError(f"{folder.name} is over: {_replay(folder)} shows it")
     if manifest.boot_id != boot_id():
         host = manifest.machine.get("host") or "another machine"
-        raise NotRunningError(f"{folder.name} trains on {host}: attach there; {_replay(folder)} follows it")
+        raise NotRunningError(
+            f"{folder.name} trains on {host}: attach there; {_replay(folder)} follows it"
+        )
     if not manifest.control_socket:
         reason = manifest.no_control or _EARLIER_VERSION
-        raise NotRunningError(f"{folder.name} takes no requests: {reason}; {_replay(folder)} follows it")
+        raise NotRunningError(
+            f"{folder.name} takes no requests: {reason}; {_replay(folder)} follows it"
+        )
 
 
 def _replay(folder: Path) -> str:
@@ -249,7 +268,11 @@ def _running(runs_dir: Path) -> Iterator[Path]:
     for folder in list_single_runs(runs_dir):
         with suppress(NotARunError, OSError, ValueError):
             manifest = _manifest(folder)
-            if manifest.boot_id == boot_id() and is_process_alive(manifest) and not open_run(folder).life.is_over:
+            if (
+                manifest.boot_id == boot_id()
+                and is_process_alive(manifest)
+                and not open_run(folder).life.is_over
+            ):
                 yield folder
 
 

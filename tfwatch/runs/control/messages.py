@@ -68,7 +68,9 @@ class AskExperiment:
         if len(values) > _MOST_VALUES or len(set(map(show, values))) < len(values):
             raise ValueError(f"an A/B test compares 2 to {_MOST_VALUES} different settings")
         if any(epochs_until(self.knob, show(value)) for value in values):
-            raise ValueError(f"{option_name(self.knob)} takes effect with an epoch: it has no A/B test")
+            raise ValueError(
+                f"{option_name(self.knob)} takes effect with an epoch: it has no A/B test"
+            )
         return Experiment(self.knob, values, self.steps, self.seed)
 
 
@@ -165,7 +167,9 @@ def _read(kind: type[Any], values: dict[str, Any]) -> Any:
     declared = {field.name: field.default is MISSING for field in fields(kind)}
     if unknown := values.keys() - declared.keys():
         raise BadMessageError(f"it has no field {_quoted(min(unknown))}")
-    if missing := [name for name, is_needed in declared.items() if is_needed and name not in values]:
+    if missing := [
+        name for name, is_needed in declared.items() if is_needed and name not in values
+    ]:
         raise BadMessageError(f"it lacks {', '.join(missing)}")
     try:
         return kind(**known_fields(kind, values))

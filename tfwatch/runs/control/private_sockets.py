@@ -40,8 +40,14 @@ def make_private_folder() -> Path:
         OSError: there is no place for it.
     """
     failure = OSError("no folder has a path short enough for a socket")
-    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", ""))):
-        if not place or len(os.fsencode(os.path.join(place, _PREFIX + "12345678", SOCKET_NAME))) >= _LONGEST_PATH:
+    for place in dict.fromkeys(
+        (tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", ""))
+    ):
+        if (
+            not place
+            or len(os.fsencode(os.path.join(place, _PREFIX + "12345678", SOCKET_NAME)))
+            >= _LONGEST_PATH
+        ):
             continue
         try:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
@@ -57,7 +63,12 @@ def _name_owner(folder: Path) -> None:
     """Write the process that a folder belongs to; where the disk takes none, the folder of a killed process stays."""
     with suppress(OSError, psutil.Error):
         started_s = psutil.Process().create_time()
-        owner = {"host": os.uname().nodename, "boot_id": boot_id(), "pid": os.getpid(), "started_s": started_s}
+        owner = {
+            "host": os.uname().nodename,
+            "boot_id": boot_id(),
+            "pid": os.getpid(),
+            "started_s": started_s,
+        }
         (folder / _OWNER_NAME).write_text(json.dumps(owner), encoding="utf-8")
 
 
@@ -104,9 +115,15 @@ def _owner(folder: Path) -> dict[str, Any]:
 def _is_gone(owner: dict[str, Any], path: Path) -> bool:
     """Return whether the process ended. One in another container has no entry here, but listens."""
     pid, started_s = owner.get("pid"), owner.get("started_s")
-    if owner.get("host") != os.uname().nodename or not isinstance(pid, int) or not isinstance(started_s, float):
+    if (
+        owner.get("host") != os.uname().nodename
+        or not isinstance(pid, int)
+        or not isinstance(started_s, float)
+    ):
         return False
-    return not (owner.get("boot_id") == boot_id() and is_alive(pid, started_s)) and not _listens(path)
+    return not (owner.get("boot_id") == boot_id() and is_alive(pid, started_s)) and not _listens(
+        path
+    )
 
 
 def _listens(path: Path) -> bool:
@@ -140,5 +157,7 @@ def peer_user(connection: socket.socket) -> int:
         if version != 0:
             raise OSError(f"xucred of version {version}")
         return int(user)
-    _, user, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    _, user, _ = struct.unpack(
+        "=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
     return int(user)

@@ -150,7 +150,9 @@ class Control:
         """Add a request of the user. The last request for a knob wins."""
         with self._lock:
             self._user_request_count += 1
-            self._knob_request_counts[request.knob] = self._knob_request_counts.get(request.knob, 0) + 1
+            self._knob_request_counts[request.knob] = (
+                self._knob_request_counts.get(request.knob, 0) + 1
+            )
             self._requests.append(request)
 
     def ask_again(self, request: Request) -> None:
@@ -211,7 +213,9 @@ class Control:
         """The number of jobs given so far, cancellations included."""
         return self._tuner_request_count
 
-    def next_tuner_request(self, known: int, patience_s: float | None = None) -> tuple[int, TunerRequest | None]:
+    def next_tuner_request(
+        self, known: int, patience_s: float | None = None
+    ) -> tuple[int, TunerRequest | None]:
         """Wait for more than `known` jobs, or `patience_s`; return their number and the last job."""
         with self._tuner_condition:
             self._tuner_condition.wait_for(lambda: self._tuner_request_count > known, patience_s)

@@ -195,7 +195,9 @@ class ControlServer:
 
     def _give_up(self, why: str) -> None:
         _servers.discard(self)
-        if not self._closing.is_set():  # else the folder was removed while the thread was about to listen in it
+        if (
+            not self._closing.is_set()
+        ):  # else the folder was removed while the thread was about to listen in it
             self._writer.describe(control_socket="", no_control=why)
         self._release()
 
@@ -271,7 +273,9 @@ class ControlServer:
             connection.setblocking(False)
             until_ns = self._clock.now_ns() + int(self._limits.idle_s * 1e9)
             self._opened[connection] = OpenFile.of(connection.fileno())
-            self._clients[connection.fileno()] = _Client(connection, self._is_own(connection), until_ns)
+            self._clients[connection.fileno()] = _Client(
+                connection, self._is_own(connection), until_ns
+            )
 
     def _receive(self, fd: int) -> None:
         client = self._clients.get(fd)
@@ -322,7 +326,9 @@ class ControlServer:
     def _answer(self, message: Message) -> Answer:
         control = self.control
         if isinstance(message, AskStatus):
-            return Answer("" if control else self.no_control, control is not None and control.is_stopping)
+            return Answer(
+                "" if control else self.no_control, control is not None and control.is_stopping
+            )
         if control is None:
             return Answer(self.no_control)
         if not self._requests.take() or control.waiting_count >= _MOST_WAITING:

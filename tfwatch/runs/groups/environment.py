@@ -75,7 +75,12 @@ def _tf_config(environ: Mapping[str, str], host: str) -> Membership | None:
         cluster, task = config["cluster"], config["task"]
         names = [str(one) for role in _ROLES for one in cluster.get(role, ())]
         index = _whole(str(task["index"]))
-        if "ps" in cluster or task["type"] not in _ROLES or index is None or index >= len(cluster[task["type"]]):
+        if (
+            "ps" in cluster
+            or task["type"] not in _ROLES
+            or index is None
+            or index >= len(cluster[task["type"]])
+        ):
             return None
         before = _ROLES[: _ROLES.index(task["type"])]
         rank = sum(len(cluster.get(role, ())) for role in before) + index
@@ -102,7 +107,9 @@ def _torchrun(environ: Mapping[str, str], host: str) -> Membership | None:
 
 def _open_mpi(environ: Mapping[str, str], host: str) -> Membership | None:
     launch = [environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid", "")]
-    return _numbered(environ, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI", launch, "mpi")
+    return _numbered(
+        environ, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI", launch, "mpi"
+    )
 
 
 def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
@@ -111,7 +118,9 @@ def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
     if not job or not step:
         return None
     launch = [environ.get("SLURM_CLUSTER_NAME", ""), step, environ.get("SLURM_RESTART_COUNT", "")]
-    return _numbered(environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM", launch, f"slurm-{job}.{step}")
+    return _numbered(
+        environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM", launch, f"slurm-{job}.{step}"
+    )
 
 
 #: A process may have the variables of several: the one that starts the processes of the collective goes first.
@@ -122,10 +131,14 @@ def _numbered(
     environ: Mapping[str, str], rank: str, size: str, launcher: str, launch: list[str], name: str
 ) -> Membership | None:
     """Return the place that two variables hold; None where one is missing or no number."""
-    return _place(_whole(environ.get(rank)), _whole(environ.get(size)), launcher, "\n".join(launch), name)
+    return _place(
+        _whole(environ.get(rank)), _whole(environ.get(size)), launcher, "\n".join(launch), name
+    )
 
 
-def _place(rank: int | None, size: int | None, launcher: str, launch: str, name: str) -> Membership | None:
+def _place(
+    rank: int | None, size: int | None, launcher: str, launch: str, name: str
+) -> Membership | None:
     if rank is None or size is None or not rank < size <= MOST_RANKS:
         return None
     return Membership(rank, size, launcher, launch, _folder_name(name))
@@ -133,7 +146,11 @@ def _place(rank: int | None, size: int | None, launcher: str, launch: str, name:
 
 def _whole(text: Any) -> int | None:
     """Return a whole number from 0; None for any other text."""
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else None
+    return (
+        int(text)
+        if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10
+        else None
+    )
 
 
 def _addresses(names: list[str], host: str) -> str:

@@ -64,11 +64,17 @@ def read_group_file(folder: Path) -> GroupFile:
         NotARunError: it is missing, or no group's.
     """
     try:
-        group = GroupFile(**known_fields(GroupFile, json.loads(read_file(folder / GROUP_FILE, 0, _LARGEST_BYTES))))
+        group = GroupFile(
+            **known_fields(GroupFile, json.loads(read_file(folder / GROUP_FILE, 0, _LARGEST_BYTES)))
+        )
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise NotARunError(f"{folder}: its {GROUP_FILE} cannot be read: {printable(str(error))[:200]}") from error
+        raise NotARunError(
+            f"{folder}: its {GROUP_FILE} cannot be read: {printable(str(error))[:200]}"
+        ) from error
     if group.schema != SCHEMA:
-        raise NotARunError(f"{folder}: the schema of its {GROUP_FILE} is {group.schema}, this tfwatch reads {SCHEMA}")
+        raise NotARunError(
+            f"{folder}: the schema of its {GROUP_FILE} is {group.schema}, this tfwatch reads {SCHEMA}"
+        )
     return group
 
 

@@ -131,7 +131,9 @@ def _make_group(group: Path, membership: Membership, started_s: float, clock: Cl
     except FileExistsError:
         made = False
     if not is_group(group):
-        file = GroupFile(membership.name, membership.launcher, started_s, clock.wall_ns(), membership.size)
+        file = GroupFile(
+            membership.name, membership.launcher, started_s, clock.wall_ns(), membership.size
+        )
         write_group_file(group, file)
     return made
 
@@ -153,7 +155,9 @@ def _sign(folder: Path) -> Sign | None:
         if is_here and is_process_alive(manifest):
             return Sign(manifest.process_started_s, math.inf, is_here)
         pulse = decode_pulse(source.read(layout.PULSES, 0, 4096), manifest.layout(layout.PULSES))
-        last_ns = max(manifest.origin_wall_ns, pulse.wall_ns if pulse else 0, _end_wall_ns(folder, manifest))
+        last_ns = max(
+            manifest.origin_wall_ns, pulse.wall_ns if pulse else 0, _end_wall_ns(folder, manifest)
+        )
         return Sign(manifest.process_started_s, last_ns / 1e9, is_here)
     return None
 

@@ -36,7 +36,11 @@ class Group:
     @property
     def missing(self) -> list[int]:
         """The ranks that have no run; none where the size of the group is not known."""
-        return [rank for rank in range(self.file.size or 0) if rank not in self.ranks and rank not in self.unreadable]
+        return [
+            rank
+            for rank in range(self.file.size or 0)
+            if rank not in self.ranks and rank not in self.unreadable
+        ]
 
 
 #: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a gigabyte.
@@ -83,7 +87,9 @@ class StoredSteps:
         """Return the rows from one place to another one, that one excluded."""
         size = self._row.itemsize
         data = self._source.read(layout.STEPS, begin * size, (end - begin) * size)
-        return layout.convert_rows(layout.STEPS, np.frombuffer(data, dtype=self._row, count=len(data) // size))
+        return layout.convert_rows(
+            layout.STEPS, np.frombuffer(data, dtype=self._row, count=len(data) // size)
+        )
 
     def step_at(self, place: int) -> int:
         """Return the number of the step at a place."""
@@ -109,7 +115,9 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     ranks = {rank: run for rank, run in opened.items() if isinstance(run, Run)}
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
-    return Group(folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)})
+    return Group(
+        folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)}
+    )
 
 
 #: A rank that has not come to the next call for so many seconds, or hangs in it, holds the group up.
@@ -128,7 +136,9 @@ def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
     data = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
     pulse = decode_pulse(data, run.manifest.layout(layout.PULSES))
     last = find_open_phase(None, pulse)
-    is_held = last is not None and (last.is_before_call or last.is_in_call) and last.lasts_s >= HELD_S
+    is_held = (
+        last is not None and (last.is_before_call or last.is_in_call) and last.lasts_s >= HELD_S
+    )
     return life_of(run.manifest, pulse, clock)[0], is_held
 
 

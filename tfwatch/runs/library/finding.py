@@ -130,7 +130,9 @@ def runs_of(entry: Path) -> list[Path]:
     """
     if not is_group(entry):
         return [entry]
-    return [one.folder for one in sorted(rank_folders(entry), key=lambda one: (-one.round, one.rank))]
+    return [
+        one.folder for one in sorted(rank_folders(entry), key=lambda one: (-one.round, one.rank))
+    ]
 
 
 def _is_entry(folder: Path) -> bool:
@@ -153,7 +155,9 @@ def _is_failed_start(run: Path) -> bool:
     try:
         if is_group(run):
             return all(map(_is_failed_start, runs_of(run)))
-        if any((run / name).stat().st_size for name in (STEPS, PROGRESSES) if (run / name).is_file()):
+        if any(
+            (run / name).stat().st_size for name in (STEPS, PROGRESSES) if (run / name).is_file()
+        ):
             return False
         return open_run(run).life.is_over
     except (NotARunError, OSError, ValueError):
@@ -162,7 +166,9 @@ def _is_failed_start(run: Path) -> bool:
 
 def _sort_key(run: Path) -> list[tuple[int, str]]:
     """Return a key that sorts names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
-    return [(int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", _dated_name(run))]
+    return [
+        (int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", _dated_name(run))
+    ]
 
 
 def _dated_name(entry: Path) -> str:
@@ -194,7 +200,11 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
         return rank
     wanted = None if wanted == LATEST else wanted
     listed = list_runs(runs_dir)
-    runs = listed if wanted is None else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
+    runs = (
+        listed
+        if wanted is None
+        else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
+    )
     if wanted and not any(run.name == wanted for run in runs):
         runs = [run for run in listed if read_labels(run).name == wanted] or runs
     if not runs or wanted == "":
@@ -205,8 +215,12 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
 def _find_rank(wanted: str, runs_dir: Path) -> Path | None:
     """Return the run of a rank whose group is named by a part of its name, as `night/rank-1`; None where none is."""
     part, slash, rank = wanted.rpartition(os.sep)
-    groups = (group for group in list_runs(runs_dir) if part in group.name) if slash and part else ()
-    return next((group / rank for group in groups if is_group(group) and _is_run(group / rank)), None)
+    groups = (
+        (group for group in list_runs(runs_dir) if part in group.name) if slash and part else ()
+    )
+    return next(
+        (group / rank for group in groups if is_group(group) and _is_run(group / rank)), None
+    )
 
 
 def _not_found(wanted: str | None, runs_dir: Path) -> str:
@@ -235,7 +249,11 @@ def replay_argument(run: Path, is_rank: bool | None = None) -> str:
     if default_runs_dir() / name == path:
         return name
     home = Path(os.path.expanduser("~"))
-    return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))
+    return (
+        f"~/{shlex.quote(str(path.relative_to(home)))}"
+        if path.is_relative_to(home)
+        else shlex.quote(str(path))
+    )
 
 
 def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
@@ -326,7 +344,9 @@ def nearest(folder: Path) -> Path:
 def find_problem_soon(folder: Path) -> str:
     """Return the result of `find_problem`, empty where the folder does not answer in time."""
     found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(find_problem(folder)), daemon=True, name="tfwatch-probe")
+    thread = threading.Thread(
+        target=lambda: found.append(find_problem(folder)), daemon=True, name="tfwatch-probe"
+    )
     thread.start()
     thread.join(_PATIENCE_S)
     return found[0] if found else ""

@@ -81,7 +81,9 @@ def check_name(text: str) -> str:
     Raises:
         ValueError: it is empty, too long or holds a control character; the message is for the user.
     """
-    if not (isinstance(text, str) and text.strip() and len(text) <= _LONGEST_NAME and text.isprintable()):
+    if not (
+        isinstance(text, str) and text.strip() and len(text) <= _LONGEST_NAME and text.isprintable()
+    ):
         raise ValueError(f"{text!r} is not a name: give 1 to {_LONGEST_NAME} printable characters")
     return text.strip()
 
@@ -93,5 +95,7 @@ def check_tag(text: str) -> str:
         ValueError: it is not a word; the message is for the user.
     """
     if not (isinstance(text, str) and _TAG.fullmatch(text)):
-        raise ValueError(f"{text!r} is not a tag: give a word of up to 40 letters, digits, and . + - _")
+        raise ValueError(
+            f"{text!r} is not a tag: give a word of up to 40 letters, digits, and . + - _"
+        )
     return text

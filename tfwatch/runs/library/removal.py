@@ -84,7 +84,10 @@ def _candidate(folder: Path, clock: Clock) -> Candidate | None:
     runs = [open_run(run, clock) for run in runs_of(folder)]
     if not runs or not all(run.life.is_over for run in runs):
         return None
-    if any(run.life is Life.KILLED for run in runs) and _written_s_ago(folder, clock) < _LIMIT_SILENT_S:
+    if (
+        any(run.life is Life.KILLED for run in runs)
+        and _written_s_ago(folder, clock) < _LIMIT_SILENT_S
+    ):
         return None
     age_s = (clock.wall_ns() - min(run.manifest.origin_wall_ns for run in runs)) / 1e9
     return Candidate(folder, age_s, folder_bytes(folder))
@@ -95,7 +98,11 @@ def beyond(runs: Sequence[Candidate], limits: Limits) -> list[Candidate]:
     age_s, count, size_bytes = (math.inf if limit is None else limit for limit in astuple(limits))
     sums = accumulate(run.size_bytes for run in runs)
     places = enumerate(zip(runs, sums, strict=True))
-    return [run for place, (run, sum_bytes) in places if run.age_s > age_s or place >= count or sum_bytes > size_bytes]
+    return [
+        run
+        for place, (run, sum_bytes) in places
+        if run.age_s > age_s or place >= count or sum_bytes > size_bytes
+    ]
 
 
 def folder_bytes(folder: Path) -> int:

@@ -78,7 +78,10 @@ class NewestRows:
         """Add rows."""
         rows = rows[-self._limit :]
         if self._end + len(rows) > len(self._rows):
-            before, self._rows = self.rows, np.empty_like(self._rows)  # views of the old array do not change
+            before, self._rows = (
+                self.rows,
+                np.empty_like(self._rows),
+            )  # views of the old array do not change
             before = before[max(len(before) + len(rows) - self._limit, 0) :]
             self._rows[: len(before)], self._end = before, len(before)
         self._rows[self._end : self._end + len(rows)] = rows
@@ -143,7 +146,9 @@ class StageRows:
 
     def add(self, rows: Rows) -> None:
         """Add rows in the order of the file."""
-        rows = np.concatenate([self._rows, rows[rows["at_ns"] > 0]])  # a dropped stretch reads as zeros
+        rows = np.concatenate(
+            [self._rows, rows[rows["at_ns"] > 0]]
+        )  # a dropped stretch reads as zeros
         for asked in self._asked:
             self._save(asked, rows)
         newest_ns = int(rows["at_ns"][-1]) if len(rows) else 0
@@ -287,7 +292,11 @@ class Events(Sequence["Event"]):
     def __getitem__(self, at: slice) -> list[Event]: ...
     def __getitem__(self, at: int | slice) -> Event | list[Event]:
         found = range(self._count)[at]
-        return self._log.all[found] if isinstance(found, int) else [self._log.all[place] for place in found]
+        return (
+            self._log.all[found]
+            if isinstance(found, int)
+            else [self._log.all[place] for place in found]
+        )
 
     def __iter__(self) -> Iterator[Event]:
         return islice(self._log.all, self._count)
@@ -312,7 +321,9 @@ class Events(Sequence["Event"]):
         known, end = self._index(kind)
         if not known.is_sorted:
             return self._at(
-                p for p, at in zip(known.places[:end], known.at_ns, strict=False) if begin_ns <= at < end_ns
+                p
+                for p, at in zip(known.places[:end], known.at_ns, strict=False)
+                if begin_ns <= at < end_ns
             )
         return self._at(known.places[_before(known, begin_ns, end) : _before(known, end_ns, end)])
 
@@ -325,7 +336,9 @@ class Events(Sequence["Event"]):
         if not known.is_sorted or last - first <= len(edges_ns):
             return self.between(kind, edges_ns[0], edges_ns[-1])
         bounds = [_before(known, edge, end) for edge in edges_ns]
-        return self._at(known.places[after - 1] for before, after in pairwise(bounds) if after > before)
+        return self._at(
+            known.places[after - 1] for before, after in pairwise(bounds) if after > before
+        )
 
     def _index(self, kind: type[_E]) -> tuple[KindIndex, int]:
         """Return the index of a kind, and the number of its events in this view."""

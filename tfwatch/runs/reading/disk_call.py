@@ -35,7 +35,9 @@ class DiskCall(Generic[T]):
     work: what the call does. clock: measures how long the disk is silent. name: the thread's.
     """
 
-    def __init__(self, work: Callable[[], T], clock: Clock = SYSTEM, name: str = "tfwatch-disk") -> None:
+    def __init__(
+        self, work: Callable[[], T], clock: Clock = SYSTEM, name: str = "tfwatch-disk"
+    ) -> None:
         self._work, self._clock = work, clock
         self._begun_ns = clock.now_ns()
         self._answers: list[T] = []
@@ -81,6 +83,8 @@ def call_and_report(work: Callable[[], T], place: Path) -> T:
     """
     call = DiskCall(work)
     if not call.wait(SLOW_S):
-        warn_user(f"waiting for the disk of {place}, which has not responded for {SLOW_S:g} s; ctrl+c ends the wait")
+        warn_user(
+            f"waiting for the disk of {place}, which has not responded for {SLOW_S:g} s; ctrl+c ends the wait"
+        )
     call.wait()
     return call.answer()

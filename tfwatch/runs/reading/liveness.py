@@ -133,7 +133,11 @@ def find_open_phase(ended: RunEnded | None, pulse: Pulse | None) -> OpenPhase | 
     if ended:
         known = ended.doing in Phase.__members__
         since_ns = min(ended.since_ns, ended.at_ns)
-        return OpenPhase(Phase[ended.doing], since_ns, ended.at_ns, ended.steps + 1, epoch) if known else None
+        return (
+            OpenPhase(Phase[ended.doing], since_ns, ended.at_ns, ended.steps + 1, epoch)
+            if known
+            else None
+        )
     if pulse is None:
         return None
     return OpenPhase(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch, pulse.detail)

@@ -90,8 +90,14 @@ class Run:
     @cached_property
     def fits(self) -> tuple[Rows, ...]:
         """The steps of each `fit`: several short ones in a row share a run."""
-        begins_ns = {event.fit: event.at_ns for event in reversed(self.events) if isinstance(event, EpochStarted)}
-        edges = np.searchsorted(self.steps["start_ns"], [begins_ns[fit] for fit in sorted(begins_ns)][1:])
+        begins_ns = {
+            event.fit: event.at_ns
+            for event in reversed(self.events)
+            if isinstance(event, EpochStarted)
+        }
+        edges = np.searchsorted(
+            self.steps["start_ns"], [begins_ns[fit] for fit in sorted(begins_ns)][1:]
+        )
         return tuple(np.split(self.steps, edges))
 
     @property
@@ -102,7 +108,11 @@ class Run:
     @property
     def has_unrecorded_end(self) -> bool:
         """True where only the last pulse says that the run ended: the disk took no end event."""
-        return self.ended is None and self.open_phase is not None and self.open_phase.phase is Phase.ENDED
+        return (
+            self.ended is None
+            and self.open_phase is not None
+            and self.open_phase.phase is Phase.ENDED
+        )
 
 
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
@@ -145,19 +155,39 @@ def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clo
     last = find_open_phase(ended, pulse)
     log = _log(source)
     return Run(
-        source.folder, manifest, steps, samples, events, life, length_s, last, log, stages, gpus, silent_s, feeds
+        source.folder,
+        manifest,
+        steps,
+        samples,
+        events,
+        life,
+        length_s,
+        last,
+        log,
+        stages,
+        gpus,
+        silent_s,
+        feeds,
     )
 
 
 def _life(
-    source: Source, manifest: Manifest, events: tuple[Event, ...], pulse: Pulse | None, steps: Rows, clock: Clock
+    source: Source,
+    manifest: Manifest,
+    events: tuple[Event, ...],
+    pulse: Pulse | None,
+    steps: Rows,
+    clock: Clock,
 ) -> tuple[Life, float, float]:
     """Return `life`, `length_s` and `silent_s` of the run."""
     for event in reversed(events):
         if isinstance(event, RunEnded):
             return Life.ENDED, event.at_ns / 1e9, 0.0
     life, silent_s = (Life.RUNNING, 0.0) if source.is_here() else life_of(manifest, pulse, clock)
-    last_s = max(float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0, pulse.now_ns / 1e9 if pulse else 0.0)
+    last_s = max(
+        float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0,
+        pulse.now_ns / 1e9 if pulse else 0.0,
+    )
     return life, now_s(manifest, life, last_s, clock), silent_s
 
 
@@ -186,7 +216,9 @@ def _rows(source: Source, name: str, manifest: Manifest) -> Rows:
 def _copy(source: Source, name: str, manifest: Manifest) -> Rows:
     row = manifest.layout(name)
     data = b"".join(_chunks(source, name))
-    return layout.convert_rows(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
+    return layout.convert_rows(
+        name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
+    )
 
 
 def _view(folder: Path, name: str, manifest: Manifest) -> Rows:

@@ -32,7 +32,9 @@ class PatientSource:
     calls of a frame may wait.
     """
 
-    def __init__(self, source: Source, clock: Clock = SYSTEM, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, source: Source, clock: Clock = SYSTEM, patience_s: float = PATIENCE_S
+    ) -> None:
         self.source = source
         self._clock = clock
         self.patience_s = self._left_s = patience_s
@@ -70,7 +72,9 @@ class PatientSource:
             DiskSilentError: the disk has not responded in time.
         """
         try:
-            data: bytes = self.ask((name, offset, limit), lambda: self.source.read(name, offset, limit))
+            data: bytes = self.ask(
+                (name, offset, limit), lambda: self.source.read(name, offset, limit)
+            )
         except DiskSilentError:
             if name != layout.LOG:
                 raise
@@ -88,13 +92,18 @@ class PatientSource:
         wanted = [(name, offset, limit) for name, offset in offsets.items() if name != layout.LOG]
         wanted.append((layout.PULSES, 0, _PULSE_BYTES))
         if not all(call in self._answers for call in wanted):
-            self._take_all(self.ask(("ahead", *wanted), lambda: [self.source.read(*call) for call in wanted]), wanted)
+            self._take_all(
+                self.ask(("ahead", *wanted), lambda: [self.source.read(*call) for call in wanted]),
+                wanted,
+            )
 
     def _take_all(self, found: list[bytes], wanted: list[tuple[str, int, int]]) -> None:
         for (name, offset, limit), data in zip(wanted, found, strict=True):
             self._answers[name, offset, limit] = data
             if name != layout.PULSES and len(data) < limit:
-                self._answers[name, offset + len(data), limit] = b""  # the end, which the reader asks for next
+                self._answers[name, offset + len(data), limit] = (
+                    b""  # the end, which the reader asks for next
+                )
 
     def begin_frame(self) -> None:
         """Begin a frame: its calls may wait, unless the answer to an earlier one is still missing."""

@@ -42,7 +42,16 @@ if TYPE_CHECKING:
     from tfwatch.core.events import StagesFound
     from tfwatch.core.rows import Rows
 
-__all__ = ["RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source", "follow_folder"]
+__all__ = [
+    "RECENT",
+    "FolderSource",
+    "Life",
+    "ProgressNow",
+    "RunReader",
+    "Snapshot",
+    "Source",
+    "follow_folder",
+]
 
 T = TypeVar("T")
 
@@ -131,13 +140,18 @@ class Snapshot:
         """Return the local date and time of a moment of the run. The run's clock stops while the machine sleeps."""
         ended, slept_ns = self._sleep_sums
         before = bisect_right(ended, at_s * 1e9)
-        return local_time(self.manifest.origin_wall_ns + round(at_s * 1e9 + (slept_ns[before - 1] if before else 0.0)))
+        return local_time(
+            self.manifest.origin_wall_ns
+            + round(at_s * 1e9 + (slept_ns[before - 1] if before else 0.0))
+        )
 
     @cached_property
     def _sleep_sums(self) -> tuple[list[int], list[float]]:
         """The ends of the sleeps, in order, and the nanoseconds slept up to each."""
         sleeps = sorted(self.sleeps, key=attrgetter("at_ns"))
-        return [slept.at_ns for slept in sleeps], list(accumulate(slept.slept_ms * 1e6 for slept in sleeps))
+        return [slept.at_ns for slept in sleeps], list(
+            accumulate(slept.slept_ms * 1e6 for slept in sleeps)
+        )
 
 
 class RunReader:
@@ -167,7 +181,9 @@ class RunReader:
         self._gpus = GrowingRows(self._whole(layout.GPUS, b"").dtype)
         self._feeds = NewestRows(self._whole(layout.FEEDS, b"").dtype, RECENT_FEEDS)
         self._progress = NewestRows(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
-        self._progress_thinned = ThinnedRows(self._whole(layout.PROGRESSES, b"").dtype, THINNED_PROGRESS)
+        self._progress_thinned = ThinnedRows(
+            self._whole(layout.PROGRESSES, b"").dtype, THINNED_PROGRESS
+        )
         self._stages = StageRows()
         self._events = EventLog()
         self._sleeps: list[Slept] = []
@@ -242,7 +258,11 @@ class RunReader:
         """
         itemsize = self._layouts[layout.STEPS].itemsize
         first, newest = max(first, 1), self._recent.rows
-        if self._are_all_plausible and last <= self._total and first > (older := self._total - len(newest)):
+        if (
+            self._are_all_plausible
+            and last <= self._total
+            and first > (older := self._total - len(newest))
+        ):
             return newest[first - 1 - older : max(last - older, 0)].copy()
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
         data = b""
@@ -260,9 +280,13 @@ class RunReader:
         return read_run(self.disk.source if self.disk else self._source, self._clock)
 
     def _snapshot(self) -> Snapshot:
-        newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
+        newest = decode_pulse(
+            self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES]
+        )
         self._pulse = pulse = newest or self._pulse
-        is_gone = newest is None and (self.disk.ask(("is_gone",), self._is_gone) if self.disk else self._is_gone())
+        is_gone = newest is None and (
+            self.disk.ask(("is_gone",), self._is_gone) if self.disk else self._is_gone()
+        )
         life, silent_s = self._life(pulse, is_gone=is_gone)
         at_s, progress = self._now_s(life, pulse), self._progress.rows
         return Snapshot(
@@ -336,7 +360,9 @@ class RunReader:
 
     def _whole(self, name: str, data: bytes) -> Rows:
         row = self._layouts[name]
-        return layout.convert_rows(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
+        return layout.convert_rows(
+            name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
+        )
 
     def _new(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):
@@ -353,7 +379,10 @@ class RunReader:
         except NotARunError:
             manifest = self._manifest  # gone, or damaged: the present one still applies
         self._manifest_read_ns = now
-        if manifest.origin_ns == self._manifest.origin_ns and manifest.tables == self._manifest.tables:
+        if (
+            manifest.origin_ns == self._manifest.origin_ns
+            and manifest.tables == self._manifest.tables
+        ):
             self._manifest = manifest
 
     # -- life -----------------------------------------------------------------------------------
@@ -406,8 +435,17 @@ def _latest(progress: Rows) -> ProgressNow | None:
     if not len(progress):
         return None
     row = progress[-1]
-    loss, metric = (None if np.isnan(row[name]) else float(row[name]) for name in ("loss", "metric"))
-    return ProgressNow(int(row["images"]), int(row["step"]), int(row["epoch"]), int(row["epoch_step"]), loss, metric)
+    loss, metric = (
+        None if np.isnan(row[name]) else float(row[name]) for name in ("loss", "metric")
+    )
+    return ProgressNow(
+        int(row["images"]),
+        int(row["step"]),
+        int(row["epoch"]),
+        int(row["epoch_step"]),
+        loss,
+        metric,
+    )
 
 
 def _examples_s(progress: Rows, window_s: float = 5.0) -> float | None:

@@ -90,7 +90,9 @@ class Stream:
         assert self.path
         try:
             if self._file < 0:
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+                self._file = os.open(
+                    self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE
+                )
                 self._open = OpenFile.of(self._file)
                 weakref.finalize(self, _close_in_thread, self._open).atexit = False
             if not self._open.is_ours() and not self._opens_again():
@@ -184,7 +186,9 @@ def _close(file: OpenFile) -> None:
 def read_file(path: Path, offset: int, limit: int) -> bytes:
     """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a regular file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for its writer
+        fd = os.open(
+            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # opening a pipe would wait for its writer
     except (OSError, ValueError):
         return b""
     try:
@@ -264,18 +268,26 @@ class FolderSource:
         try:
             path = self._folder / layout.MANIFEST
             if (self._folder / layout.GROUP_FILE).is_file():
-                raise NotARunError(f"it is a group of ranks: name one of them, as {self._folder.name}/rank-0")
+                raise NotARunError(
+                    f"it is a group of ranks: name one of them, as {self._folder.name}/rank-0"
+                )
             if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
             manifest = Manifest.decode(path.read_text(encoding="utf-8"))
         except NotARunError as error:
             raise NotARunError(f"{self._folder}: {error}") from error
         except UnicodeDecodeError as error:
-            raise NotARunError(f"{self._folder}: its {layout.MANIFEST} is not text: {error}") from error
+            raise NotARunError(
+                f"{self._folder}: its {layout.MANIFEST} is not text: {error}"
+            ) from error
         except OSError as error:
-            raise NotARunError(f"{self._folder} is not a run folder: {layout.MANIFEST}: {error.strerror}") from error
+            raise NotARunError(
+                f"{self._folder} is not a run folder: {layout.MANIFEST}: {error.strerror}"
+            ) from error
         paths = (self._folder / name for name in layout.STREAMS)
-        if closed := [path.name for path in paths if path.exists() and not os.access(path, os.R_OK)]:
+        if closed := [
+            path.name for path in paths if path.exists() and not os.access(path, os.R_OK)
+        ]:
             raise NotARunError(f"{self._folder}: no permission to read its {' and '.join(closed)}")
         return manifest
 

@@ -62,7 +62,9 @@ class Columns:
     def share(self) -> Floats:
         """Data wait as a share of step time, 0 to 1."""
         total = self.wait_ms + self.compute_ms + self.host_ms
-        share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
+        share: Floats = np.divide(
+            self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0
+        )
         return share
 
 
@@ -71,7 +73,9 @@ class Pyramid:
 
     def __init__(self) -> None:
         # The smallest buckets hold few sums, which need less precision.
-        self._levels = [_Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)]
+        self._levels = [
+            _Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)
+        ]
         self._waiting: list[_Sums] = []
         self._long = GrowingRows(_LONG)
         self.end_s = 0.0
@@ -85,7 +89,9 @@ class Pyramid:
         start_s = rows["start_ns"] / 1e9
         end_s = start_s + step_ms(rows) / 1e3
         index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
-        sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).merged()
+        sums = _Sums(
+            index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]
+        ).merged()
         self._levels[0].add(sums)
         self._waiting.append(sums)
         if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
@@ -118,7 +124,9 @@ class Pyramid:
 
     def _level_for(self, width_s: float) -> _Level:
         """Return the coarsest level whose buckets divide a column, else one fine enough to hide uneven shares."""
-        dividing = next((level for level in reversed(self._levels) if _divides(level.width_s, width_s)), None)
+        dividing = next(
+            (level for level in reversed(self._levels) if _divides(level.width_s, width_s)), None
+        )
         fine = (level for level in reversed(self._levels) if level.width_s * _FINE <= width_s)
         return dividing or next(fine, self._levels[0])
 
@@ -126,11 +134,15 @@ class Pyramid:
         """Add the waiting sums to the coarser levels: one call for many costs as much as for one."""
         if not self._waiting:
             return
-        sums = _Sums(*(np.concatenate([getattr(one, of) for one in self._waiting], axis=-1) for of in _SUMS))
+        sums = _Sums(
+            *(np.concatenate([getattr(one, of) for one in self._waiting], axis=-1) for of in _SUMS)
+        )
         self._waiting.clear()
         if (sums.index[1:] < sums.index[:-1]).any():
             order = np.argsort(sums.index, kind="stable")
-            sums = _Sums(sums.index[order], sums.steps[order], sums.parts[:, order], sums.flags[order])
+            sums = _Sums(
+                sums.index[order], sums.steps[order], sums.parts[:, order], sums.flags[order]
+            )
         for level in self._levels[1:]:
             sums = replace(sums, index=sums.index // FACTOR).merged()
             level.add(sums)
@@ -148,7 +160,8 @@ class Pyramid:
         long = self._long.rows
         # Each step ends before the next one begins, so only the last one that begins before the view can reach into it.
         first, end = (
-            bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n]) for at in (bounds[0], bounds[-1])
+            bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n])
+            for at in (bounds[0], bounds[-1])
         )
         long = long[max(first - 1, 0) : end]
         empty = np.flatnonzero(steps == 0)
@@ -170,7 +183,10 @@ class _Sums:
     def merged(self) -> _Sums:
         """Return the sums with neighbours of the same bucket merged; `index` must be sorted."""
         firsts = np.flatnonzero(np.diff(self.index, prepend=-1))
-        steps, parts = np.add.reduceat(self.steps, firsts), np.add.reduceat(self.parts, firsts, axis=1)
+        steps, parts = (
+            np.add.reduceat(self.steps, firsts),
+            np.add.reduceat(self.parts, firsts, axis=1),
+        )
         return _Sums(self.index[firsts], steps, parts, np.bitwise_or.reduceat(self.flags, firsts))
 
 
@@ -233,7 +249,17 @@ def _divides(part: float, whole: float) -> bool:
 #: The number of small additions that wait: rows arrive in every frame, but the sums are read once a second.
 _MOST_EPOCH_ROWS = 64
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
-_EPOCH_SUMS = ("steps", "traced", "calls", "copies", "wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms")
+_EPOCH_SUMS = (
+    "steps",
+    "traced",
+    "calls",
+    "copies",
+    "wait_ms",
+    "compute_ms",
+    "host_ms",
+    "copy_ms",
+    "traced_ms",
+)
 _FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
 
 
@@ -284,7 +310,9 @@ def _sum_up(rows: Rows) -> Rows:
     copies = np.where(is_timed, rows["copy_ms"], 0)
     compute = rows["compute_ms"] - copies
     parts = (rows["wait_ms"], compute, rows["host_ms"], copies, np.where(traced, compute, 0))
-    for name, values in zip(("wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms"), parts, strict=True):
+    for name, values in zip(
+        ("wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms"), parts, strict=True
+    ):
         out[name] = np.add.reduceat(values, firsts, dtype=np.float64)
     out["copies"] = np.add.reduceat(is_timed.astype(np.uint32), firsts)
     out["first_ns"], out["last_ns"] = rows["start_ns"][firsts], rows["start_ns"][lasts]

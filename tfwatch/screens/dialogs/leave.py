@@ -78,7 +78,11 @@ class LeaveScreen(Question):
         "",
         "y again quits without waiting for the current batch.",
     )
-    KEYS = (Key("y", "y", "stop and quit"), Key("d", "d", "keep training", brief="continue"), Key("n", "n", "stay"))
+    KEYS = (
+        Key("y", "y", "stop and quit"),
+        Key("d", "d", "keep training", brief="continue"),
+        Key("n", "n", "stay"),
+    )
 
 
 class LeaveScriptScreen(LeaveScreen):

@@ -96,7 +96,10 @@ _TERMS = (
     ("forecast", "expected step after a switch, with a 90 % prediction interval"),
     ("stall", "a data wait many times as long as a step"),
     ("enough steps", "60 steady steps after a switch: enough to compare"),
-    ("run", "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it; numbers: epochs"),
+    (
+        "run",
+        "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it; numbers: epochs",
+    ),
     ("why", "marks below the chart, and letters of the events:"),
     *((letter, meaning) for letter, meaning in MARKS),
     ("colours", "of the chart, from the base: compute blue, host grey, copy green, wait orange"),
@@ -123,10 +126,14 @@ def _text(bindings: Iterable[Binding]) -> Content:
         if name != group:
             group = name
             lines.extend(
-                [Content(), Content.styled(name, "$accent bold")] if lines else [Content.styled(name, "$accent bold")]
+                [Content(), Content.styled(name, "$accent bold")]
+                if lines
+                else [Content.styled(name, "$accent bold")]
             )
         shown = binding.key_display or binding.key
-        lines.append(Content.assemble((f"  {shown:<13}", "bold"), binding.tooltip or binding.description))
+        lines.append(
+            Content.assemble((f"  {shown:<13}", "bold"), binding.tooltip or binding.description)
+        )
     lines.extend([Content(), Content.styled("terms", "$accent bold")])
     lines.extend(Content.assemble((f"  {word:<13}", "bold"), meaning) for word, meaning in _TERMS)
     return Content("\n").join(lines)
@@ -169,7 +176,9 @@ class GoodputScreen(TextScreen):
 
     @on(Read)
     def _show(self, message: Read) -> None:
-        self.query_one("#text Static", Static).update(Content("\n").join(map(row, message.text.split("\n"))))
+        self.query_one("#text Static", Static).update(
+            Content("\n").join(map(row, message.text.split("\n")))
+        )
 
 
 _READING = "reading the runs of this training ..."
@@ -271,7 +280,9 @@ class StallsScreen(ModalScreen["float | None"]):
     def _text(self) -> Content:
         lines = [row((_HEADING, QUIET_COLOUR))]
         for letter, what in zip(_LETTERS, self._levels[-1], strict=False):
-            text = self._group_text(what) if isinstance(what, StallGroup) else self._stall_text(what)
+            text = (
+                self._group_text(what) if isinstance(what, StallGroup) else self._stall_text(what)
+            )
             lines.append(Content.assemble((f"{letter}  ", "$accent bold"), row(text)))
         return Content("\n").join(lines)
 

@@ -36,7 +36,9 @@ class AskScreen(ModalScreen["T | None"], Generic[T]):
 
     CSS_PATH = "question.tcss"
     AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "back", show=False, id="ask.back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "back", show=False, id="ask.back")
+    ]
 
     def __init__(self, question: str, read: Callable[[str], T]) -> None:
         super().__init__()
@@ -89,7 +91,9 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
 
     CSS_PATH = "restart.tcss"
     AUTO_FOCUS = "StartPane"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,r", "dismiss", "stay", show=False, id="restart.stay")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,r", "dismiss", "stay", show=False, id="restart.stay")
+    ]
 
     start = getters.query_one(StartPane)
     keys = getters.query_one(KeyLine)

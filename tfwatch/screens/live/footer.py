@@ -26,7 +26,12 @@ _USUAL, _WIDE = 120, 160
 
 
 def footer_keys(
-    view: RunView, live: bool, frozen: bool, stopping: bool, is_attached: bool = False, goes_back: bool = False
+    view: RunView,
+    live: bool,
+    frozen: bool,
+    stopping: bool,
+    is_attached: bool = False,
+    goes_back: bool = False,
 ) -> tuple[Key, ...]:
     """The footer's keys, from left to right; keys without effect now are disabled.
 
@@ -41,7 +46,11 @@ def footer_keys(
         *((Key("S", "S", "stalls", rank=7),) if view.stalls else ()),
         *((Key("G", "G", "goodput", rank=8),) if _is_restart(view) else ()),
         Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
-        *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached and not view.script else ()),
+        *(
+            (Key("r", "r", "restart", not stopping, rank=6),)
+            if live and not is_attached and not view.script
+            else ()
+        ),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "back" if goes_back else "quit"),
@@ -154,7 +163,9 @@ class OwnCost:
     @property
     def words(self) -> str:
         """`tfwatch 3.1 % of a core, 51 frames skipped`."""
-        return self.brief + (f", {units.counted(self.skipped, 'frame')} skipped" if self.skipped else "")
+        return self.brief + (
+            f", {units.counted(self.skipped, 'frame')} skipped" if self.skipped else ""
+        )
 
 
 class FrameMeter:
@@ -188,7 +199,8 @@ class FrameMeter:
         if self._frames > _WARM_UP:
             self._mean_ms += _NEWEST * (frame_ms - self._mean_ms) if self._mean_ms else frame_ms
             self._skip = min(
-                _MOST_SKIPPED, int(self._mean_ms / (COSTLY_FRAME_ON_FULL_CPU_MS if full else COSTLY_FRAME_MS))
+                _MOST_SKIPPED,
+                int(self._mean_ms / (COSTLY_FRAME_ON_FULL_CPU_MS if full else COSTLY_FRAME_MS)),
             )
         self._update_cost(others, cpu_ns)
 
@@ -201,7 +213,9 @@ class FrameMeter:
         if self._frames <= _WARM_UP:
             return
         share = (cpu_ns - before_cpu) / (now - before)
-        self.cost = OwnCost(share + (others or 0.0), is_whole=others is not None, skipped=self.skipped)
+        self.cost = OwnCost(
+            share + (others or 0.0), is_whole=others is not None, skipped=self.skipped
+        )
 
 
 def _others(snapshot: Snapshot) -> tuple[float | None, bool]:

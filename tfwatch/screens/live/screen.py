@@ -30,7 +30,13 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
-from tfwatch.screens.live.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
+from tfwatch.screens.live.footer import (
+    FrameMeter,
+    banner_note,
+    cost_note,
+    footer_keys,
+    too_small_text,
+)
 from tfwatch.screens.silent_disk import beside, silent_disk
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
@@ -312,7 +318,9 @@ class LiveScreen(Screen[None], CachedLines):
     def action_switch(self, knob: str) -> None:
         """Switch a knob off, or back on."""
         if self.view and not self._switch_requests.is_held(knob):
-            self._notify_result(self._switch_requests.toggle(self.view, knob), knob_state.undo_key(knob))
+            self._notify_result(
+                self._switch_requests.toggle(self.view, knob), knob_state.undo_key(knob)
+            )
 
     @on(StageChosen)
     def switch_stage(self, message: StageChosen) -> None:
@@ -335,7 +343,9 @@ class LiveScreen(Screen[None], CachedLines):
             knob = knob_of(key)
             switch = None if knob else find_open_switch(self.view, self.live)
             knob, against = (switch.knob, switch.old) if switch else (knob or "prefetch", "")
-            message = self._switch_requests.toggle_experiment(self.view, knob, deeper=key == "plus", against=against)
+            message = self._switch_requests.toggle_experiment(
+                self.view, knob, deeper=key == "plus", against=against
+            )
             self.notify(message)
 
     def action_autopilot(self) -> None:
@@ -380,7 +390,9 @@ class LiveScreen(Screen[None], CachedLines):
         elif self.view and missing(self.view):
             self.action_explain()
         else:
-            self.notify("nothing is selected: [ and ] select an event, 1 and the arrow keys a setting")
+            self.notify(
+                "nothing is selected: [ and ] select an event, 1 and the arrow keys a setting"
+            )
 
     @on(MachinePane.Explained)
     def action_explain(self) -> None:
@@ -417,11 +429,14 @@ class LiveScreen(Screen[None], CachedLines):
         """List the stalls; a letter jumps to one."""
         if self.view and self.view.stalls:
             self.app.push_screen(
-                StallsScreen(self.view, self.app.size.height, self._glyphs.unicode), self._look_at_stall
+                StallsScreen(self.view, self.app.size.height, self._glyphs.unicode),
+                self._look_at_stall,
             )
         else:
             searched = self.view.situation.searched if self.view else None
-            self.notify("no stall so far" + ("" if searched is None else f": {reading_text(searched)}"))
+            self.notify(
+                "no stall so far" + ("" if searched is None else f": {reading_text(searched)}")
+            )
 
     def _look_at_stall(self, at_s: float | None) -> None:
         if at_s is not None:
@@ -432,7 +447,9 @@ class LiveScreen(Screen[None], CachedLines):
         only_log = self.log_pane.display and not self.events_pane.display
         self.action_pane(_LOG if only_log else _EVENTS)
         self.filter_input.display = True
-        self.filter_input.value = self.events_pane.wanted if self._filters_events else self.log_pane.wanted
+        self.filter_input.value = (
+            self.events_pane.wanted if self._filters_events else self.log_pane.wanted
+        )
         self.filter_input.focus()
 
     @property
@@ -454,7 +471,9 @@ class LiveScreen(Screen[None], CachedLines):
             self.app.copy_to_clipboard(lines)
             path = self._save_copy(self.view.snapshot.folder, lines)
             copied = f"copied: {_last_line(lines)}"
-            self.notify(f"{copied}; also in the run folder's {path.name}" if path else copied, timeout=8)
+            self.notify(
+                f"{copied}; also in the run folder's {path.name}" if path else copied, timeout=8
+            )
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
 
@@ -477,7 +496,13 @@ class LiveScreen(Screen[None], CachedLines):
         leave = "q then d quits without stopping it"
         is_script = bool(self.view and self.view.script)
         is_here = self.live and not self.IS_ATTACHED
-        why = leave if is_script else f"it would suspend the training too. {leave}" if is_here else "q quits"
+        why = (
+            leave
+            if is_script
+            else f"it would suspend the training too. {leave}"
+            if is_here
+            else "q quits"
+        )
         self.notify(f"ctrl+z is disabled: {why}")
 
     @on(EventsPane.Chosen)

@@ -29,7 +29,9 @@ class SwitchRequests:
     interrupt: stops the script of `tfwatch run`; None where the training stops by `control`.
     """
 
-    def __init__(self, control: Requests | None, clock: Clock, interrupt: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, control: Requests | None, clock: Clock, interrupt: Callable[[], None] | None = None
+    ) -> None:
         self.control = control
         self._interrupt = interrupt
         self.asks: list[knob_state.KnobRequest] = []
@@ -73,7 +75,9 @@ class SwitchRequests:
             return _DEEPEST if direction > 0 else "prefetch is already off"
         return self._ask(view, "prefetch", value)
 
-    def toggle_experiment(self, view: RunView, knob: str, *, deeper: bool = False, against: str = "") -> str:
+    def toggle_experiment(
+        self, view: RunView, knob: str, *, deeper: bool = False, against: str = ""
+    ) -> str:
         """Start an A/B test of a knob's current value and its next one, or end the one that runs. Return a message.
 
         deeper: test prefetch at twice its depth. against: the other value, where it is not the next one.
@@ -87,7 +91,9 @@ class SwitchRequests:
             return refusal
         if why := knob_state.why_no_experiment(knob):
             return why
-        other = against or (knob_state.deeper(state.coming) if deeper else knob_state.toggled(state))
+        other = against or (
+            knob_state.deeper(state.coming) if deeper else knob_state.toggled(state)
+        )
         if other == state.coming:
             return _DEEPEST
         values = knob_state.test_order(state.coming, other)
@@ -117,7 +123,9 @@ class SwitchRequests:
 
     def _states(self, view: RunView) -> dict[str, knob_state.KnobState]:
         """The knobs, with the requests since the last frame."""
-        return knob_state.knob_states(view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks)
+        return knob_state.knob_states(
+            view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks
+        )
 
     def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
         """The reason why a knob cannot be switched, or its state where it can."""

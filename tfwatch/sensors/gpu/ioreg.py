@@ -63,7 +63,8 @@ def parse(text: str) -> GpuReading:
     """
     readings = [_reading(found[1]) for found in _STATISTICS.finditer(text)]
     return next(
-        (reading for reading in readings if reading.busy is not None), readings[0] if readings else GpuReading()
+        (reading for reading in readings if reading.busy is not None),
+        readings[0] if readings else GpuReading(),
     )
 
 
@@ -131,13 +132,16 @@ class Source:
     def available(self) -> Availability:
         """Return `Unavailable` on other systems, and where macOS shows no GPU."""
         if not Path(COMMAND[0]).exists():
-            return Unavailable("ioreg is a tool of macOS", "--gpu-sensor auto selects this system's sources")
+            return Unavailable(
+                "ioreg is a tool of macOS", "--gpu-sensor auto selects this system's sources"
+            )
         self._text = self._run(COMMAND)
         if not self._text.strip():
             return Unavailable("macOS shows no GPU, as in a virtual machine", "")
         if parse(self._text) == GpuReading():
             return Unavailable(
-                "ioreg prints no activity of this GPU", "sudo powermetrics -s gpu_power shows whether macOS has any"
+                "ioreg prints no activity of this GPU",
+                "sudo powermetrics -s gpu_power shows whether macOS has any",
             )
         return Available()
 
@@ -160,12 +164,23 @@ class Source:
         """Return the GPU's model, and the memory that it shares."""
         model = _MODEL.search(self._text)
         gpus = len(_STATISTICS.findall(self._text))
-        return GpuIdentity(model[1] if model else "Apple GPU", psutil.virtual_memory().total, unified=True, gpus=gpus)
+        return GpuIdentity(
+            model[1] if model else "Apple GPU",
+            psutil.virtual_memory().total,
+            unified=True,
+            gpus=gpus,
+        )
 
     def gaps(self) -> Mapping[str, Unavailable]:
         """Return the figures that ioreg does not print."""
-        watts = Unavailable("ioreg does not report it", "powermetrics does: tfwatch doctor --sudoers")
-        gaps = {"power_w": watts, "freq_mhz": watts, "temperature_c": Unavailable("no tool of macOS reports it", "")}
+        watts = Unavailable(
+            "ioreg does not report it", "powermetrics does: tfwatch doctor --sudoers"
+        )
+        gaps = {
+            "power_w": watts,
+            "freq_mhz": watts,
+            "temperature_c": Unavailable("no tool of macOS reports it", ""),
+        }
         if not self._has_busy:
             gaps["busy"] = Unavailable('ioreg prints no "Device Utilization %" for this GPU', "")
         if self._no_clients:
@@ -174,7 +189,13 @@ class Source:
 
     def close(self) -> None:
         """Reset the counters."""
-        self._text, self._spent, self._share, self._no_clients, self._clients_due_ns = "", None, None, "", 0
+        self._text, self._spent, self._share, self._no_clients, self._clients_due_ns = (
+            "",
+            None,
+            None,
+            "",
+            0,
+        )
 
     def follow(self, gpus: Sequence[str]) -> None:
         """Do nothing: a Mac has one GPU."""
@@ -192,7 +213,10 @@ class Source:
         except SensorError as error:
             spent, self._no_clients = {}, str(error)
         self._clients_due_ns = now_ns + (_CLIENTS_AGAIN_NS if self._no_clients else _CLIENTS_NS)
-        before, self._spent = self._spent, None if self._no_clients else (now_ns, spent.get(self._pid, 0))
+        before, self._spent = (
+            self._spent,
+            None if self._no_clients else (now_ns, spent.get(self._pid, 0)),
+        )
         self._share = gpu_share(before, self._spent) if before and self._spent else None
 
     def _run(self, command: tuple[str, ...]) -> str:

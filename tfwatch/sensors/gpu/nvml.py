@@ -64,23 +64,35 @@ class Card:
         elif (self._call("", "nvmlDeviceGetMigMode", chosen) or [0])[0]:
             self._chosen, self._is_slice = self._first_slice(), True
         if self._is_slice:
-            why = Unavailable("the driver reports only a MIG slice's memory", "dcgmi dmon -e 1002, as administrator")
+            why = Unavailable(
+                "the driver reports only a MIG slice's memory",
+                "dcgmi dmon -e 1002, as administrator",
+            )
             self._gaps.update(dict.fromkeys(("busy", "power_w", "process_busy"), why))
 
     def read(self) -> FullReading:
         """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's own."""
         busy = self._call("busy", "nvmlDeviceGetUtilizationRates", self._chosen)
-        power = None if self._is_slice else self._call("power_w", "nvmlDeviceGetPowerUsage", self._card)
+        power = (
+            None if self._is_slice else self._call("power_w", "nvmlDeviceGetPowerUsage", self._card)
+        )
         memory = self._memory()
         reasons = self._reasons()
-        limit = next(((words, level) for bit, words, level in LIMITS if (reasons or 0) & bit), ("", 0.0))
+        limit = next(
+            ((words, level) for bit, words, level in LIMITS if (reasons or 0) & bit), ("", 0.0)
+        )
         return FullReading(
             busy=None if busy is None else min(busy.gpu / 100, 1.0),
-            freq_mhz=self._call("freq_mhz", "nvmlDeviceGetClockInfo", self._card, self._nvml.NVML_CLOCK_SM),
+            freq_mhz=self._call(
+                "freq_mhz", "nvmlDeviceGetClockInfo", self._card, self._nvml.NVML_CLOCK_SM
+            ),
             power_w=None if power is None else power / 1e3,
             memory_bytes=None if memory is None else memory.used,
             temperature_c=self._call(
-                "temperature_c", "nvmlDeviceGetTemperature", self._card, self._nvml.NVML_TEMPERATURE_GPU
+                "temperature_c",
+                "nvmlDeviceGetTemperature",
+                self._card,
+                self._nvml.NVML_TEMPERATURE_GPU,
             ),
             process_busy=self._process_share(0 if busy is None else busy.gpu),
             thermal_level=None if reasons is None else limit[1],
@@ -90,13 +102,19 @@ class Card:
     def identity(self) -> GpuIdentity:
         """Return the name and the memory, of the slice if it is one."""
         memory = self._memory()
-        name = self._call("name", "nvmlDeviceGetName", self._chosen) or self._call("", "nvmlDeviceGetName", self._card)
+        name = self._call("name", "nvmlDeviceGetName", self._chosen) or self._call(
+            "", "nvmlDeviceGetName", self._card
+        )
         return GpuIdentity(str(name or "NVIDIA GPU"), None if memory is None else memory.total)
 
     def read_as_one_of_several(self) -> CardReading:
         """Return the reading of a GPU beside others."""
         reading, identity = self.read(), self.identity()
-        figures = {each.name: getattr(reading, each.name) for each in fields(FullReading) if each.name != "cards"}
+        figures = {
+            each.name: getattr(reading, each.name)
+            for each in fields(FullReading)
+            if each.name != "cards"
+        }
         return CardReading(name=identity.name, total_bytes=identity.memory_bytes, **figures)
 
     def gaps(self) -> Mapping[str, Unavailable]:
@@ -153,15 +171,17 @@ class Card:
     def _memory(self) -> Any:
         """Return the memory as in nvidia-smi, without the driver's own; an old driver reports only the sum."""
         version = getattr(self._nvml, "nvmlMemory_v2", None)
-        return (version and self._call("", "nvmlDeviceGetMemoryInfo", self._chosen, version)) or self._call(
-            "memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen
-        )
+        return (
+            version and self._call("", "nvmlDeviceGetMemoryInfo", self._chosen, version)
+        ) or self._call("memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen)
 
     def _reasons(self) -> int | None:
         """Return the bits of the reasons that limit the clock. The call has another name before driver 535."""
         reasons = self._call("clock_event", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
         if reasons is None:
-            reasons = self._call("thermal_level", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card)
+            reasons = self._call(
+                "thermal_level", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card
+            )
         return None if reasons is None else int(reasons)
 
     def _process_share(self, gpu_percent: int) -> float | None:
@@ -171,7 +191,9 @@ class Card:
             self._share_due_ns = now_ns + _PROCESSES_NS
             samples = self._samples()
             running = self._call("process_busy", "nvmlDeviceGetComputeRunningProcesses", self._card)
-            self._share = self._share_of(samples, [process.pid for process in running or ()], gpu_percent)
+            self._share = self._share_of(
+                samples, [process.pid for process in running or ()], gpu_percent
+            )
         return None if "process_busy" in self._gaps else self._share
 
     def _samples(self) -> list[Any]:
@@ -181,7 +203,9 @@ class Card:
         except self._nvml.NVMLError as error:
             if error.value in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
                 return []
-            self._gaps["process_busy"] = Unavailable(f"the NVIDIA driver refuses it: {error}", _NEWER)
+            self._gaps["process_busy"] = Unavailable(
+                f"the NVIDIA driver refuses it: {error}", _NEWER
+            )
             return []
         new = [sample for sample in samples if sample.timeStamp > self._newest_us]
         self._newest_us = max((sample.timeStamp for sample in new), default=self._newest_us)
@@ -194,7 +218,9 @@ class Card:
         the host's process numbers, or none: the share is unknown until this process is listed.
         """
         own = own_pids(self._pid)
-        shares: list[float] = [min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own]
+        shares: list[float] = [
+            min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own
+        ]
         listed = {*pids, *(sample.pid for sample in samples)}
         if listed & own:
             self._unlisted = None
@@ -228,7 +254,9 @@ class Source:
     name = "nvml"
     period_s = 0.25
 
-    def __init__(self, clock: Clock = SYSTEM, environ: Mapping[str, str] = os.environ, pid: int | None = None) -> None:
+    def __init__(
+        self, clock: Clock = SYSTEM, environ: Mapping[str, str] = os.environ, pid: int | None = None
+    ) -> None:
         self._clock = clock
         self._environ = environ
         self._pid = os.getpid() if pid is None else pid
@@ -242,7 +270,8 @@ class Source:
         """Return `Unavailable` without a driver, the library, or a GPU that is visible to this process."""
         if not any(path.exists() for path in _DRIVER):
             return Unavailable(
-                "no NVIDIA driver on this machine", f"with an NVIDIA GPU: install its driver; {_CONTAINER}"
+                "no NVIDIA driver on this machine",
+                f"with an NVIDIA GPU: install its driver; {_CONTAINER}",
             )
         try:
             import pynvml
@@ -275,7 +304,9 @@ class Source:
         known = [card for card in self._cards if card]
         if len(known) < 2:
             return self._card.read()
-        return combine([card.read_as_one_of_several() if card else CardReading() for card in self._cards])
+        return combine(
+            [card.read_as_one_of_several() if card else CardReading() for card in self._cards]
+        )
 
     def identity(self) -> GpuIdentity:
         """Return the name and the memory, of the slice if it is one."""
@@ -331,7 +362,11 @@ class Source:
         if first.startswith("GPU-"):
             handles = map(self._nvml.nvmlDeviceGetHandleByIndex, range(count))
             return next(
-                (handle for handle in handles if str(self._nvml.nvmlDeviceGetUUID(handle)).startswith(first)),
+                (
+                    handle
+                    for handle in handles
+                    if str(self._nvml.nvmlDeviceGetUUID(handle)).startswith(first)
+                ),
                 self._nvml.nvmlDeviceGetHandleByIndex(0),
             )
         if first.startswith("MIG-"):
@@ -346,7 +381,10 @@ def _not_ready(nvml: Any, error: Any) -> Unavailable:
             "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found",
             f"install the driver; {_CONTAINER}",
         ),
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED: ("the NVIDIA driver is not loaded", "load it, or restart the machine"),
+        nvml.NVML_ERROR_DRIVER_NOT_LOADED: (
+            "the NVIDIA driver is not loaded",
+            "load it, or restart the machine",
+        ),
         nvml.NVML_ERROR_NO_PERMISSION: (
             "this user has no access to the NVIDIA driver",
             "read and write permission on /dev/nvidiactl",
@@ -356,5 +394,7 @@ def _not_ready(nvml: Any, error: Any) -> Unavailable:
             "restart the machine",
         ),
     }
-    reason, fix = known.get(error.value, (f"NVML does not start: {error}", "run nvidia-smi to check the driver"))
+    reason, fix = known.get(
+        error.value, (f"NVML does not start: {error}", "run nvidia-smi to check the driver")
+    )
     return Unavailable(reason, fix)

@@ -18,7 +18,14 @@ import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import run
-from tfwatch.sensors.protocol import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable
+from tfwatch.sensors.protocol import (
+    Availability,
+    Available,
+    FullReading,
+    GpuIdentity,
+    SensorError,
+    Unavailable,
+)
 from tfwatch.sensors.tool_readers import ToolStream
 
 if TYPE_CHECKING:
@@ -43,7 +50,11 @@ def read(document: bytes) -> dict[str, Any]:
     document = document.strip(b"\0 \t\r\n")
     is_intact = _BEGIN_TAG.match(document) and max(map(len, document.split(b"<"))) <= _LONGEST_TOKEN
     try:
-        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if is_intact else _parse_damaged(document)
+        root = (
+            plistlib.loads(document, fmt=plistlib.FMT_XML)
+            if is_intact
+            else _parse_damaged(document)
+        )
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
         root = _parse_damaged(document)
     return root if isinstance(root, dict) else {}
@@ -106,7 +117,15 @@ COMMAND = (
 )
 SUDO = ("/usr/bin/sudo", "-n")
 #: `thermal_level` of `core.rows.SAMPLE` by the words of all releases; the worst three are critical.
-LEVELS = {"nominal": 0, "light": 1, "moderate": 2, "heavy": 3, "critical": 4, "trapping": 4, "sleeping": 4}
+LEVELS = {
+    "nominal": 0,
+    "light": 1,
+    "moderate": 2,
+    "heavy": 3,
+    "critical": 4,
+    "trapping": 4,
+    "sleeping": 4,
+}
 _HEAVY = 3
 #: A document of an M1 has 29 KB, the largest chips have five times as many cores, and other samplers print more.
 _MAX_BYTES = 2**22
@@ -115,7 +134,8 @@ _BEGIN = re.compile(rb"<\?xml|<plist")
 #: The delay of a document after which the stream counts as dead, seconds.
 _PATIENCE_S = 4.0
 _REFUSED = re.compile(
-    r"superuser|password is required|not allowed|may not run|not in the sudoers|no tty", re.IGNORECASE
+    r"superuser|password is required|not allowed|may not run|not in the sudoers|no tty",
+    re.IGNORECASE,
 )
 _PERMIT = "tfwatch doctor --sudoers prints the line that permits powermetrics"
 
@@ -196,7 +216,11 @@ def _states(gpu: Mapping[str, Any]) -> list[_State]:
             continue
         ratio = _number(state.get("used_ratio"), 0, 1.01)
         used_ns = _number(state.get("used_ns"), 0, 1e18)
-        states.append(_State(mhz, math.nan if ratio is None else ratio, math.nan if used_ns is None else used_ns))
+        states.append(
+            _State(
+                mhz, math.nan if ratio is None else ratio, math.nan if used_ns is None else used_ns
+            )
+        )
     return states
 
 
@@ -271,14 +295,18 @@ class Source:
             SensorError: powermetrics starts, and prints nothing readable.
         """
         if not all(Path(word).exists() for word in self._command if word.startswith("/")):
-            return Unavailable("powermetrics is a tool of macOS", "--gpu-sensor auto selects this system's sources")
+            return Unavailable(
+                "powermetrics is a tool of macOS", "--gpu-sensor auto selects this system's sources"
+            )
         try:
             self._begin()
             self._first = self._next()
         except SensorError as error:
             self.close()
             if _REFUSED.search(str(error)):
-                return Unavailable("powermetrics runs as root only, and sudo has no rule for it", _PERMIT)
+                return Unavailable(
+                    "powermetrics runs as root only, and sudo has no rule for it", _PERMIT
+                )
             raise
         return Available()
 
@@ -302,15 +330,28 @@ class Source:
     def identity(self) -> GpuIdentity:
         """Return the chip's name, and the memory that its GPU shares."""
         result = run(("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"), 0.5)
-        return GpuIdentity(result.out.strip()[:80] or "Apple GPU", psutil.virtual_memory().total, unified=True)
+        return GpuIdentity(
+            result.out.strip()[:80] or "Apple GPU", psutil.virtual_memory().total, unified=True
+        )
 
     def gaps(self) -> Mapping[str, Unavailable]:
         """Return the figures that powermetrics does not print, or not in a form that can be read."""
-        elsewhere = Unavailable("powermetrics does not report it", "--gpu-sensor auto reads ioreg too")
+        elsewhere = Unavailable(
+            "powermetrics does not report it", "--gpu-sensor auto reads ioreg too"
+        )
         nowhere = Unavailable("no tool of macOS reports it", "")
         unread = Unavailable("powermetrics prints none that can be read", "")
-        gaps = {name: unread for name in ("busy", "power_w", "freq_mhz") if getattr(self._newest, name) is None}
-        return {**gaps, "memory_bytes": elsewhere, "process_busy": elsewhere, "temperature_c": nowhere}
+        gaps = {
+            name: unread
+            for name in ("busy", "power_w", "freq_mhz")
+            if getattr(self._newest, name) is None
+        }
+        return {
+            **gaps,
+            "memory_bytes": elsewhere,
+            "process_busy": elsewhere,
+            "temperature_c": nowhere,
+        }
 
     def close(self) -> None:
         """Close its pipes: powermetrics ends when it prints next."""

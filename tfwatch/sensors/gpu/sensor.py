@@ -58,7 +58,9 @@ _STALE_NS = 1_000_000_000
 _STOP_S = 0.5
 
 
-def choose_sources(choice: str, system: str = sys.platform, clock: Clock = SYSTEM) -> list[GpuSource]:
+def choose_sources(
+    choice: str, system: str = sys.platform, clock: Clock = SYSTEM
+) -> list[GpuSource]:
     """Return the sources of a choice of `config.GPU_SENSORS` on a system, in order of preference."""
     names = {"auto": _SYSTEM_SOURCES.get(system, _OTHER_SOURCES), "none": ()}.get(choice, (choice,))
     return [_SOURCES[name](clock) for name in names]
@@ -72,7 +74,9 @@ class GpuSensor:
 
     name = "GPU"
 
-    def __init__(self, writer: RunWriter, clock: Clock = SYSTEM, sources: Sequence[GpuSource] = ()) -> None:
+    def __init__(
+        self, writer: RunWriter, clock: Clock = SYSTEM, sources: Sequence[GpuSource] = ()
+    ) -> None:
         self.limited_by = ""
         self._writer = writer
         self._threads = [SourceThread(source, clock) for source in sources]
@@ -106,7 +110,9 @@ class GpuSensor:
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return the means since the last call, and `gpu_late_ms`: the age of the newest reading beyond its period."""
-        working = [thread for thread in self._threads if thread.is_working and not thread.is_hung(now_ns)]
+        working = [
+            thread for thread in self._threads if thread.is_working and not thread.is_hung(now_ns)
+        ]
         self._report(now_ns, working)
         for thread in self._threads:
             thread.is_secondary = bool(working) and thread is not working[0]
@@ -121,7 +127,9 @@ class GpuSensor:
                 if column not in figures and (values := _values(readings, field)):
                     figures[column] = fmean(values)
         if self._shown in self._newest:
-            figures["gpu_late_ms"] = self._late_ns(self._newest[self._shown][0], now_ns, self._shown) / 1e6
+            figures["gpu_late_ms"] = (
+                self._late_ns(self._newest[self._shown][0], now_ns, self._shown) / 1e6
+            )
         return figures
 
     # -- figures ----------------------------------------------------------------------------------
@@ -131,7 +139,10 @@ class GpuSensor:
         new = [thread.readings.popleft() for _ in range(len(thread.readings))]
         if new:
             self._newest[thread] = new[-1]
-        elif thread not in self._newest or self._late_ns(self._newest[thread][0], now_ns, thread) > _STALE_NS:
+        elif (
+            thread not in self._newest
+            or self._late_ns(self._newest[thread][0], now_ns, thread) > _STALE_NS
+        ):
             self._newest.pop(thread, None)
             return []
         return [reading for _, reading in new or [self._newest[thread]]]
@@ -147,19 +158,27 @@ class GpuSensor:
             self.limited_by = reading.limited_by or self.limited_by
             if reading.resets is not None:
                 if self._resets is not None and reading.resets > self._resets:
-                    self._writer.note("the system reset the GPU: results of that moment may be lost")
+                    self._writer.note(
+                        "the system reset the GPU: results of that moment may be lost"
+                    )
                 self._resets = reading.resets
 
     def _add_cards(self, readings: Iterable[GpuReading], now_ns: int) -> None:
         """Write the mean of the readings of each of several GPUs, once a second."""
-        self._cards += [reading.cards for reading in readings if isinstance(reading, FullReading) and reading.cards]
+        self._cards += [
+            reading.cards
+            for reading in readings
+            if isinstance(reading, FullReading) and reading.cards
+        ]
         if not self._cards or now_ns < self._cards_due_ns:
             return
         newest, self._cards_due_ns = self._cards[-1], now_ns + _CARDS_NS
         self._report_cards(newest)
         for index in range(len(newest)):
             seen = [cards[index] for cards in self._cards if len(cards) == len(newest)]
-            means = {column: fmean(known) for column in _CARD_COLUMNS if (known := _values(seen, column))}
+            means = {
+                column: fmean(known) for column in _CARD_COLUMNS if (known := _values(seen, column))
+            }
             self._writer.gpu(self._writer.now_ns(), index, means)
         self._cards = []
 
@@ -169,7 +188,11 @@ class GpuSensor:
         if names == self._reported_cards:
             return
         self._reported_cards, now_ns = names, self._writer.now_ns()
-        totals = {device: card.total_bytes for device, card in found.items() if card.total_bytes is not None}
+        totals = {
+            device: card.total_bytes
+            for device, card in found.items()
+            if card.total_bytes is not None
+        }
         self._writer.event(GpusFound(now_ns, names, totals))
         for device in [device for device, name in names.items() if not name]:
             self._writer.event(SensorMissing(now_ns, device, _UNLISTED, ""))
@@ -193,20 +216,25 @@ class GpuSensor:
         for sensor, why in missing.items():
             if why.reason not in self._reported.setdefault(sensor, set()):
                 self._reported[sensor].add(why.reason)
-                self._writer.event(SensorMissing(self._writer.now_ns(), sensor, why.reason, why.fix))
+                self._writer.event(
+                    SensorMissing(self._writer.now_ns(), sensor, why.reason, why.fix)
+                )
 
     def _report_found(self, thread: SourceThread) -> None:
         if thread is self._shown or thread.identity is None:
             return
         self._shown = thread
         self._reported.clear()
-        self._writer.event(GpuFound(self._writer.now_ns(), thread.source.name, **asdict(thread.identity)))
+        self._writer.event(
+            GpuFound(self._writer.now_ns(), thread.source.name, **asdict(thread.identity))
+        )
 
 
 def _trouble(thread: SourceThread, now_ns: int) -> Unavailable | None:
     if thread.is_hung(now_ns):
         return Unavailable(
-            f"{thread.source.name} has not responded for {PATIENCE_NS / 1e9:g} s", "tfwatch waits for it"
+            f"{thread.source.name} has not responded for {PATIENCE_NS / 1e9:g} s",
+            "tfwatch waits for it",
         )
     return thread.trouble
 
@@ -276,7 +304,9 @@ class SourceThread:
         self._cost_s = 0.0
         self._began_ns: int | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"tfwatch-{source.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"tfwatch-{source.name}", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()

@@ -48,14 +48,20 @@ class FigureReader:
     @property
     def missing(self) -> dict[str, str]:
         """The reasons why a figure of all workers is unknown, by column."""
-        return {} if hasattr(socket, "TCP_INFO") and os.path.isdir("/proc/self/fd") else {"bytes_s": _NO_BYTES}
+        return (
+            {}
+            if hasattr(socket, "TCP_INFO") and os.path.isdir("/proc/self/fd")
+            else {"bytes_s": _NO_BYTES}
+        )
 
     def read(self, workers: Mapping[str, int | None], at_s: float) -> list[WorkerFigures]:
         """Return the figures of workers, by HOST:PORT with the process where it runs on this machine."""
         lasted_s, self._at_s = at_s - self._at_s, at_s
         new = self._new_bytes()
         return [
-            WorkerFigures(self._new_cpu_s(pid) / lasted_s, self._bytes_from(address, new) / lasted_s)
+            WorkerFigures(
+                self._new_cpu_s(pid) / lasted_s, self._bytes_from(address, new) / lasted_s
+            )
             for address, pid in workers.items()
         ]
 
@@ -97,22 +103,31 @@ def _connections() -> Iterator[tuple[tuple[str, int, int], int]]:
         with suppress(OSError, struct.error, ValueError):
             if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(name))) as one:
-                    if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                        (count,) = _RECEIVED.unpack(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size))
+                    if (
+                        one.family in (socket.AF_INET, socket.AF_INET6)
+                        and one.type == socket.SOCK_STREAM
+                    ):
+                        (count,) = _RECEIVED.unpack(
+                            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+                        )
                         host, port = one.getpeername()[:2]
                         yield (host.removeprefix(_IPV6_OF_IPV4), port, one.getsockname()[1]), count
 
 
 def _resolve(host: str) -> frozenset[str]:
     with suppress(OSError):
-        return frozenset(str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+        return frozenset(
+            str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        )
     return frozenset()
 
 
 def responding(addresses: Sequence[str]) -> list[bool]:
     """Return for each HOST:PORT whether a connection is accepted within a second."""
     with selectors.DefaultSelector() as selector:
-        open_now = {address: one for address in addresses if (one := _begin_connecting(address)) is not None}
+        open_now = {
+            address: one for address in addresses if (one := _begin_connecting(address)) is not None
+        }
         for address, one in open_now.items():
             selector.register(one, selectors.EVENT_WRITE, address)
         good = _await_connections(selector, len(open_now))

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
 from tfwatch.tfdata.rebuilding.pipeline_rebuild import AS_WRITTEN, rebuild, with_settings
-from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
+    MAPS,
+    CannotRebuildError,
+    kind_of,
+    label_of,
+    reshuffles,
+)
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
@@ -57,9 +63,16 @@ def _distribution(service: str, compression: str | None) -> Any:
     try:
         from tensorflow.python.data.experimental.ops.data_service_ops import _distribute
 
-        return _distribute("distributed_epoch", service, task_refresh_interval_hint_ms=_ASK_MS, compression=compression)
+        return _distribute(
+            "distributed_epoch",
+            service,
+            task_refresh_interval_hint_ms=_ASK_MS,
+            compression=compression,
+        )
     except (ImportError, TypeError):
-        return tf.data.experimental.service.distribute("distributed_epoch", service, compression=compression)
+        return tf.data.experimental.service.distribute(
+            "distributed_epoch", service, compression=compression
+        )
 
 
 def find_moved_part(dataset: Any) -> MovedPart:
@@ -71,12 +84,16 @@ def find_moved_part(dataset: Any) -> MovedPart:
     import tensorflow as tf
 
     if isinstance(dataset, tf.distribute.DistributedDataset):
-        raise CannotRebuildError("a strategy has distributed the data set already: give fit the data set itself")
+        raise CannotRebuildError(
+            "a strategy has distributed the data set already: give fit the data set itself"
+        )
     chain = _chain(dataset)
     moving = count_moving([_kinds(node) for node in chain])
     if not moving:
         top = next(node for node in reversed(chain) if kind_of(node) not in ("Prefetch", "Options"))
-        raise CannotRebuildError(f"{label_of(top)} comes after the last batch, and only what is below it moves")
+        raise CannotRebuildError(
+            f"{label_of(top)} comes after the last batch, and only what is below it moves"
+        )
     node, above = chain[moving - 1], chain[moving:]
     nodes = list(nodes_of(node))
     if not any(kind_of(one) in MAPS for one in nodes):
@@ -93,7 +110,9 @@ def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
     A part that cannot be built again stays as it is.
     """
     try:
-        return with_settings(dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)}, (), AS_WRITTEN)
+        return with_settings(
+            dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)}, (), AS_WRITTEN
+        )
     except CannotRebuildError:
         return dataset
 
@@ -127,22 +146,30 @@ def _why_not(node: Any) -> str:
     if kind in ("TensorSlice", "Tensor") and _bytes_of(node) >= MOST_BYTES:
         return f"{label_of(node)} holds 2 GiB or more, which the service cannot send"
     for name in _FUNCTIONS:
-        if (wrapper := getattr(node, name, None)) is not None and (why := _why_function_stays(wrapper.function)):
+        if (wrapper := getattr(node, name, None)) is not None and (
+            why := _why_function_stays(wrapper.function)
+        ):
             return f"{label_of(node)} {why}"
     why = next(filter(None, map(why_not_moving, _kinds(node))), "")
     return f"{label_of(node)} {why}" if why else ""
 
 
 def _bytes_of(node: Any) -> int:
-    return sum(int(tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in node._tensors)
+    return sum(
+        int(tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in node._tensors
+    )
 
 
 def _why_function_stays(function: Any) -> str:
     captured = [
-        tensor.dtype.name for tensor in function.captured_inputs if tensor.dtype.name in ("resource", "variant")
+        tensor.dtype.name
+        for tensor in function.captured_inputs
+        if tensor.dtype.name in ("resource", "variant")
     ]
     if captured:
-        return "uses a variable, a table or a data set of this process, which the workers do not have"
+        return (
+            "uses a variable, a table or a data set of this process, which the workers do not have"
+        )
     if any(kind in _PYTHON for kind in _operations(function.graph)):
         return "calls Python of this process, which the workers cannot"
     return ""
@@ -151,4 +178,6 @@ def _why_function_stays(function: Any) -> str:
 def _operations(graph: Any) -> Iterator[str]:
     for definition in (graph.as_graph_def(),):
         yield from (node.op for node in definition.node)
-        yield from (node.op for function in definition.library.function for node in function.node_def)
+        yield from (
+            node.op for function in definition.library.function for node in function.node_def
+        )

@@ -90,7 +90,9 @@ class LocalFeed:
     @property
     def can_serve(self) -> bool:
         """True while a worker runs, and the dispatcher where it is on this machine."""
-        return any(one.is_alive for one in self.workers) and (self.dispatcher is None or self.dispatcher.is_alive)
+        return any(one.is_alive for one in self.workers) and (
+            self.dispatcher is None or self.dispatcher.is_alive
+        )
 
     @property
     def _all(self) -> list[ServiceProcess]:
@@ -98,7 +100,9 @@ class LocalFeed:
 
     def newly_lost(self) -> list[str]:
         """Return a sentence for each process that ended since the last call, and not because `stop` ends it."""
-        lost = [one for one in self._all if not one.is_alive and one.process.pid not in self._reported]
+        lost = [
+            one for one in self._all if not one.is_alive and one.process.pid not in self._reported
+        ]
         if self._is_stopping:  # looked at last: `stop` may be called by another thread meanwhile
             return []
         self._reported.update(one.process.pid for one in lost)
@@ -179,7 +183,12 @@ def remove_stale_journals() -> None:
         for entry in entries:
             pid = entry.name.removeprefix(begin).partition("-")[0]
             is_own = entry.name.startswith(begin) and entry.is_dir(follow_symlinks=False)
-            if is_own and pid.isdecimal() and entry.stat().st_uid == os.geteuid() and not psutil.pid_exists(int(pid)):
+            if (
+                is_own
+                and pid.isdecimal()
+                and entry.stat().st_uid == os.geteuid()
+                and not psutil.pid_exists(int(pid))
+            ):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -235,13 +244,20 @@ def find_workers(address: str) -> list[str]:
 
 
 def _spawn(role: str, host: str, where: str, *more: str) -> ServiceProcess:
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    root = os.path.dirname(
+        os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    )
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", _PROGRAM, str(os.getpid()), role, host, where, *more]
     environment = {**os.environ, "PYTHONPATH": paths}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            text=True,
         )
         return ServiceProcess(role, host, where, process, errors=os.dup(errors.fileno()))
 
@@ -253,7 +269,9 @@ def _await_address(child: ServiceProcess, limit_s: float = _START_S) -> None:
         with child.process.stdout as lines, selectors.DefaultSelector() as selector:
             selector.register(lines, selectors.EVENT_READ)
             if not selector.select(limit_s):
-                raise FeedError(f"the {child.role} of the tf.data service did not start in {limit_s:.0f} s")
+                raise FeedError(
+                    f"the {child.role} of the tf.data service did not start in {limit_s:.0f} s"
+                )
             line = lines.readline().strip()
         if not line:
             raise FeedError(_why_not_started(child))
@@ -267,6 +285,14 @@ def _why_not_started(child: ServiceProcess) -> str:
     if code < 0:
         return f"the {child.role} of the tf.data service did not start: {name_of_signal(-code)} ended it"
     size = os.fstat(child.errors).st_size
-    text = os.pread(child.errors, _MOST_ERROR_BYTES, max(0, size - _MOST_ERROR_BYTES)).decode(errors="replace")
-    reason = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), f"exit code {code}")
-    return reason if child.role == "check" else f"the {child.role} of the tf.data service did not start: {reason}"
+    text = os.pread(child.errors, _MOST_ERROR_BYTES, max(0, size - _MOST_ERROR_BYTES)).decode(
+        errors="replace"
+    )
+    reason = next(
+        (line.strip() for line in reversed(text.splitlines()) if line.strip()), f"exit code {code}"
+    )
+    return (
+        reason
+        if child.role == "check"
+        else f"the {child.role} of the tf.data service did not start: {reason}"
+    )

@@ -57,7 +57,11 @@ class RemoteFeed:
         addresses = [self.address, *self.workers]
         for address, responds in zip(addresses, responding(addresses), strict=True):
             self._refused[address] = 0 if responds else self._refused.get(address, 0) + 1
-        lost = [one for one in addresses if self._refused[one] >= _LOST_AFTER and one not in self._reported]
+        lost = [
+            one
+            for one in addresses
+            if self._refused[one] >= _LOST_AFTER and one not in self._reported
+        ]
         self._reported.update(lost)
         return [self._loss(one) for one in lost]
 
@@ -91,6 +95,10 @@ def _find_process(address: str) -> int | None:
         return None
     with suppress(psutil.Error, OSError):
         found = psutil.net_connections("tcp")
-        listens = (one.pid for one in found if one.status == psutil.CONN_LISTEN and one.laddr.port == int(port))
+        listens = (
+            one.pid
+            for one in found
+            if one.status == psutil.CONN_LISTEN and one.laddr.port == int(port)
+        )
         return next(listens, None)
     return None

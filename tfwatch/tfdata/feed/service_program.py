@@ -35,7 +35,9 @@ _HEARTBEAT_MS = 1_000
 def main(words: Sequence[str]) -> None:
     """Serve until the parent ends."""
     parent, role, host, where = int(words[0]), words[1], words[2], words[3]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which ends its children
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the training, which ends its children
     more = words[4] if words[4:] else ""
     if role != "dispatcher":
         workers = _find_workers(where)
@@ -53,7 +55,11 @@ def main(words: Sequence[str]) -> None:
 def _start(role: str, host: str, where: str, more: str) -> tuple[Any, str]:
     _leave_gpus_alone()
     try:
-        started = _dispatcher(host, int(where), more) if role == "dispatcher" else _worker(host, where, int(more or 0))
+        started = (
+            _dispatcher(host, int(where), more)
+            if role == "dispatcher"
+            else _worker(host, where, int(more or 0))
+        )
     except Exception as error:  # noqa: BLE001 -- whatever the reason, it becomes the user's sentence
         sys.exit(" ".join(str(error).split()) or type(error).__name__)
     if host == "localhost":
@@ -64,7 +70,9 @@ def _start(role: str, host: str, where: str, more: str) -> tuple[Any, str]:
 def _serve(parent: int, address: str) -> None:
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # hours of logs would fill the disk
+    os.dup2(
+        os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno()
+    )  # hours of logs would fill the disk
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
 

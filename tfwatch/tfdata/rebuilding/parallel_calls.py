@@ -35,8 +35,12 @@ class ParallelCalls:
         """
         if not isinstance(workers, tuple):
             return ParallelCalls(workers)
-        by_function = {id(node._map_func): workers_of(workers, at) for at, node in enumerate(stages)}
-        return ParallelCalls("default", by_function, _makes_parallel(options.experimental_optimization))
+        by_function = {
+            id(node._map_func): workers_of(workers, at) for at, node in enumerate(stages)
+        }
+        return ParallelCalls(
+            "default", by_function, _makes_parallel(options.experimental_optimization)
+        )
 
     def of_stage(self, node: Any) -> Setting:
         """Return the setting of a map or interleave.

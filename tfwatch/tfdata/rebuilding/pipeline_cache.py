@@ -96,7 +96,9 @@ class CachePlace:
         """Return a map of a number and an element below to the number and the parts of the element that is kept."""
 
         def find(number: tf.Tensor, element: Any) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-            parts = tf.cond(cached.has(number), lambda: cached.get(number), lambda: self._compute(element))
+            parts = tf.cond(
+                cached.has(number), lambda: cached.get(number), lambda: self._compute(element)
+            )
             return number, parts
 
         return self._named(find)
@@ -105,7 +107,9 @@ class CachePlace:
         """Return a map that writes the parts of an element into the cache and gives the element."""
 
         def keep(number: tf.Tensor, parts: tuple[tf.Tensor, ...]) -> Any:
-            with tf.control_dependencies(cached.keep(number[None], *(part[None] for part in parts))):
+            with tf.control_dependencies(
+                cached.keep(number[None], *(part[None] for part in parts))
+            ):
                 return self._pack(tuple(tf.identity(part) for part in parts))
 
         return _not_converted(keep)
@@ -121,7 +125,9 @@ class CachePlace:
 
     def _pack(self, parts: tuple[tf.Tensor, ...]) -> Any:
         spec = self.kept[-1].element_spec
-        shaped = [tf.ensure_shape(part, one.shape) for part, one in zip(parts, self.specs, strict=True)]
+        shaped = [
+            tf.ensure_shape(part, one.shape) for part, one in zip(parts, self.specs, strict=True)
+        ]
         return tf.nest.pack_sequence_as(spec, shaped)
 
     def _named(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +182,12 @@ def _place(spine: list[Any], at: int) -> CachePlace:
     """
     lowest = _lowest(spine, at)
     below = inputs_of(spine[lowest])[0]
-    place = CachePlace(below, int(below.cardinality()), tuple(spine[at : lowest + 1][::-1]), tuple(spine[:at][::-1]))
+    place = CachePlace(
+        below,
+        int(below.cardinality()),
+        tuple(spine[at : lowest + 1][::-1]),
+        tuple(spine[:at][::-1]),
+    )
     _check_same(below)
     _check_above(place)
     _check_size(place)
@@ -198,7 +209,9 @@ def _check_same(below: Any) -> None:
     """Refuse a data set whose elements may differ from epoch to epoch."""
     for node in nodes_of(below):
         if reshuffles(node):
-            raise CannotRebuildError(f"{label_of(node)} gives {label_of(below)} other elements in each epoch")
+            raise CannotRebuildError(
+                f"{label_of(node)} gives {label_of(below)} other elements in each epoch"
+            )
         if why := why_not_same(node):
             raise CannotRebuildError(why)
 
@@ -211,7 +224,9 @@ def _check_above(place: CachePlace) -> None:
     if len(place.shuffles) > 1:
         raise CannotRebuildError(f"{label_of(place.shuffles[0])} is followed by another shuffle")
     stages = [*place.kept, *place.above]
-    if place.shuffles and any(kind_of(node) == "Repeat" for node in stages[stages.index(place.shuffles[0]) :]):
+    if place.shuffles and any(
+        kind_of(node) == "Repeat" for node in stages[stages.index(place.shuffles[0]) :]
+    ):
         raise CannotRebuildError(REPEATS_SHUFFLE)
 
 
@@ -225,4 +240,6 @@ def _check_size(place: CachePlace) -> None:
             raise CannotRebuildError(f"the elements after {label} are not plain numbers")
     if place.count < 0:
         below = label_of(place.below)
-        raise CannotRebuildError(f"the number of elements after {below} is unknown: assert_cardinality gives it")
+        raise CannotRebuildError(
+            f"the number of elements after {below} is unknown: assert_cardinality gives it"
+        )

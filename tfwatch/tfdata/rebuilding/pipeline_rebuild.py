@@ -64,15 +64,22 @@ class RebuiltPipeline:
     @property
     def prefetch(self) -> int | None:
         """The script's own prefetch at the end, as its `buffer_size`; None without one."""
-        last = next((node for node in reversed(self.tree.chain) if kind_of(node) != "Options"), None)
+        last = next(
+            (node for node in reversed(self.tree.chain) if kind_of(node) != "Options"), None
+        )
         return int(last._buffer_size) if last is not None and kind_of(last) == "Prefetch" else None
 
     @property
     def parallel_stages(self) -> list[Any]:
         """The maps and interleaves whose parallel calls the knob `workers` sets, in the order of the pipeline."""
-        return [*self.tree.interleaves[::-1], *(node for node in self.tree.chain if kind_of(node) in MAPS)]
+        return [
+            *self.tree.interleaves[::-1],
+            *(node for node in self.tree.chain if kind_of(node) in MAPS),
+        ]
 
-    def source(self, seeds: Seeds, batches: int, calls: ParallelCalls = AS_WRITTEN) -> tf.data.Dataset:
+    def source(
+        self, seeds: Seeds, batches: int, calls: ParallelCalls = AS_WRITTEN
+    ) -> tf.data.Dataset:
         """Return the elements of each batch after so many, in the order that these seeds give.
 
         calls: those of its interleaves.
@@ -90,7 +97,11 @@ class RebuiltPipeline:
         return skipped.with_options(self._options(None))
 
     def build(
-        self, blocks: tf.data.Dataset, knobs: Knobs, calls: ParallelCalls, vectorised: VectorisedMaps | None = None
+        self,
+        blocks: tf.data.Dataset,
+        knobs: Knobs,
+        calls: ParallelCalls,
+        vectorised: VectorisedMaps | None = None,
     ) -> tf.data.Dataset:
         """Return the pipeline under these knobs over the elements of `source`.
 
@@ -105,7 +116,9 @@ class RebuiltPipeline:
         for n, node in enumerate(stages[first:]):
             data = _with_own_calls(node, data, calls)
             setattr(data, TAKES_BATCHES, bool(first) and n == 0)
-        size = self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
+        size = (
+            self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
+        )
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
@@ -129,7 +142,10 @@ class RebuiltPipeline:
         if knobs is None:
             chosen.experimental_optimization.inject_prefetch = False
         else:
-            _leave_out(chosen.experimental_optimization, work_ahead.options(knobs).experimental_optimization)
+            _leave_out(
+                chosen.experimental_optimization,
+                work_ahead.options(knobs).experimental_optimization,
+            )
         return chosen
 
 
@@ -177,7 +193,9 @@ def _with_own_calls(node: Any, data: tf.data.Dataset, calls: ParallelCalls) -> t
     return _map(node, data) if count is None else _parallel_map(node, data, count)
 
 
-def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], calls: ParallelCalls) -> Any:
+def with_settings(
+    dataset: Any, seeds: Seeds, interleaves: Sequence[Any], calls: ParallelCalls
+) -> Any:
     """Return a data set whose stages that reshuffle use these seeds, and whose interleaves these parallel calls.
 
     Itself if nothing changes.
@@ -192,7 +210,9 @@ def with_settings(dataset: Any, seeds: Seeds, interleaves: Sequence[Any], calls:
     is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
     if is_same and id(dataset) not in seeds:
         return dataset
-    return with_inputs(dataset, replaced) if len(inputs) > 1 else rebuild(dataset, replaced[0], seeds)
+    return (
+        with_inputs(dataset, replaced) if len(inputs) > 1 else rebuild(dataset, replaced[0], seeds)
+    )
 
 
 def with_inputs(node: Any, inputs: list[Any]) -> Any:
@@ -233,7 +253,10 @@ def _batch(node: Any, data: Any) -> Any:
 
 def _padded_batch(node: Any, data: Any) -> Any:
     return data.padded_batch(
-        node._batch_size, node._padded_shapes, node._padding_values, drop_remainder=is_true(node._drop_remainder)
+        node._batch_size,
+        node._padded_shapes,
+        node._padding_values,
+        drop_remainder=is_true(node._drop_remainder),
     )
 
 
@@ -248,10 +271,14 @@ def _parallel_batch(node: Any, data: Any) -> Any:
 
 
 def _tf_records(node: Any, data: Any) -> Any:
-    return tf.data.TFRecordDataset(data, node._compression_type, node._buffer_size, node._num_parallel_reads)
+    return tf.data.TFRecordDataset(
+        data, node._compression_type, node._buffer_size, node._num_parallel_reads
+    )
 
 
-def _like(node: Any, data: Any, operation: Callable[..., Any], kind: Any = None, **changes: Any) -> Any:
+def _like(
+    node: Any, data: Any, operation: Callable[..., Any], kind: Any = None, **changes: Any
+) -> Any:
     """Return a stage with the attributes of `node` over other data.
 
     operation: makes its variant from that of the data. kind: another class. changes: of the attributes.
@@ -312,12 +339,20 @@ def _parallel_map(node: Any, data: Any, calls: Any = None) -> Any:
 
 def _filter(node: Any, data: Any) -> Any:
     return _like(
-        node, data, lambda **common: tf.raw_ops.FilterDataset(**_function(node._predicate, "predicate"), **common)
+        node,
+        data,
+        lambda **common: tf.raw_ops.FilterDataset(
+            **_function(node._predicate, "predicate"), **common
+        ),
     )
 
 
 def _flat_map(node: Any, data: Any) -> Any:
-    return _like(node, data, lambda **common: tf.raw_ops.FlatMapDataset(**_function(node._map_func), **common))
+    return _like(
+        node,
+        data,
+        lambda **common: tf.raw_ops.FlatMapDataset(**_function(node._map_func), **common),
+    )
 
 
 def _with_calls(node: Any, data: Any, workers: Setting) -> Any:
@@ -334,12 +369,18 @@ def cycle_length(node: Any) -> int:
     TensorFlow's choice depends on the machine and on the parallel calls, so it is read off a small data set's order.
     """
     given = int(node._cycle_length)
-    return given if given != tf.data.AUTOTUNE else _chosen_cycle(getattr(node, "_num_parallel_calls", None))
+    return (
+        given
+        if given != tf.data.AUTOTUNE
+        else _chosen_cycle(getattr(node, "_num_parallel_calls", None))
+    )
 
 
 def _chosen_cycle(calls: Any) -> int:
     numbers = tf.data.Dataset.range(_MOST_CORES)
-    twice = numbers.interleave(lambda n: tf.data.Dataset.from_tensors(n).repeat(2), num_parallel_calls=calls)
+    twice = numbers.interleave(
+        lambda n: tf.data.Dataset.from_tensors(n).repeat(2), num_parallel_calls=calls
+    )
     chosen = tf.data.Options()
     chosen.deterministic = True
     first = twice.with_options(chosen).enumerate().filter(lambda at, n: at != n)
@@ -353,19 +394,26 @@ def _interleave(node: Any, data: Any, cycle: int | None = None) -> Any:
 
     def make(**common: Any) -> Any:
         return tf.raw_ops.InterleaveDataset(
-            cycle_length=length, block_length=node._block_length, **_function(node._map_func), **common
+            cycle_length=length,
+            block_length=node._block_length,
+            **_function(node._map_func),
+            **common,
         )
 
     return _like(node, data, make, interleave_op._InterleaveDataset, _cycle_length=length)
 
 
-def _parallel_interleave(node: Any, data: Any, cycle: int | None = None, calls: int | None = None) -> Any:
+def _parallel_interleave(
+    node: Any, data: Any, cycle: int | None = None, calls: int | None = None
+) -> Any:
     from tensorflow.python.data.ops import interleave_op
 
     autotuned = tf.constant(tf.data.AUTOTUNE, tf.int64)
     changes = {
         "_cycle_length": node._cycle_length if cycle is None else tf.constant(cycle, tf.int64),
-        "_num_parallel_calls": node._num_parallel_calls if calls is None else tf.constant(calls, tf.int64),
+        "_num_parallel_calls": node._num_parallel_calls
+        if calls is None
+        else tf.constant(calls, tf.int64),
         "_buffer_output_elements": getattr(node, "_buffer_output_elements", autotuned),
         "_prefetch_input_elements": getattr(node, "_prefetch_input_elements", autotuned),
     }
@@ -380,7 +428,9 @@ def _parallel_interleave(node: Any, data: Any, cycle: int | None = None, calls: 
             **common,
         )
 
-    return _like(node, data, make, interleave_op._ParallelInterleaveDataset, _deterministic="true", **changes)
+    return _like(
+        node, data, make, interleave_op._ParallelInterleaveDataset, _deterministic="true", **changes
+    )
 
 
 def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:

@@ -38,7 +38,17 @@ _OVER_INTERLEAVES = (
     "Concatenate",
 )
 #: Stages over which a second iterator gives the same elements again, a million a second.
-_REPLAYABLE = (*BATCHES, *ORDERS, *NEUTRAL, "TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch")
+_REPLAYABLE = (
+    *BATCHES,
+    *ORDERS,
+    *NEUTRAL,
+    "TensorSlice",
+    "Tensor",
+    "Range",
+    "Zip",
+    "Concatenate",
+    "Unbatch",
+)
 _FUNCTIONS = ("_map_func", "_predicate")
 
 #: Stateful operations that only read, and calls of functions, which are read too.
@@ -204,8 +214,15 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
         kind = kind_of(node)
         why = why_not_parallel(node) if kind in MAPS else ""
         if why or kind not in (*MAPS, *BATCHES, *ORDERS, *NEUTRAL):
-            blocked = why or f"they come before {label_of(node)}, which decides by each element what follows"
-            left_out += [why] if why else [blocked for below in nodes_of(node) if kind_of(below) in MAPS][:1]
+            blocked = (
+                why
+                or f"they come before {label_of(node)}, which decides by each element what follows"
+            )
+            left_out += (
+                [why]
+                if why
+                else [blocked for below in nodes_of(node) if kind_of(below) in MAPS][:1]
+            )
             return _without_order(chain[:lowest][::-1], left_out), left_out
         chain.append(node)
         if kind in MAPS:
@@ -220,12 +237,17 @@ def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
         if why := _why_below(node, chain[:n], chain[n + 1 :]):
             left_out += [why] if any(kind_of(below) in MAPS for below in chain[first:n]) else []
             first = n + 1
-    return chain[next((n for n in range(first, len(chain)) if kind_of(chain[n]) in MAPS), len(chain)) :]
+    return chain[
+        next((n for n in range(first, len(chain)) if kind_of(chain[n]) in MAPS), len(chain)) :
+    ]
 
 
 def _why_below(node: Any, before: list[Any], after: list[Any]) -> str:
     """Return the reason why a stage that orders elements gives another order without the maps before it."""
-    small = next((one for one in before if kind_of(one) in BATCHES and not is_true(one._drop_remainder)), None)
+    small = next(
+        (one for one in before if kind_of(one) in BATCHES and not is_true(one._drop_remainder)),
+        None,
+    )
     if small is not None and kind_of(node) in ("Shuffle", "Repeat"):
         return f"a smaller last batch would come among the others: {label_of(node)} stands after {label_of(small)}"
     # Of two shuffles, the lower one takes its seeds with its first element.
@@ -243,7 +265,11 @@ def is_true(flag: Any) -> bool:
 def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
     if left_out:
         return left_out[-1]
-    return "the pipeline has no map" if not any(kind_of(node) in MAPS for node in nodes_of(dataset)) else "no map"
+    return (
+        "the pipeline has no map"
+        if not any(kind_of(node) in MAPS for node in nodes_of(dataset))
+        else "no map"
+    )
 
 
 def label_of(node: Any) -> str:
@@ -259,10 +285,15 @@ def reshuffles(node: Any) -> bool:
 
 def why_order_stays(dataset: Any) -> dict[str, str]:
     """Return the reasons why a shuffle's `buffer_size` and an interleave's `cycle_length` stay, by setting."""
-    settings = {"Shuffle": ("shuffle", "buffer_size"), **dict.fromkeys(INTERLEAVES, ("cycle_length",) * 2)}
+    settings = {
+        "Shuffle": ("shuffle", "buffer_size"),
+        **dict.fromkeys(INTERLEAVES, ("cycle_length",) * 2),
+    }
     ordering = [node for node in nodes_of(dataset) if kind_of(node) in settings]
     named = [(*settings[kind_of(node)], label_of(node)) for node in ordering]
-    return {key: f"{setting} of {label} sets the order of training" for key, setting, label in named}
+    return {
+        key: f"{setting} of {label} sets the order of training" for key, setting, label in named
+    }
 
 
 def _repeats_shuffle(node: Any) -> bool:
@@ -286,7 +317,11 @@ def why_not_same(node: Any) -> str:
     """Return the reason why a stage may give other elements in another epoch; empty if it gives the same."""
     if any(name in vars(node) for name in _FUNCTIONS):
         return _worst_effect(node, _lasting_effect)
-    return "" if kind_of(node) in _SAME else f"{label_of(node)} may give other elements in another epoch"
+    return (
+        ""
+        if kind_of(node) in _SAME
+        else f"{label_of(node)} may give other elements in another epoch"
+    )
 
 
 def why_not_read_twice(node: Any) -> str:
@@ -303,7 +338,9 @@ def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
         types = set(_stateful_operations(function.graph)) - (_NESTED if makes_data else set())
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"{label_of(node)} cannot be read with this TensorFlow ({reason(error)})"
-    if makes_data and any(captured.dtype.name == "variant" for captured in function.captured_inputs):
+    if makes_data and any(
+        captured.dtype.name == "variant" for captured in function.captured_inputs
+    ):
         return f"{label_of(node)} uses a data set that is made outside it"
     found = {effect(kind) for kind in types} - {""}
     return f"{label_of(node)} {sorted(found)[0]}" if found else ""
@@ -355,8 +392,16 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
     """Yield the stateful operations of a function, and of the functions that it calls."""
     for operation in graph.get_operations():
         definition = operation.op_def
-        called = [attribute.name for attribute in definition.attr if attribute.type in ("func", "list(func)")]
-        if operation.type in _PYTHON or (definition.is_stateful and not called) or "Dataset" in operation.type:
+        called = [
+            attribute.name
+            for attribute in definition.attr
+            if attribute.type in ("func", "list(func)")
+        ]
+        if (
+            operation.type in _PYTHON
+            or (definition.is_stateful and not called)
+            or "Dataset" in operation.type
+        ):
             yield operation.type
         for name in called:
             functions = operation.get_attr(name)
@@ -379,4 +424,8 @@ def why_in_any_order(dataset: Any) -> str:
     """Return the reason why a pipeline gives its elements in any order; empty if it does not."""
     if any(getattr(node, "_deterministic", "default") == "false" for node in nodes_of(dataset)):
         return "its elements come in any order (deterministic=False)"
-    return "its elements come in any order (options.deterministic)" if dataset.options().deterministic is False else ""
+    return (
+        "its elements come in any order (options.deterministic)"
+        if dataset.options().deterministic is False
+        else ""
+    )

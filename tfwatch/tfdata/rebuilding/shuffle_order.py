@@ -34,7 +34,14 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
         return []
     try:
         found = _read(iterator, count)
-    except (AttributeError, ImportError, IndexError, TypeError, ValueError, tf.errors.OpError) as error:
+    except (
+        AttributeError,
+        ImportError,
+        IndexError,
+        TypeError,
+        ValueError,
+        tf.errors.OpError,
+    ) as error:
         raise CannotRebuildError(_UNREADABLE) from error
     names = sorted(found, key=len)
     if not names or (has_begun and len(names) != count):
@@ -97,7 +104,9 @@ def _values(packed: Any) -> list[Any]:
     kinds = [tf.as_dtype(part.dtype) for part in parts]
     element = tf.io.parse_tensor(packed.SerializeToString(), tf.variant)
     return list(
-        gen_experimental_dataset_ops.uncompress_element(element, output_types=kinds, output_shapes=[[]] * len(kinds))
+        gen_experimental_dataset_ops.uncompress_element(
+            element, output_types=kinds, output_shapes=[[]] * len(kinds)
+        )
     )
 
 

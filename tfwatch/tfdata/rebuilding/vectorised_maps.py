@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import reason
-from tfwatch.tfdata.rebuilding.pipeline_tree import BATCHES, MAPS, CannotRebuildError, Tree, kind_of, label_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
+    BATCHES,
+    MAPS,
+    CannotRebuildError,
+    Tree,
+    kind_of,
+    label_of,
+)
 from tfwatch.tfdata.stages.stage_names import inputs_of
 
 if TYPE_CHECKING:
@@ -126,7 +133,17 @@ _EXACT = {
     "ZerosLike",
 }
 #: Those that are exact in whole numbers.
-_EXACT_IN_INTEGERS = {"AddN", "Cumsum", "FloorDiv", "FloorMod", "Mod", "Prod", "Sum", "TruncateDiv", "TruncateMod"}
+_EXACT_IN_INTEGERS = {
+    "AddN",
+    "Cumsum",
+    "FloorDiv",
+    "FloorMod",
+    "Mod",
+    "Prod",
+    "Sum",
+    "TruncateDiv",
+    "TruncateMod",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +163,11 @@ class VectorisedMaps:
 
     def reorder(self, stages: Sequence[Any]) -> list[Any]:
         """Return the maps and batches of a pipeline with each group's batch before its maps."""
-        kept = [node for node in stages if not any(node is one for group in self.groups for one in group.maps)]
+        kept = [
+            node
+            for node in stages
+            if not any(node is one for group in self.groups for one in group.maps)
+        ]
         found: list[Any] = []
         for node in kept:
             at = next((n for n, group in enumerate(self.groups) if group.batch is node), None)
@@ -175,14 +196,19 @@ def find_groups(tree: Tree) -> tuple[Group, ...]:
         if kind_of(node) in (*BATCHES, "Prefetch"):
             maps = []
     if not groups:
-        raise CannotRebuildError((refused or tree.left_out or ("no map stands directly before a batch",))[-1])
+        raise CannotRebuildError(
+            (refused or tree.left_out or ("no map stands directly before a batch",))[-1]
+        )
     return tuple(groups)
 
 
 def _convertible(maps: Sequence[Any], batch: Any) -> tuple[list[Any], str]:
     """Return the last of these maps, as many as can be vectorised, and the reason of the one before them."""
     if kind_of(batch) not in _STACKS:
-        return [], f"{label_of(batch)} pads elements of several shapes, which no batch before {label_of(maps[-1])} can"
+        return (
+            [],
+            f"{label_of(batch)} pads elements of several shapes, which no batch before {label_of(maps[-1])} can",
+        )
     kept: list[Any] = []
     for node in reversed(maps):
         if why := why_not_converted(node):
@@ -199,7 +225,11 @@ def why_not_converted(node: Any) -> str:
     if lacking := sorted(kinds - pfor._pfor_converter_registry.keys()):
         return _no_converter(node, lacking[0])
     specs = tf.nest.flatten((inputs_of(node)[0].element_spec, node.element_spec))
-    return "" if all(map(_is_fixed, specs)) else f"the elements around {label_of(node)} have no fixed shape"
+    return (
+        ""
+        if all(map(_is_fixed, specs))
+        else f"the elements around {label_of(node)} have no fixed shape"
+    )
 
 
 def _no_converter(node: Any, operation: str) -> str:
@@ -212,7 +242,11 @@ def _is_fixed(spec: Any) -> bool:
 
 def inexact_operation(node: Any) -> str:
     """Return an operation of a map whose last bits may depend on the number of examples; empty if it has none."""
-    found = {operation.type for operation in _varying_operations(node._map_func.function) if not _is_exact(operation)}
+    found = {
+        operation.type
+        for operation in _varying_operations(node._map_func.function)
+        if not _is_exact(operation)
+    }
     return min(found, default="")
 
 
@@ -226,14 +260,18 @@ def _varying_operations(function: Any) -> Iterator[Any]:
     """Yield the operations of a map's function whose results differ between examples, also in functions it calls."""
     graph = function.graph
     captured = {id(tensor.op) for tensor in graph.internal_captures}
-    yield from _operations_after(graph, [tensor.op for tensor in graph.inputs if id(tensor.op) not in captured])
+    yield from _operations_after(
+        graph, [tensor.op for tensor in graph.inputs if id(tensor.op) not in captured]
+    )
 
 
 def _operations_after(graph: Any, inputs: Sequence[Any]) -> Iterator[Any]:
     """Yield the operations of a graph that depend on these ones; operations stand in the order of their making."""
     varying = {operation.name for operation in inputs}
     for operation in graph.get_operations():
-        if operation.name in varying or not any(tensor.op.name in varying for tensor in operation.inputs):
+        if operation.name in varying or not any(
+            tensor.op.name in varying for tensor in operation.inputs
+        ):
             continue
         varying.add(operation.name)
         yield operation
@@ -259,7 +297,11 @@ def vectorise(node: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
     Raises:
         CannotRebuildError: TensorFlow cannot convert it.
     """
-    calls = {} if kind_of(node) == "Map" else {"num_parallel_calls": node._num_parallel_calls, "deterministic": True}
+    calls = (
+        {}
+        if kind_of(node) == "Map"
+        else {"num_parallel_calls": node._num_parallel_calls, "deterministic": True}
+    )
     try:
         with _quiet():
             return batches.map(_whole(node, batches.element_spec), **calls)
@@ -281,10 +323,15 @@ def _whole(node: Any, spec: Any) -> Callable[..., Any]:
 
     def call(*batch: Any) -> Any:
         parts = tf.vectorized_map(
-            lambda example: tuple(function(*example)), tuple(tf.nest.flatten(batch)), fallback_to_while_loop=False
+            lambda example: tuple(function(*example)),
+            tuple(tf.nest.flatten(batch)),
+            fallback_to_while_loop=False,
         )
         leaves = tf.nest.flatten(node.element_spec)
-        shaped = [tf.ensure_shape(part, [size, *one.shape]) for part, one in zip(parts, leaves, strict=True)]
+        shaped = [
+            tf.ensure_shape(part, [size, *one.shape])
+            for part, one in zip(parts, leaves, strict=True)
+        ]
         return tf.nest.pack_sequence_as(node.element_spec, shaped)
 
     call.__name__ = getattr(getattr(node._map_func, "_func", None), "__name__", "<lambda>")

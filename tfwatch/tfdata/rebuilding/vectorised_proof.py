@@ -26,7 +26,13 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     label_of,
     why_not_read_twice,
 )
-from tfwatch.tfdata.rebuilding.vectorised_maps import Group, VectorisedMaps, find_groups, inexact_operation, vectorise
+from tfwatch.tfdata.rebuilding.vectorised_maps import (
+    Group,
+    VectorisedMaps,
+    find_groups,
+    inexact_operation,
+    vectorise,
+)
 from tfwatch.tfdata.stages.stage_names import inputs_of
 
 if TYPE_CHECKING:
@@ -55,7 +61,9 @@ class Proof:
     @property
     def words(self) -> str:
         """Return `equal in 9 batches (265 examples)`."""
-        return f"equal in {units.count(self.batches)} batches ({units.count(self.examples)} examples)"
+        return (
+            f"equal in {units.count(self.batches)} batches ({units.count(self.examples)} examples)"
+        )
 
 
 class ProvableMaps:
@@ -95,7 +103,9 @@ def prove(tree: Tree, groups: tuple[Group, ...], is_stopped: Callable[[], bool])
     fast, maps = _vectorised(stages, groups, examples)
     compared, differing, elements = _compare(plain, fast, is_stopped)
     if differing:
-        raise CannotRebuildError(f"values differ in {units.count(differing)} of {units.count(elements)} elements")
+        raise CannotRebuildError(
+            f"values differ in {units.count(differing)} of {units.count(elements)} elements"
+        )
     for node in (node for group in groups for node in group.maps):
         if operation := inexact_operation(node):
             raise CannotRebuildError(
@@ -110,7 +120,9 @@ def _stages(tree: Tree, groups: tuple[Group, ...]) -> list[Any]:
     return [node for node in tree.chain[: last + 1] if kind_of(node) in (*MAPS, *BATCHES)]
 
 
-def _vectorised(stages: list[Any], groups: tuple[Group, ...], examples: Any) -> tuple[Any, VectorisedMaps]:
+def _vectorised(
+    stages: list[Any], groups: tuple[Group, ...], examples: Any
+) -> tuple[Any, VectorisedMaps]:
     """Return the pipeline with vectorised maps over these examples, and those maps."""
     data, found = examples, []
     for node in stages:
@@ -128,7 +140,9 @@ def _vectorised(stages: list[Any], groups: tuple[Group, ...], examples: Any) -> 
 # -- examples -------------------------------------------------------------------------------------
 
 
-def _examples(tree: Tree, groups: tuple[Group, ...], is_stopped: Callable[[], bool]) -> tf.data.Dataset:
+def _examples(
+    tree: Tree, groups: tuple[Group, ...], is_stopped: Callable[[], bool]
+) -> tf.data.Dataset:
     """Return examples below the first map: of full batches, and of a smaller last one where the pipeline has one.
 
     Raises:
@@ -146,20 +160,26 @@ def _examples(tree: Tree, groups: tuple[Group, ...], is_stopped: Callable[[], bo
     if rest := _rest(groups, size, int(blocks[-1][0].shape[0])):
         blocks.append([part[:rest] for part in blocks[0]])
     parts = [tf.concat(each, 0) for each in zip(*blocks, strict=True)]
-    return tf.data.Dataset.from_tensor_slices(tf.nest.pack_sequence_as(tree.base.element_spec, parts))
+    return tf.data.Dataset.from_tensor_slices(
+        tf.nest.pack_sequence_as(tree.base.element_spec, parts)
+    )
 
 
 def _ordered(tree: Tree) -> Any:
     """Return the examples below the first map, without those that the pipeline takes out before the first batch."""
     data = _read_again(tree.base)
-    for node in tree.chain[: next(n for n, node in enumerate(tree.chain) if kind_of(node) in BATCHES)]:
+    for node in tree.chain[
+        : next(n for n, node in enumerate(tree.chain) if kind_of(node) in BATCHES)
+    ]:
         data = rebuild(node, data, {}) if kind_of(node) in ("Take", "Skip", "Shard") else data
     return data
 
 
 def _batch_size(tree: Tree, groups: tuple[Group, ...]) -> int:
     """Return the number of examples in a batch of the last group."""
-    return math.prod(int(node._batch_size) for node in _stages(tree, groups) if kind_of(node) in BATCHES)
+    return math.prod(
+        int(node._batch_size) for node in _stages(tree, groups) if kind_of(node) in BATCHES
+    )
 
 
 def _rest(groups: tuple[Group, ...], size: int, last: int) -> int:
@@ -230,4 +250,6 @@ def count_differing(one: NDArray[Any], other: NDArray[Any]) -> int:
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, array.itemsize)
+    return (
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, array.itemsize)
+    )

@@ -8,7 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfwatch.tfdata.rebuilding.pipeline_cache import spine_of
-from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of, reshuffles, why_in_any_order, why_not_same
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
+    MAPS,
+    kind_of,
+    reshuffles,
+    why_in_any_order,
+    why_not_same,
+)
 from tfwatch.tfdata.stages.stage_names import nodes_of
 
 
@@ -21,7 +27,9 @@ def last_lasting_map(dataset: Any) -> Any | None:
     if why_in_any_order(dataset) or any(kind_of(node) == "Cache" for node in nodes_of(dataset)):
         return None
     lasting = [node for node in spine_of(dataset) if kind_of(node) in MAPS and _is_lasting(node)]
-    return lasting[0] if lasting and lasting[0].cardinality() != tf.data.INFINITE_CARDINALITY else None
+    return (
+        lasting[0] if lasting and lasting[0].cardinality() != tf.data.INFINITE_CARDINALITY else None
+    )
 
 
 def stage_to_cache(dataset: Any, kept: Any) -> Any | None:

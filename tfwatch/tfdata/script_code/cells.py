@@ -38,7 +38,11 @@ def place_of(file: str, line: int) -> str:
 def name_of_module(name: str) -> str:
     """Return the name that the notebook has for a module, which any cell may have imported; empty without one."""
     module, names = sys.modules.get(name), getattr(_shell(), "user_ns", {})
-    return min((given for given, value in list(names.items()) if module and value is module), key=len, default="")
+    return min(
+        (given for given, value in list(names.items()) if module and value is module),
+        key=len,
+        default="",
+    )
 
 
 def _number_of(file: str) -> int | None:

@@ -160,7 +160,11 @@ class _Swap:
         start, end = self.source.start_of(given), self.source.end_of(given)
         wrapped = (start, end, self._wrapped(given, self.source.text[start:end]))
         plain = self._cut(part, [wrapped])
-        return ("", "") if VALUE in plain else (plain, self._cut(part, [wrapped, (calls.start, calls.end, calls.new)]))
+        return (
+            ("", "")
+            if VALUE in plain
+            else (plain, self._cut(part, [wrapped, (calls.start, calls.end, calls.new)]))
+        )
 
     def _cut(self, part: _Part, changes: list[tuple[int, int, str]]) -> str:
         """Return the text of a call with changes."""
@@ -180,7 +184,9 @@ class _Swap:
     def _is_intended(self, edits: Sequence[CodeEdit], order: Sequence[int]) -> bool:
         """Return whether the changed source is the intended one: the same calls in this order."""
         text = self.source.text
-        for part, edit in sorted(zip(self.parts, edits, strict=True), key=lambda pair: pair[0].start, reverse=True):
+        for part, edit in sorted(
+            zip(self.parts, edits, strict=True), key=lambda pair: pair[0].start, reverse=True
+        ):
             text = text[: part.start] + edit.plain + text[part.end :]
         try:
             changed, wanted = ast.parse(text), ast.parse(self.source.text)

@@ -36,7 +36,9 @@ _PROBE = 7
 _ARGUMENTS = {"map": (_CALLS, 1), "interleave": (_CALLS, 3), _PREFETCH: ("buffer_size", 0)}
 
 
-def find_edits(dataset: Any, stages: Sequence[Any], cached: Any | None = None) -> tuple[CodeEdit, ...]:
+def find_edits(
+    dataset: Any, stages: Sequence[Any], cached: Any | None = None
+) -> tuple[CodeEdit, ...]:
     """Return the changes of the script's lines for `workers`, of these stages, for `prefetch`, and for `cache`.
 
     `workers` has none unless each of these stages is made by a call that makes no stage of another kind or setting, and
@@ -44,17 +46,26 @@ def find_edits(dataset: Any, stages: Sequence[Any], cached: Any | None = None) -
     unless the call at the end makes the last stage alone. cached: the stage that a cache follows; None where no single
     line adds one.
     """
-    others = {call_of(node) for node in nodes_of(dataset) if kind_of(node) in MAPS and not _is_in(node, stages)}
+    others = {
+        call_of(node)
+        for node in nodes_of(dataset)
+        if kind_of(node) in MAPS and not _is_in(node, stages)
+    }
     calls = [call_of(node) for node in stages]
     made = {call: at for at, call in enumerate(calls)}
     workers = [
-        None if call in others else _edit_calls(call, stages[at], at if calls.count(call) == 1 else None)
+        None
+        if call in others
+        else _edit_calls(call, stages[at], at if calls.count(call) == 1 else None)
         for call, at in made.items()
     ]
     ahead = _edit_after(_PREFETCH, _top(dataset), dataset)
     kept = _edit_after(_CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
-    return (*(known if len(known) == len(workers) else ()), *(edit for edit in (ahead, kept) if edit))
+    return (
+        *(known if len(known) == len(workers) else ()),
+        *(edit for edit in (ahead, kept) if edit),
+    )
 
 
 def _edit_calls(site: CallSite | None, stage: Any, number: int | None) -> CodeEdit | None:
@@ -142,7 +153,9 @@ class Source:
             given = call.args[position]
         if given is not None:
             return _Change(self.start_of(given), self.end_of(given), VALUE)
-        unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(not one.arg for one in call.keywords)
+        unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
+            not one.arg for one in call.keywords
+        )
         return None if unpacked else self._addition(call, keyword)
 
     def _addition(self, call: ast.Call, keyword: str) -> _Change | None:
@@ -157,7 +170,13 @@ class Source:
     def _before_end(self, call: Any) -> tokenize.TokenInfo | None:
         """Return the token before the closing parenthesis of a call."""
         last: tokenize.TokenInfo | None = None
-        skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT)
+        skipped = (
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.COMMENT,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+        )
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
             if token.end == (call.end_lineno, self._column(call.end_lineno, call.end_col_offset)):
                 return last
@@ -168,7 +187,9 @@ class Source:
         """Return a change as an edit; None where the changed source is not the intended call."""
         edit = self.edit(knob, change.start, change.end, change.new)
         try:
-            changed = ast.parse(self.text[: change.start] + edit.replacement(str(_PROBE)) + self.text[change.end :])
+            changed = ast.parse(
+                self.text[: change.start] + edit.replacement(str(_PROBE)) + self.text[change.end :]
+            )
             wanted = ast.parse(self.text)
         except (SyntaxError, ValueError):
             return None
@@ -224,7 +245,11 @@ def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
 
 
 def _calls(node: ast.AST, method: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == method
+    )
 
 
 def _is_at(call: Any, site: CallSite) -> bool:

@@ -11,7 +11,14 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.tfdata.distributed import dataset_of
-from tfwatch.tfdata.rebuilding.pipeline_tree import BATCHES, MAPS, NEUTRAL, ORDERS, kind_of, label_of
+from tfwatch.tfdata.rebuilding.pipeline_tree import (
+    BATCHES,
+    MAPS,
+    NEUTRAL,
+    ORDERS,
+    kind_of,
+    label_of,
+)
 from tfwatch.tfdata.stages.stage_model import NoModelError, read_model, subtree
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
@@ -34,7 +41,17 @@ _LATE_FACTOR = 2.0
 _AVERAGED = 8
 _SHUFFLE = "Shuffle"
 #: Stages that hand on what is there already, and sources in memory: a buffer over them is filled at once.
-_CHEAP = (*BATCHES, *ORDERS, *NEUTRAL, "AssertCardinality", "Concatenate", "Range", "Tensor", "TensorSlice", "Zip")
+_CHEAP = (
+    *BATCHES,
+    *ORDERS,
+    *NEUTRAL,
+    "AssertCardinality",
+    "Concatenate",
+    "Range",
+    "Tensor",
+    "TensorSlice",
+    "Zip",
+)
 _CACHE = "Cache"
 
 
@@ -52,7 +69,11 @@ class ShuffleFill:
     def is_cause_of(self, wait_ns: float) -> bool:
         """Return whether the wait that has just ended mostly filled a buffer; always False without a model."""
         iterator, begun, self._begun = self._iterator(), self._begun, True
-        is_fill = iterator is not None and (not begun or self._may_refill(wait_ns)) and self._read(wait_ns, begun)
+        is_fill = (
+            iterator is not None
+            and (not begun or self._may_refill(wait_ns))
+            and self._read(wait_ns, begun)
+        )
         if not is_fill:
             self._usual_ns += (wait_ns - self._usual_ns) / _AVERAGED if begun else 0.0
         return is_fill
@@ -71,10 +92,15 @@ class ShuffleFill:
         except NoModelError:
             self._iterator = lambda: None
             return False
-        before, self._worked_ns = self._worked_ns, {at: float(node.processing_time) for at, node in nodes.items()}
+        before, self._worked_ns = (
+            self._worked_ns,
+            {at: float(node.processing_time) for at, node in nodes.items()},
+        )
         if is_shuffle_fill(nodes, wait_ns, begun=begun):
             return True
-        return is_fill_with_all(nodes, wait_ns, before) and _fills_with_work(dataset_of(self._iterator()))
+        return is_fill_with_all(nodes, wait_ns, before) and _fills_with_work(
+            dataset_of(self._iterator())
+        )
 
 
 def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
@@ -82,7 +108,9 @@ def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) ->
 
     begun: the iterator gave batches before the wait.
     """
-    filling_ns = sum(_filling_ns(nodes, node) for node in nodes.values() if node.name.startswith(_SHUFFLE))
+    filling_ns = sum(
+        _filling_ns(nodes, node) for node in nodes.values() if node.name.startswith(_SHUFFLE)
+    )
     if filling_ns < _FILL_SHARE * wait_ns:
         return False
     if begun:
@@ -90,15 +118,23 @@ def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) ->
     return filling_ns >= _FILL_SHARE * sum(float(node.processing_time) for node in nodes.values())
 
 
-def is_fill_with_all(nodes: Mapping[int, Any], wait_ns: float, worked_ns: Mapping[int, float]) -> bool:
+def is_fill_with_all(
+    nodes: Mapping[int, Any], wait_ns: float, worked_ns: Mapping[int, float]
+) -> bool:
     """Return whether a buffer took all elements in most of a wait: the other stages worked for less than the rest.
 
     worked_ns: the work of each node at the last reading; a shuffle that was there then was filled before.
     """
-    new = [at for at, node in nodes.items() if node.name.startswith(_SHUFFLE) and _has_taken_all(node)]
+    new = [
+        at for at, node in nodes.items() if node.name.startswith(_SHUFFLE) and _has_taken_all(node)
+    ]
     if wait_ns < _LATE_WITH_ALL_NS or not any(at not in worked_ns for at in new):
         return False
-    others_ns = sum(float(node.processing_time) - worked_ns.get(at, 0.0) for at, node in nodes.items() if at not in new)
+    others_ns = sum(
+        float(node.processing_time) - worked_ns.get(at, 0.0)
+        for at, node in nodes.items()
+        if at not in new
+    )
     return wait_ns - others_ns >= _FILL_SHARE * wait_ns
 
 
@@ -119,7 +155,11 @@ def find_filled_shuffle(dataset: Any) -> tuple[str, str]:
     The shuffle can come before that map: neither a cache nor a stage that makes other elements stands between them.
     Both as the code has them, `shuffle(1000)` and `map(decode)`; each is empty where there is none.
     """
-    shuffles = [node for node in nodes_of(dataset) if kind_of(node) == _SHUFFLE] if dataset is not None else []
+    shuffles = (
+        [node for node in nodes_of(dataset) if kind_of(node) == _SHUFFLE]
+        if dataset is not None
+        else []
+    )
     shuffle = next((node for node in shuffles if _is_over_work(node)), next(iter(shuffles), None))
     if shuffle is None:
         return "", ""
@@ -129,7 +169,9 @@ def find_filled_shuffle(dataset: Any) -> tuple[str, str]:
 
 def _is_over_work(shuffle: Any) -> bool:
     """Return whether a stage below a shuffle does more than hand on what is in memory."""
-    return any(kind_of(below) not in _CHEAP for node in inputs_of(shuffle) for below in nodes_of(node))
+    return any(
+        kind_of(below) not in _CHEAP for node in inputs_of(shuffle) for below in nodes_of(node)
+    )
 
 
 def _fills_with_work(dataset: Any) -> bool:
@@ -152,5 +194,9 @@ def _lowest_map(shuffle: Any) -> Any | None:
 
 def _refills(dataset: Any) -> bool:
     """Return whether a pipeline repeats a shuffle, so that its buffer is refilled in mid-run."""
-    repeats = (node for node in nodes_of(dataset) if kind_of(node) == "Repeat") if dataset is not None else ()
+    repeats = (
+        (node for node in nodes_of(dataset) if kind_of(node) == "Repeat")
+        if dataset is not None
+        else ()
+    )
     return any(kind_of(below) == _SHUFFLE for node in repeats for below in nodes_of(node))

@@ -23,12 +23,12 @@ _PARTS = {"MemoryCacheImpl"}
 RESTART_KIND = "ForeverRepeat"
 _OLD = "this TensorFlow cannot report tf.data's model, which it does from 2.17 on"
 _UPGRADE = "install a newer TensorFlow"
-_NOT_AUTOTUNED = "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
+_NOT_AUTOTUNED = (
+    "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
+)
 AUTOTUNE_FIX = "turn options.autotune.enabled on"
 _DISTRIBUTED = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
-_DISTRIBUTED_FIX = (
-    "a first switch by key gives it figures; else measure the data set by itself: for batch in tfwatch.track(dataset)"
-)
+_DISTRIBUTED_FIX = "a first switch by key gives it figures; else measure the data set by itself: for batch in tfwatch.track(dataset)"
 ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
 NOT_TFDATA = "the batches do not come from a tf.data iterator"
 
@@ -146,8 +146,12 @@ def _ratio(node: Any, source: Any) -> float:
     return source.num_elements / node.num_elements if node.num_elements else math.nan
 
 
-def _node(nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch: float, own: Sequence[Any]) -> Node:
-    settings = {p.name: float(p.state_value if p.state_value > 0 else p.value) for p in node.parameters}
+def _node(
+    nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch: float, own: Sequence[Any]
+) -> Node:
+    settings = {
+        p.name: float(p.state_value if p.state_value > 0 else p.value) for p in node.parameters
+    }
     kinds = set(code_kinds(node.name))
     holds = bool(kinds & _HOLDING) or node.name in _PARTS or "parallelism" in settings
     below = {int(one.id): _inner(nodes, one) for one in nested}
@@ -171,7 +175,9 @@ def _node(nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch:
 
 
 def _inner(nodes: Mapping[int, Any], node: Any) -> Inner:
-    return Inner(sum(int(one.processing_time) for one in subtree(nodes, node)), int(node.num_elements))
+    return Inner(
+        sum(int(one.processing_time) for one in subtree(nodes, node)), int(node.num_elements)
+    )
 
 
 def _kinds(nodes: Mapping[int, Any], node: Any) -> set[str]:
@@ -187,7 +193,9 @@ def _waiting(node: Any, own: Sequence[Any]) -> float:
     """Return the elements taken from the input that are neither output nor ready in a buffer."""
     if node.ratio <= 0 or len(own) != 1:
         return math.nan
-    return float(own[0].num_elements - node.num_elements * node.ratio - node.buffered_elements * node.ratio)
+    return float(
+        own[0].num_elements - node.num_elements * node.ratio - node.buffered_elements * node.ratio
+    )
 
 
 def work_since(before: Node | None, now: Node) -> tuple[float, int]:

@@ -41,7 +41,11 @@ HIDDEN = "tfwatch_hidden"
 TAKES_BATCHES = "tfwatch_takes_batches"
 _GENERATOR = "from_generator"
 #: The argument of `fit` that a function of these modules of Keras turns into a data set.
-_GIVEN = {"py_dataset_adapter": "PyDataset", "generator_data_adapter": "generator", "array_data_adapter": "arrays"}
+_GIVEN = {
+    "py_dataset_adapter": "PyDataset",
+    "generator_data_adapter": "generator",
+    "array_data_adapter": "arrays",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def label_of_kind(kind: str) -> str:
 
 def label_of_all(stages: Sequence[CodeStage]) -> str:
     """Return one label for all stages: `range, shuffle(1000), batch(32)`."""
-    labels = [stage.label for stage in stages if not stage.hidden and stage.kind not in _UNINFORMATIVE]
+    labels = [
+        stage.label for stage in stages if not stage.hidden and stage.kind not in _UNINFORMATIVE
+    ]
     return ", ".join(labels) or "source"
 
 
@@ -79,14 +85,18 @@ def find_code_stages(dataset: Any) -> list[CodeStage]:
     """Return the stages of a data set in the order of the code, without tfwatch's gate and what is below it."""
     stages = list(_stages_of(dataset))
     for n, stage in enumerate(stages[1:]):
-        if stage.python and stage.kind == "FlatMap":  # one element, from which the generator's data set is made
+        if (
+            stage.python and stage.kind == "FlatMap"
+        ):  # one element, from which the generator's data set is made
             stages[n] = replace(stages[n], hidden=True)
     return stages
 
 
 def with_own_batch(stages: Sequence[CodeStage]) -> list[CodeStage]:
     """Return the stages below a gate for a map over it that takes batches: their lowest hidden batch is shown."""
-    lowest = next((n for n, stage in enumerate(stages) if stage.hidden and stage.kind == "Batch"), None)
+    lowest = next(
+        (n for n, stage in enumerate(stages) if stage.hidden and stage.kind == "Batch"), None
+    )
     return [replace(stage, hidden=stage.hidden and n != lowest) for n, stage in enumerate(stages)]
 
 
@@ -138,7 +148,10 @@ def _stages_of(dataset: Any) -> Iterator[CodeStage]:
     name = type(dataset).__name__.lstrip("_")
     (kind, *_) = code_kinds(re.sub(r"Dataset(V\d+)?$", "", name))
     if kind not in _NO_STAGES and not getattr(dataset, OWN, False):
-        hidden, takes_batches = getattr(dataset, HIDDEN, False), getattr(dataset, TAKES_BATCHES, False)
+        hidden, takes_batches = (
+            getattr(dataset, HIDDEN, False),
+            getattr(dataset, TAKES_BATCHES, False),
+        )
         yield replace(_describe(kind, dataset), hidden=hidden, takes_batches=takes_batches)
 
 
@@ -153,7 +166,9 @@ def _describe(kind: str, dataset: Any) -> CodeStage:
     argument = name or _number(dataset, _ARGUMENTS.get(kind, ""))
     operations = _operations(wrapper)
     module = getattr(function, "__module__", "") or ""
-    ours = kind == "FlatMap" and module.startswith("tfwatch.")  # tfwatch's shuffle has a name of its own
+    ours = kind == "FlatMap" and module.startswith(
+        "tfwatch."
+    )  # tfwatch's shuffle has a name of its own
     return CodeStage(
         kind,
         name if ours else f"{label}({argument})" if argument else label,
@@ -167,7 +182,12 @@ def _describe(kind: str, dataset: Any) -> CodeStage:
 #: The depth to which calls of functions within functions are followed.
 _MAX_DEPTH = 4
 _FUNCTIONS = ("_map_func", "_predicate", "_scan_func", "_reduce_func")
-_ARGUMENTS = {"Batch": "_batch_size", "PaddedBatch": "_batch_size", "Shuffle": "_buffer_size", "Take": "_count"}
+_ARGUMENTS = {
+    "Batch": "_batch_size",
+    "PaddedBatch": "_batch_size",
+    "Shuffle": "_buffer_size",
+    "Take": "_count",
+}
 
 
 def function_name(function: Any) -> str:
@@ -177,9 +197,13 @@ def function_name(function: Any) -> str:
         if inner is None:
             break
         function = inner
-    name = getattr(function, "__name__", "") or ("" if function is None else type(function).__name__)
+    name = getattr(function, "__name__", "") or (
+        "" if function is None else type(function).__name__
+    )
     inside = (getattr(function, "__module__", "") or "").startswith(("tensorflow.", "keras."))
-    return "" if inside or not isinstance(name, str) or not name.isidentifier() else name.lstrip("_")
+    return (
+        "" if inside or not isinstance(name, str) or not name.isidentifier() else name.lstrip("_")
+    )
 
 
 def _given(function: Any) -> str:
@@ -201,7 +225,11 @@ def _generator(function: Any) -> tuple[str, str]:
 
 
 def _closure_of(function: Any) -> list[Any]:
-    return [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
+    return [
+        cell.cell_contents
+        for cell in getattr(function, "__closure__", None) or ()
+        if _is_filled(cell)
+    ]
 
 
 def _is_filled(cell: Any) -> bool:
@@ -218,7 +246,10 @@ def _operations(wrapper: Any) -> set[str]:
     """
     try:
         return set(_kinds(wrapper.function.graph, _MAX_DEPTH))
-    except (AttributeError, RuntimeError):  # no function, or another thread adds functions to its graph
+    except (
+        AttributeError,
+        RuntimeError,
+    ):  # no function, or another thread adds functions to its graph
         return set()
 
 
@@ -239,7 +270,12 @@ def _number(dataset: Any, name: str) -> str:
     """Return an integer argument in digits; empty if there is none or TensorFlow chooses it."""
     try:
         number = int(getattr(dataset, name))
-    except (AttributeError, TypeError, ValueError, OverflowError):  # none, a graph's tensor, text, infinite
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # none, a graph's tensor, text, infinite
         return ""
     return str(number) if number > 0 else ""
 

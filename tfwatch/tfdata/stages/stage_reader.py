@@ -66,7 +66,10 @@ _JOIN_S = 1.0
 #: For `PyDataset(workers=...)` Keras turns autotuning off, and with it tf.data's model.
 _WORKERS = "a PyDataset with workers makes its batches outside tf.data, which keeps no model of it"
 #: Reported after so many readings in a row of an iterator that had just begun.
-_SHORT_READINGS, _SHORT_EPOCHS = 3, "epochs are shorter than the second between two readings of the stages"
+_SHORT_READINGS, _SHORT_EPOCHS = (
+    3,
+    "epochs are shorter than the second between two readings of the stages",
+)
 _USE_LONGER_EPOCHS = "use longer epochs"
 #: At the end of the data the stages vanish one by one, the source first: so many such readings are skipped.
 _MAX_SKIPPED = 5
@@ -80,7 +83,11 @@ class StageReader:
         self._writer = writer
         self._iterators: Callable[[], Iterators | None] = _nothing_yet
         self.use(iterators)
-        self._source, self._top, self._gate = FollowedIterator(), FollowedIterator(), FollowedIterator()
+        self._source, self._top, self._gate = (
+            FollowedIterator(),
+            FollowedIterator(),
+            FollowedIterator(),
+        )
         self._numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._number_since_ns = 0
         self._number = -1
@@ -192,9 +199,14 @@ class StageReader:
         below = self._source = follow(self._source, source)
         if any(stage.takes_batches for stage in seen.stages):
             below = replace(below, stages=with_own_batch(below.stages))
-        return [*self._below(below, source, gate, batches), *changes_since(seen, nodes, batches)], batches
+        return [
+            *self._below(below, source, gate, batches),
+            *changes_since(seen, nodes, batches),
+        ], batches
 
-    def _lines_of_source(self, source: Any, above: Sequence[CodeStage]) -> tuple[list[StageChange], int]:
+    def _lines_of_source(
+        self, source: Any, above: Sequence[CodeStage]
+    ) -> tuple[list[StageChange], int]:
         """Return the stages of a source whose batches are prefetched to a device.
 
         The stages above it run in an iterator of the copy, which has no model: there may be only buffers.
@@ -211,16 +223,22 @@ class StageReader:
             raise NoModelError(ON_DEVICE) from None
         return changes_since(below, nodes, batches), batches
 
-    def _below(self, followed: FollowedIterator, source: Any, gate: Node | None, batches: int) -> list[StageChange]:
+    def _below(
+        self, followed: FollowedIterator, source: Any, gate: Node | None, batches: int
+    ) -> list[StageChange]:
         """Return the source's stages, or without a model one row for all of it, from the time to take from it."""
         try:
             return changes_since(followed, *read_nodes(read_model(source)))
         except NoModelError:
             if gate is None:
                 return []
-        python, files = (any(getattr(stage, mark) for stage in followed.stages) for mark in ("python", "files"))
+        python, files = (
+            any(getattr(stage, mark) for stage in followed.stages) for mark in ("python", "files")
+        )
         given = next((stage.given for stage in followed.stages if stage.given), "")
-        whole = CodeStage("Map", label_of_all(followed.stages), python=python, files=files, given=given)
+        whole = CodeStage(
+            "Map", label_of_all(followed.stages), python=python, files=files, given=given
+        )
         return changes_since(self._gate, [replace(gate, kind=SOURCE)], batches, [(whole,)])
 
     def _write(self, lines: list[StageChange]) -> None:
@@ -231,8 +249,17 @@ class StageReader:
             node = line.node
             if line.elements:
                 self._moved_ns[n] = now_ns
-            busy_ms = line.time_ns / line.elements * node.per_batch / 1e6 if line.elements else math.nan
-            figures = (busy_ms, node.parallelism, node.buffered, line.buffer_size, node.buffered_bytes, wait_cores)
+            busy_ms = (
+                line.time_ns / line.elements * node.per_batch / 1e6 if line.elements else math.nan
+            )
+            figures = (
+                busy_ms,
+                node.parallelism,
+                node.buffered,
+                line.buffer_size,
+                node.buffered_bytes,
+                wait_cores,
+            )
             self._writer.stage(now_ns, number, n, line.elements, *figures)
 
     def _number_of(self, lines: list[StageChange], now_ns: int) -> int:
@@ -252,17 +279,24 @@ class StageReader:
     def _report_short_epochs(self, iterator: Any, lines: list[StageChange]) -> None:
         """iterator: lives for one epoch."""
         begun, self._epoch = self._epoch() is not iterator, weakref.ref(iterator)
-        self._epochs_met = self._epochs_met + 1 if begun and not any(line.elements for line in lines) else 0
+        self._epochs_met = (
+            self._epochs_met + 1 if begun and not any(line.elements for line in lines) else 0
+        )
         if self._epochs_met == _SHORT_READINGS:
             self._report(_SHORT_EPOCHS, _USE_LONGER_EPOCHS)
 
     def _report_unreadable(self, error: NoModelError, stages: list[CodeStage]) -> None:
         """Record a pipeline without a model by the stages of its code, and the reason."""
         if stages and not self._numbers:
-            self._name([stage.label for stage in stages], [kind_with_marks(stage.kind, [stage]) for stage in stages])
+            self._name(
+                [stage.label for stage in stages],
+                [kind_with_marks(stage.kind, [stage]) for stage in stages],
+            )
         if str(error) == NOT_TFDATA and not self._numbers:
             self._name(["iterator"], ["Python iterator"])
-        with_workers = error.fix == AUTOTUNE_FIX and any(stage.given == "PyDataset" for stage in stages)
+        with_workers = error.fix == AUTOTUNE_FIX and any(
+            stage.given == "PyDataset" for stage in stages
+        )
         self._report(*(_WORKERS, "") if with_workers else (str(error), error.fix))
 
     def _report(self, reason: str, fix: str) -> None:
@@ -285,7 +319,9 @@ class StageReader:
         moved_ns = since_ns if at is None else self._moved_ns.get(at, since_ns)
         stage = "" if at is None else lines[at].name
         if stage or place:
-            self._writer.event(StallLocated(now_ns, step, stage, min(moved_ns, now_ns), place, thread))
+            self._writer.event(
+                StallLocated(now_ns, step, stage, min(moved_ns, now_ns), place, thread)
+            )
 
 
 def _nothing_yet() -> Iterators:
@@ -340,7 +376,10 @@ def code_stages_of(iterator: Any) -> list[CodeStage]:
 
 
 def changes_since(
-    followed: FollowedIterator, nodes: list[Node], batches: int, names: list[tuple[CodeStage, ...]] | None = None
+    followed: FollowedIterator,
+    nodes: list[Node],
+    batches: int,
+    names: list[tuple[CodeStage, ...]] | None = None,
 ) -> list[StageChange]:
     """Return the work of each stage since the last reading; 0 at an iterator's first, which includes its start-up."""
     names = align([node.kind for node in nodes], followed.stages) if names is None else names
@@ -350,7 +389,9 @@ def changes_since(
         before = followed.before.get(n)
         time_ns, elements = (0.0, 0) if first else work_since(before, node)
         if elements or before is None or before.number != node.number:
-            followed.before[n] = node  # work counts with the elements that it made, however late they are output
+            followed.before[n] = (
+                node  # work counts with the elements that it made, however late they are output
+            )
         shown = tuple(stage for stage in stages if not stage.hidden)
         if shown or not stages:
             lines.append(_line(node, shown, time_ns, elements))
@@ -359,14 +400,21 @@ def changes_since(
 
 def _line(node: Node, stages: tuple[CodeStage, ...], time_ns: float, elements: int) -> StageChange:
     label = ", ".join(stage.label for stage in stages) or label_of_kind(node.kind)
-    size = next((stage.buffer_size for stage in stages if not math.isnan(stage.buffer_size)), math.nan)
+    size = next(
+        (stage.buffer_size for stage in stages if not math.isnan(stage.buffer_size)), math.nan
+    )
     size = node.buffer_size if math.isnan(size) or node.buffer_size > 0 else size
-    return StageChange(label, kind_with_marks(node.kind, stages, node.reads_files), node, time_ns, elements, size)
+    return StageChange(
+        label, kind_with_marks(node.kind, stages, node.reads_files), node, time_ns, elements, size
+    )
 
 
 def kind_with_marks(kind: str, stages: Sequence[CodeStage], files: bool = False) -> str:
     """Return a kind followed by marks of its stages in the code: see `findings.bottleneck.Stage`."""
-    python, files = any(stage.python for stage in stages), files or any(stage.files for stage in stages)
+    python, files = (
+        any(stage.python for stage in stages),
+        files or any(stage.files for stage in stages),
+    )
     given = next((stage.given for stage in stages if stage.given), "")
     marks = (("python", python), ("files", files), (given, bool(given)))
     return " ".join([kind, *(mark for mark, is_so in marks if is_so)])

@@ -49,7 +49,11 @@ def find_running_line(
     """
     frames = thread_frames() if frames is None else frames
     maps = source_maps or _source_maps
-    stacks = ((_called_by_tensorflow(frame), "generator") for id_, frame in frames.items() if id_ != training_thread)
+    stacks = (
+        (_called_by_tensorflow(frame), "generator")
+        for id_, frame in frames.items()
+        if id_ != training_thread
+    )
     own = [(with_callers(frames[training_thread]), "training")] if training_thread in frames else []
     found = ((_describe(stack, maps), owner) for stack, owner in (*stacks, *own))
     return next(((place, owner) for place, owner in found if place), ("", ""))
@@ -58,7 +62,9 @@ def find_running_line(
 def _called_by_tensorflow(frame: FrameType) -> list[FrameType]:
     """Return the frames that TensorFlow called in this thread, innermost first."""
     stack = with_callers(frame)
-    called = next((n for n, one in enumerate(stack) if one.f_code.co_filename.endswith(_FROM_TENSORFLOW)), 0)
+    called = next(
+        (n for n, one in enumerate(stack) if one.f_code.co_filename.endswith(_FROM_TENSORFLOW)), 0
+    )
     return stack[:called]
 
 
@@ -88,7 +94,11 @@ def _source_maps() -> list[SourceMap]:
     """Return the source maps of AutoGraph's copies; none where TensorFlow keeps them elsewhere."""
     try:
         copies = vars(sys.modules[_AUTOGRAPH])["_TRANSPILER"]._cache._cache
-        return [factory.source_map for by_options in list(copies.values()) for factory in list(by_options.values())]
+        return [
+            factory.source_map
+            for by_options in list(copies.values())
+            for factory in list(by_options.values())
+        ]
     except (AttributeError, KeyError, RuntimeError, TypeError):
         return []
 

@@ -48,7 +48,9 @@ class _Boundary:
 
     __slots__ = ("_fail", "_stop")
 
-    def __init__(self, fail: Callable[[Exception], bool], stop: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, fail: Callable[[Exception], bool], stop: Callable[[BaseException], None]
+    ) -> None:
         self._fail = fail
         self._stop = stop
 
@@ -56,7 +58,10 @@ class _Boundary:
         """Begin the block."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
         """Take the exception."""
         if isinstance(error, Exception):
@@ -86,10 +91,16 @@ class Watch(keras.callbacks.Callback):
     """
 
     #: The Watch that began last with a model.
-    _newest: ClassVar[weakref.WeakKeyDictionary[Any, weakref.ref[Watch]]] = weakref.WeakKeyDictionary()
+    _newest: ClassVar[weakref.WeakKeyDictionary[Any, weakref.ref[Watch]]] = (
+        weakref.WeakKeyDictionary()
+    )
 
     def __init__(
-        self, runs_dir: str | Path | None = None, split: Split = "fused", *, session: Session | None = None
+        self,
+        runs_dir: str | Path | None = None,
+        split: Split = "fused",
+        *,
+        session: Session | None = None,
     ) -> None:
         super().__init__()
         if split not in get_args(Split):
@@ -146,7 +157,11 @@ class Watch(keras.callbacks.Callback):
         for knob, value in {**settings, **shown, "queue_size": queue_size}.items():
             if value is not None:
                 self._control.ask(
-                    Request(knob, as_value(knob, value if isinstance(value, str) else show(value)), "code")
+                    Request(
+                        knob,
+                        as_value(knob, value if isinstance(value, str) else show(value)),
+                        "code",
+                    )
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -168,7 +183,9 @@ class Watch(keras.callbacks.Callback):
         """Record the start of an epoch."""
         with self._boundary:
             if self._recorder:
-                self._recorder.begin_epoch(epoch, int(self.params.get("epochs") or 0), self.params.get("steps"))
+                self._recorder.begin_epoch(
+                    epoch, int(self.params.get("epochs") or 0), self.params.get("steps")
+                )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the end of an epoch."""
@@ -237,7 +254,9 @@ class Watch(keras.callbacks.Callback):
                 return
             epochs = find_epochs(sys._getframe(1))
             self._begin_knobs(epochs)
-            self._run = self._newest_run = run = run_of_next_fit(self._runs_dir, self._script_knobs())
+            self._run = self._newest_run = run = run_of_next_fit(
+                self._runs_dir, self._script_knobs()
+            )
             run.script.writer.describe(data=kind_of_data(epochs))
             if self._py_dataset:
                 self._py_dataset.describe(run.script.writer)
@@ -259,7 +278,9 @@ class Watch(keras.callbacks.Callback):
     def _begin_knobs(self, epochs: Any | None) -> None:
         """Begin with the settings of a `PyDataset` as the script has them."""
         had, self._py_dataset = self._py_dataset, None
-        with fails_open(lambda why: warn_user(f"the workers of this PyDataset cannot be switched: {why}")):
+        with fails_open(
+            lambda why: warn_user(f"the workers of this PyDataset cannot be switched: {why}")
+        ):
             self._py_dataset = find_py_dataset(epochs)
         if self._py_dataset:
             self._control.knobs = self._py_dataset.begin(self._control.knobs)
@@ -269,7 +290,9 @@ class Watch(keras.callbacks.Callback):
 
     def _script_knobs(self) -> dict[str, str]:
         names = (*_PIPELINE_KNOBS, *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
-        return {name: value for name, value in describe(self._control.knobs).items() if name in names}
+        return {
+            name: value for name, value in describe(self._control.knobs).items() if name in names
+        }
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

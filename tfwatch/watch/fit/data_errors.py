@@ -40,7 +40,9 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any, error: tf.error
         Exception: of the step's Python, if no batch came before: Keras traces the step before it fetches.
     """
     empty: list[Any] = []
-    with fails_open(lambda _: None):  # without a stand-in the error keeps its own words, and the caller raises it
+    with fails_open(
+        lambda _: None
+    ):  # without a stand-in the error keeps its own words, and the caller raises it
         empty.append(_without_data(iterator))
     try:
         for stand_in in empty:
@@ -62,12 +64,16 @@ def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:
     """Return an iterator of the same elements, so that no function is traced for it, over no data set."""
     shapes = iterator._flat_output_shapes
     with tf.device("/CPU:0"):
-        resource = tf.raw_ops.AnonymousIteratorV3(output_types=iterator._flat_output_types, output_shapes=shapes)
+        resource = tf.raw_ops.AnonymousIteratorV3(
+            output_types=iterator._flat_output_types, output_shapes=shapes
+        )
     return type(iterator)(components=[resource], element_spec=iterator.element_spec)
 
 
 def _code_of(error: tf.errors.OpError) -> str:
-    names: dict[object, str] = {code: name for name, code in vars(tf.errors).items() if name.isupper()}
+    names: dict[object, str] = {
+        code: name for name, code in vars(tf.errors).items() if name.isupper()
+    }
     return names[error.error_code]
 
 
@@ -80,13 +86,16 @@ def _as_in_graph(message: str, code: str, failed: str) -> str:
     if not operation:
         return _as_eager(message, failed)
     text = _FUNCTION.sub("", _EAGER_OPERATION.sub("", message)).strip()
-    worded, errors = _NO_DATA_ERROR.subn(lambda error: f"{code}:  {text}" if error["code"] else text, failed)
+    worded, errors = _NO_DATA_ERROR.subn(
+        lambda error: f"{code}:  {text}" if error["code"] else text, failed
+    )
     nodes = _NODE.findall(text)
     begin = _ERRORS.search(failed)
     if not nodes or not begin:
         return worded
     places = [
-        f"Detected at node {node} defined at (most recent call last):\n<stack traces unavailable>" for node in nodes
+        f"Detected at node {node} defined at (most recent call last):\n<stack traces unavailable>"
+        for node in nodes
     ]
     body = worded[begin.start() :].replace(operation[0], f"[[{operation['name']}]]")
     return "\n".join([_TITLE, "", *places * errors, body])

@@ -199,4 +199,8 @@ def _count_tensor_bytes(tensor: Any) -> int | None:
     count_elements = getattr(getattr(tensor, "shape", None), "num_elements", None)
     kind = getattr(tensor, "dtype", None)
     count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)
-    return count * size if count is not None and size and getattr(kind, "name", "") != "string" else None
+    return (
+        count * size
+        if count is not None and size and getattr(kind, "name", "") != "string"
+        else None
+    )

@@ -135,7 +135,9 @@ def complete_runs() -> None:
 
 
 def _follows_a_short_fit(runs_dir: Path | None) -> bool:
-    return any(where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit)
+    return any(
+        where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit
+    )
 
 
 def newest_writer() -> RunWriter | None:

@@ -64,7 +64,9 @@ class PyDatasetSettings:
         """Return the knobs with the settings that the script gave."""
         workers: Setting = min(self._workers, LARGEST) if self._workers > 1 else "off"
         queue_size: Setting = min(max(self._queue_size, 1), LARGEST)
-        return replace(knobs, workers=workers, multiprocessing=self._has_processes, queue_size=queue_size)
+        return replace(
+            knobs, workers=workers, multiprocessing=self._has_processes, queue_size=queue_size
+        )
 
     def describe(self, writer: RunWriter) -> None:
         """Write into run.json which of them can be switched, or why not."""
@@ -87,7 +89,10 @@ class PyDatasetSettings:
         return self.why_not
 
     def _why_no_processes(self) -> str:
-        method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+        method = (
+            multiprocessing.get_start_method(allow_none=True)
+            or multiprocessing.get_all_start_methods()[0]
+        )
         return "" if self._has_processes or method == "fork" else _NOT_FORKED.format(method)
 
     def apply(self, knobs: Knobs) -> None:

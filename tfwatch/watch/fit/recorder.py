@@ -59,7 +59,9 @@ class Recorder:
         self._split = split
         self._step_log = session.step_log or StepLog(session.writer, session.metric)
         self._fetch = Fetch(session)
-        self._train_function = TrainFunction(model, session, self._step_log, self._adopt, self._report_error)
+        self._train_function = TrainFunction(
+            model, session, self._step_log, self._adopt, self._report_error
+        )
         self._runner: Runner | None = None
         self._spec: Any = None
         self._has_step_raised = False
@@ -135,7 +137,9 @@ class Recorder:
         Raises:
             Exception: the training's own, from the first trace of its step.
         """
-        if self.is_passive or isinstance(iterator, GeneratorType):  # a `train_on_batch` between two steps
+        if self.is_passive or isinstance(
+            iterator, GeneratorType
+        ):  # a `train_on_batch` between two steps
             return None
         with fails_open(self.report_failure):
             if self._is_abandoned():
@@ -157,7 +161,9 @@ class Recorder:
         without epochs.
         """
         history = getattr(self._model, "history", None)
-        return self._train_function.is_called or (history is not self._history and hasattr(history, "epoch"))
+        return self._train_function.is_called or (
+            history is not self._history and hasattr(history, "epoch")
+        )
 
     def _choose_runner(self, original: Callable[[Any], Any], iterator: Any) -> None:
         """Choose how the steps run, with the first call of an iterator."""
@@ -166,7 +172,9 @@ class Recorder:
         if not is_keras_own(original):
             raise TypeError(_NOT_KERAS)
         if not isinstance(iterator, ITERATORS):
-            raise TypeError(f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from")
+            raise TypeError(
+                f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from"
+            )
         is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
         if is_spread:
             note_replicas(self.writer, iterator)
@@ -174,25 +182,37 @@ class Recorder:
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
         # In Python the fetch for two GPUs made a step of 21 ms 1.12 times as long, and looked like data wait.
         is_in_graph = (steps > 1 or is_spread) and self._split == "fused" and not eager
-        if is_in_graph and not self._why_exact and self._prepare_in_graph(original, iterator, steps):
+        if (
+            is_in_graph
+            and not self._why_exact
+            and self._prepare_in_graph(original, iterator, steps)
+        ):
             return
         shape = self._fetch.use_iterator(iterator)
         if self._runner is None or shape != self._spec:
             # Under a distribution strategy other threads run operations too.
             step = self._find_step(original, shape, eager=eager, timed=eager and not is_spread)
             is_flat = shape.flat is not None
-            copy = make_copy(self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread)
+            copy = make_copy(
+                self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread
+            )
             common = (self._fetch, self._step_log, self.writer)
             is_scripts = self._session.source is None
             if steps > 1:
-                self._use(UnfusedRunner(step, *common, steps, is_scripts=is_scripts, copy=copy), shape)
+                self._use(
+                    UnfusedRunner(step, *common, steps, is_scripts=is_scripts, copy=copy), shape
+                )
             else:
                 self._use(StepByStepRunner(step, *common, is_scripts=is_scripts, copy=copy), shape)
 
-    def _find_step(self, original: Callable[[Any], Any], shape: BatchSpec, *, eager: bool, timed: bool) -> BatchStep:
+    def _find_step(
+        self, original: Callable[[Any], Any], shape: BatchSpec, *, eager: bool, timed: bool
+    ) -> BatchStep:
         """Return the step that an earlier `fit` traced, or a new one."""
         if eager:
-            return BatchStep(original, shape, eager=True, operations=self._operations if timed else None)
+            return BatchStep(
+                original, shape, eager=True, operations=self._operations if timed else None
+            )
         step = find_kept(original, BatchStep, shape)
         if step is None or not step.is_traced:
             step = BatchStep(original, shape, eager=False)
@@ -223,10 +243,16 @@ class Recorder:
         self._fetch.use_iterator(iterator)
         return True
 
-    def _trace_in_graph(self, original: Callable[[Any], Any], like: Any, steps: int) -> InGraphRunner:
+    def _trace_in_graph(
+        self, original: Callable[[Any], Any], like: Any, steps: int
+    ) -> InGraphRunner:
         step, spec = self._note_raise(original), like._type_spec
         traced: FusedSteps | SingleStep | None
-        traced = find_kept(original, FusedSteps, spec) if steps > 1 else find_kept(original, SingleStep, spec)
+        traced = (
+            find_kept(original, FusedSteps, spec)
+            if steps > 1
+            else find_kept(original, SingleStep, spec)
+        )
         runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
         if traced is None:
             keep(original, runner.steps, spec)
@@ -250,7 +276,11 @@ class Recorder:
 
     def _use(self, runner: StepByStepRunner | InGraphRunner, spec: Any) -> None:
         self._runner, self._spec = runner, spec
-        why_exact = f", as the clock cannot be read in the graph: {self._why_exact}" if self._why_exact else ""
+        why_exact = (
+            f", as the clock cannot be read in the graph: {self._why_exact}"
+            if self._why_exact
+            else ""
+        )
         split = runner.description + why_exact
         is_new = self.writer.manifest().split != split
         self.writer.describe(split=split, not_split="")
@@ -264,9 +294,13 @@ class Recorder:
         with fails_open(self.report_failure):
             reason = _first_line(error)
             no_copy = (why_no_device_prefetch() or NotTimed.NOT_SPLIT).value
-            self.writer.describe(split="", not_split=reason, copied_bytes={}, copy_not_timed=no_copy)
+            self.writer.describe(
+                split="", not_split=reason, copied_bytes={}, copy_not_timed=no_copy
+            )
             self.writer.note(f"the steps of this fit are not split: {reason}")
-        self._runner = UntimedRunner(self._fetch, self._step_log, self.writer, self._model.steps_per_execution)
+        self._runner = UntimedRunner(
+            self._fetch, self._step_log, self.writer, self._model.steps_per_execution
+        )
 
     def _report_error(self, error: BaseException) -> None:
         if self._session.on_error:

@@ -93,8 +93,12 @@ class StarvationSplit:
         if not self._steps or self._steps[0].start_ns != completion.start_ns:
             return  # a fetch that gave no batch
         step = self._steps.popleft()
-        self._is_idle = completion.completed_ns - completion.probed_ns <= 2 * self._idle_ns + _SLACK_NS
-        idle_from_ns = step.start_ns if self._is_idle else completion.completed_ns - self.read_delay_ns
+        self._is_idle = (
+            completion.completed_ns - completion.probed_ns <= 2 * self._idle_ns + _SLACK_NS
+        )
+        idle_from_ns = (
+            step.start_ns if self._is_idle else completion.completed_ns - self.read_delay_ns
+        )
         yield step, max(0, step.got_ns - max(step.start_ns, idle_from_ns))
 
     def rest(self, keep: int = 0) -> Iterator[tuple[TrackedStep, int]]:
@@ -117,7 +121,10 @@ class GpuProbe:
     """
 
     def __init__(
-        self, make_probe: Callable[[], Callable[[], int]], now_ns: Callable[[], int], note: Callable[[str], None]
+        self,
+        make_probe: Callable[[], Callable[[], int]],
+        now_ns: Callable[[], int],
+        note: Callable[[str], None],
     ) -> None:
         self.failed = False
         self._make_probe = make_probe
@@ -230,7 +237,11 @@ def can_probe_gpu() -> bool:
     from tensorflow.python.eager import context
 
     ready = getattr(context.context(), "_initialized", False)
-    return bool(ready) and tf.executing_eagerly() and bool(tf.config.experimental.get_synchronous_execution())
+    return (
+        bool(ready)
+        and tf.executing_eagerly()
+        and bool(tf.config.experimental.get_synchronous_execution())
+    )
 
 
 def make_completion_probe(writer: RunWriter, device: str = "/GPU:0") -> Callable[[], int]:

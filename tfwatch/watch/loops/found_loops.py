@@ -74,7 +74,9 @@ class FoundLoops:
         """Return the time spent tracing functions so far."""
         if not self._has_looked:
             self._has_looked = True
-            self._traced = find_trace_count(lambda _why: None)  # the run notes the reason, where the loop trains
+            self._traced = find_trace_count(
+                lambda _why: None
+            )  # the run notes the reason, where the loop trains
         return self._traced() if self._traced else 0
 
 
@@ -166,7 +168,9 @@ class FoundLoop:
             run.record_reading(self._first_ns, ended_ns)
 
     def _begin_fetch(self, run: TrackedRun) -> int:
-        if not self.is_recorded or self._loops.is_over:  # the run is over, or continues in a later loop
+        if (
+            not self.is_recorded or self._loops.is_over
+        ):  # the run is over, or continues in a later loop
             self._end()
             return 0
         return run.begin_fetch()
@@ -201,14 +205,18 @@ class FoundLoop:
         elif self._fetches == 0:
             self._seen_steps = signs.optimizer_steps()
             if self._seen_steps is None and find_continued(self._site):
-                self._record(now_ns)  # it trained before, and a function that is traced already gives no sign
+                self._record(
+                    now_ns
+                )  # it trained before, and a function that is traced already gives no sign
         elif self._trains():
             self._record(now_ns)
 
     def _trains(self) -> bool:
         """Return whether a sign of training fell between the last fetch and this one, and belongs to this loop."""
         if self._loops.signs.count != self._seen_signs:
-            self._kept = deque([self._kept[-1]], _MOST_KEPT)  # the steps before this one did not train
+            self._kept = deque(
+                [self._kept[-1]], _MOST_KEPT
+            )  # the steps before this one did not train
         elif not self._have_optimizers_stepped():
             return False
         recorded = self._recorded_other()
@@ -248,7 +256,9 @@ class FoundLoop:
         if run is None:
             run = TrackedRun(self._loops.runs_dir, None, self._code, self._line, begun_ns)
             remember(self._site, run)
-        self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns, endless=is_endless(self._dataset))
+        self._epoch = run.begin_epoch(
+            length_of(self._dataset), begun_ns, endless=is_endless(self._dataset)
+        )
         self._run, self._dataset = run, None
         iterator = self._iterator()
         if iterator is not None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 #: Operations of a graph that take an element of a data set.
-_FETCHES = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional", "ReduceDataset"})
+_FETCHES = frozenset(
+    {"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional", "ReduceDataset"}
+)
 
 
 class _OfThread(threading.local):
@@ -39,7 +41,9 @@ class FunctionCalls:
         self._lock = threading.Lock()
         self._runs = 0
         self._note: Callable[[str], None] = warn_once
-        self._unseen = fails_open(lambda why: self._note(f"batches that a tf.function fetches are not seen: {why}"))
+        self._unseen = fails_open(
+            lambda why: self._note(f"batches that a tf.function fetches are not seen: {why}")
+        )
         self._do_fetch: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._original: Callable[..., Any] | None = None
         self._wrapped: Callable[..., Any] | None = None
@@ -98,7 +102,9 @@ class FunctionCalls:
             finally:
                 own.is_inside = False
                 own.spent_ns += now_ns() - start_ns
-            with self._unseen:  # private names, which may change: then it counts as one that fetches nothing
+            with (
+                self._unseen
+            ):  # private names, which may change: then it counts as one that fetches nothing
                 own.fetching += self._does_fetch(function)
             return result
 
@@ -108,7 +114,9 @@ class FunctionCalls:
         """Return whether a function that was called fetches batches, as its first graphs do."""
         found = self._do_fetch.get(function)
         if found is None:
-            self._do_fetch[function] = False  # also where the next line raises: it is not asked again
+            self._do_fetch[function] = (
+                False  # also where the next line raises: it is not asked again
+            )
             self._do_fetch[function] = found = _fetches(function)
         return found
 
@@ -123,7 +131,9 @@ def _fetches(function: Any) -> bool:
             return True
         inner = {name: called for name, called in graph._functions.items() if name not in seen}
         seen.update(inner)
-        graphs += [called.graph for called in inner.values() if getattr(called, "graph", None) is not None]
+        graphs += [
+            called.graph for called in inner.values() if getattr(called, "graph", None) is not None
+        ]
     return False
 
 

@@ -65,10 +65,14 @@ class LoopStepLog(StepLog):
         self._ended_ns = self._read_until_ns = self._read_ns = 0
 
     @failure_ends_recording
-    def begin_epoch(self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None) -> None:
+    def begin_epoch(
+        self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None
+    ) -> None:
         """Record the start of a loop, and what was read since the end of the one before: its validation."""
         if self._read_ns:
-            self._writer.event(ValidationEnded(self._read_until_ns, self._epoch, self._read_ns / 1e6))
+            self._writer.event(
+                ValidationEnded(self._read_until_ns, self._epoch, self._read_ns / 1e6)
+            )
             self._read_ns = 0
         super().begin_epoch(epoch, epochs, steps, at_ns)
 
@@ -94,7 +98,9 @@ class LoopStepLog(StepLog):
         """Record that the batch is there, and that the body of its step begins."""
         if self.gpu_probe:
             self.gpu_probe.record_fetch(got_ns)
-        self._begin_body(start_ns, got_ns, count_examples(batch), self._traced() if self._traced else 0)
+        self._begin_body(
+            start_ns, got_ns, count_examples(batch), self._traced() if self._traced else 0
+        )
 
     @failure_ends_recording
     def record_earlier(self, start_ns: int, got_ns: int, fetch: EarlierFetch) -> None:
@@ -151,13 +157,17 @@ class LoopStepLog(StepLog):
         self._note_fetching_calls()
         if self.gpu_probe:
             self._write(
-                self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
+                self.gpu_probe.finish_step(
+                    TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns)
+                )
             )
             return
         body_ns = max(end_ns - got_ns - self._beside_ns, 0)
         host_ms = self._host_ns(body_ns) / 1e6
         wait_ms, compute_ms = (end_ns - start_ns - body_ns) / 1e6, body_ns / 1e6 - host_ms
-        self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms)
+        self._writer.step(
+            start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms
+        )
 
     def _note_fetching_calls(self) -> None:
         """Record once that calls fetch batches themselves: the data wait inside them is not seen."""
@@ -181,5 +191,12 @@ class LoopStepLog(StepLog):
         for step, waited_ns in steps:
             compute_ns = step.end_ns - step.start_ns - waited_ns
             self._writer.step(
-                step.start_ns, step.step, step.epoch, step.flags, waited_ns / 1e6, 0.0, compute_ns / 1e6, 0.0
+                step.start_ns,
+                step.step,
+                step.epoch,
+                step.flags,
+                waited_ns / 1e6,
+                0.0,
+                compute_ns / 1e6,
+                0.0,
             )

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.continued_runs import CallSite, find_continued, is_endless, length_of, remember
+from tfwatch.watch.loops.continued_runs import (
+    CallSite,
+    find_continued,
+    is_endless,
+    length_of,
+    remember,
+)
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText
 
@@ -29,7 +35,9 @@ T = TypeVar("T")
 _IN_FUNCTION = "a loop inside a tf.function is not recorded"
 
 
-def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None) -> Track[T]:
+def track(
+    iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None
+) -> Track[T]:
     """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as `iterable` does.
 
     A loop inside a `tf.function` runs as it does without `track`, and is not recorded.
@@ -61,13 +69,22 @@ class Track(Generic[T]):
     """The iterable that `track` returns."""
 
     def __init__(
-        self, iterable: Iterable[T], runs_dir: str | Path | None, epochs: int | None, frame: FrameType
+        self,
+        iterable: Iterable[T],
+        runs_dir: str | Path | None,
+        epochs: int | None,
+        frame: FrameType,
     ) -> None:
         self._iterable = iterable
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._epochs = epochs
         self._code, self._line = frame.f_code, frame.f_lineno
-        self._site: CallSite = (id(frame.f_code), frame.f_lasti, threading.get_ident(), self._runs_dir)
+        self._site: CallSite = (
+            id(frame.f_code),
+            frame.f_lasti,
+            threading.get_ident(),
+            self._runs_dir,
+        )
         self._loop: TrackedRun | None = None
         self._times = 0
         with fails_open(lambda why: warn_user(f"a loop inside a tf.function does not run: {why}")):
@@ -125,7 +142,10 @@ class Track(Generic[T]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End the run."""
         self._end(error)
@@ -149,13 +169,17 @@ class Track(Generic[T]):
             self._loop, loop.owner = loop, weakref.ref(self)
             # Deleting it ends its run, which takes a moment, and no call from its line may come in between.
             loop.is_looped_again = self._times > 1
-            return loop, loop.begin_epoch(length_of(self._iterable), endless=is_endless(self._iterable))
+            return loop, loop.begin_epoch(
+                length_of(self._iterable), endless=is_endless(self._iterable)
+            )
         return None, 0
 
     def _traced(self) -> Iterable[T]:
         """Return the tracked iterable, for a function that is traced."""
         if not _is_registered():
-            raise RuntimeError(f"{_IN_FUNCTION}, nor can this TensorFlow run it: loop over the data set itself")
+            raise RuntimeError(
+                f"{_IN_FUNCTION}, nor can this TensorFlow run it: loop over the data set itself"
+            )
         _warn_in_function()
         return self._iterable
 
@@ -172,7 +196,9 @@ def _is_registered() -> bool:
 @cache
 def _warn_in_function() -> None:
     """Warn once: a function may be traced many times."""
-    warn_user(f"{_IN_FUNCTION}: loop over track(...) outside it, and call the function for each batch")
+    warn_user(
+        f"{_IN_FUNCTION}: loop over track(...) outside it, and call the function for each batch"
+    )
 
 
 class _TrackedIterator(Generic[T]):
@@ -203,7 +229,9 @@ class _TrackedIterator(Generic[T]):
         except BaseException as error:  # the user's iterable: its exception goes on to the user
             with self._fails_open:
                 loop.record_error(error)
-            del self  # the traceback references this frame, and `__del__` must run when the loop is left
+            del (
+                self
+            )  # the traceback references this frame, and `__del__` must run when the loop is left
             raise
         with self._fails_open:
             loop.record_fetch(start_ns, batch)
@@ -223,7 +251,9 @@ _BUILT_IN = ("len", "enumerate", "zip", "map", "filter", "any", "all")
 
 def is_in_function() -> bool:
     """Return whether a function is being traced here, so that its loops run later, in a graph."""
-    inside = getattr(sys.modules.get("tensorflow"), "inside_function", None)  # another thread may be importing it
+    inside = getattr(
+        sys.modules.get("tensorflow"), "inside_function", None
+    )  # another thread may be importing it
     return inside is not None and bool(inside())
 
 
@@ -237,12 +267,19 @@ def register_with_autograph(kind: type, inner: Callable[[Any], Any]) -> bool:
             control_flow.for_stmt(inner(iterable), *rest)
 
         def call(function: Callable[..., Any], *values: Any, **options: Any) -> Any:
-            return function(*(inner(value) if isinstance(value, kind) else value for value in values), **options)
+            return function(
+                *(inner(value) if isinstance(value, kind) else value for value in values), **options
+            )
 
         control_flow.for_loop_registry.register(kind, loop)
         for name in _BUILT_IN:
             form = partial(call, getattr(py_builtins, f"{name}_"))
             getattr(py_builtins, f"{name}_registry").register(kind, form)
-    except (ImportError, AttributeError, TypeError, LookupError):  # another TensorFlow, or a second registration
+    except (
+        ImportError,
+        AttributeError,
+        TypeError,
+        LookupError,
+    ):  # another TensorFlow, or a second registration
         return False
     return True

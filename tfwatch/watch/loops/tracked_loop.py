@@ -22,7 +22,12 @@ from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.loops.uncaught import find_stack, find_uncaught
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
-from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device, why_loop_copies_untimed
+from tfwatch.watch.tensorflow_info import (
+    find_device,
+    find_trace_count,
+    host_device,
+    why_loop_copies_untimed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,7 +60,12 @@ class TrackedRun:
     """
 
     def __init__(
-        self, runs_dir: Path | None, epochs: int | None, code: CodeType, line: int, begun_ns: int | None = None
+        self,
+        runs_dir: Path | None,
+        epochs: int | None,
+        code: CodeType,
+        line: int,
+        begun_ns: int | None = None,
     ) -> None:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
@@ -71,7 +81,9 @@ class TrackedRun:
         self._now_ns = self._writer.now_ns
         traced = find_trace_count(self._writer.note) if in_tensorflow else None
         self._times_calls = in_tensorflow and function_calls.begin(self._writer.note)
-        in_calls_ns = function_calls.spent_ns if self._times_calls and not device.accelerated else None
+        in_calls_ns = (
+            function_calls.spent_ns if self._times_calls and not device.accelerated else None
+        )
         fetching_calls = function_calls.fetching if self._times_calls else None
         self._step_log = LoopStepLog(self._writer, traced, in_calls_ns, fetching_calls)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
@@ -84,7 +96,9 @@ class TrackedRun:
         self._raised: ErrorText | None = None
         self._is_endless = False
         self._writer.describe(
-            loop=place_of(code.co_filename, line), split=_SPLIT, copy_not_timed=why_loop_copies_untimed(device)
+            loop=place_of(code.co_filename, line),
+            split=_SPLIT,
+            copy_not_timed=why_loop_copies_untimed(device),
         )
         self._iterator: Callable[[], Any] = lambda: None
         self._filling = ShuffleFill(None)
@@ -97,7 +111,9 @@ class TrackedRun:
         """The run folder; None if it could not be created."""
         return self._script.path
 
-    def begin_epoch(self, steps: int | None, begun_ns: int | None = None, *, endless: bool = False) -> int:
+    def begin_epoch(
+        self, steps: int | None, begun_ns: int | None = None, *, endless: bool = False
+    ) -> int:
         """Begin a loop over the iterable, of so many steps; return the epoch.
 
         begun_ns: when it began, by the system's clock; None is now. endless: its data has no end.
@@ -115,7 +131,9 @@ class TrackedRun:
     def record_earlier(self, fetches: Iterable[EarlierFetch], until_ns: int) -> None:
         """Record the steps of the epoch so far; the last one ended `until_ns`, by the system's clock."""
         for fetch in fetches:
-            self._step_log.record_earlier(self._on_run_clock(fetch.start_ns), self._on_run_clock(fetch.got_ns), fetch)
+            self._step_log.record_earlier(
+                self._on_run_clock(fetch.start_ns), self._on_run_clock(fetch.got_ns), fetch
+            )
             self._explain_wait(fetch.got_ns - fetch.start_ns)
         self._step_log.end_step(self._on_run_clock(until_ns))
 
@@ -180,7 +198,9 @@ class TrackedRun:
     def record_reading(self, begun_ns: int, ended_ns: int) -> None:
         """Record a loop that only read, from its first fetch to its end, by the system's clock."""
         if self.epoch is None and not self.is_over:
-            self._step_log.record_reading(self._on_run_clock(begun_ns), self._on_run_clock(ended_ns))
+            self._step_log.record_reading(
+                self._on_run_clock(begun_ns), self._on_run_clock(ended_ns)
+            )
 
     # -- its end ------------------------------------------------------------------------------------
 
@@ -209,11 +229,17 @@ class TrackedRun:
             return
         if threading.current_thread().name.startswith("tfwatch-"):
             # The garbage collector runs in any thread, also in those that are about to be joined.
-            threading.Thread(target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run").start()
+            threading.Thread(
+                target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run"
+            ).start()
             return
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             is_left = self._is_left if self.epoch is None else self._has_data_left
-            self._end(raised or self._raised or find_uncaught(self._looped_at, is_left=is_left), meant, is_left)
+            self._end(
+                raised or self._raised or find_uncaught(self._looped_at, is_left=is_left),
+                meant,
+                is_left,
+            )
 
     def lose(self, why: str) -> None:
         """End the recording, of which a part has failed."""
@@ -257,12 +283,16 @@ class TrackedRun:
             self._tries_left -= 1
             if can_probe_gpu():
                 self._tries_left = 0
-                gpu_probe = GpuProbe(lambda: make_completion_probe(self._writer), self._now_ns, self._writer.note)
+                gpu_probe = GpuProbe(
+                    lambda: make_completion_probe(self._writer), self._now_ns, self._writer.note
+                )
                 gpu_probe.start()
                 self._step_log.gpu_probe = gpu_probe
                 self._writer.describe(split=_SPLIT_GPU)
             elif not self._tries_left:
-                self._writer.note("the GPU cannot be probed: every fetch that blocks counts as data wait")
+                self._writer.note(
+                    "the GPU cannot be probed: every fetch that blocks counts as data wait"
+                )
 
     def _without_gpu(self, why: str) -> None:
         self._tries_left = 0

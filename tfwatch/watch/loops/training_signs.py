@@ -67,4 +67,6 @@ class TrainingSigns:
         if not optimizers or threading.current_thread() is not threading.main_thread():
             return None
         # Not `iterations`: it counts a step only once the gradients of several batches are accumulated.
-        return sum(int(getattr(optimizer, "_iterations", optimizer.iterations)) for optimizer in optimizers)
+        return sum(
+            int(getattr(optimizer, "_iterations", optimizer.iterations)) for optimizer in optimizers
+        )

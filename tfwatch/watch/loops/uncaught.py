@@ -36,7 +36,9 @@ def find_uncaught(looped_at: list[Place], *, is_left: bool) -> ErrorText | None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is None or not looped_at:
         return None
-    raised_at = [(frame.f_code, line or 0) for frame, line in traceback.walk_tb(error.__traceback__)]
+    raised_at = [
+        (frame.f_code, line or 0) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
     codes = {code for code, _ in raised_at}
     innermost = next((place for place in looped_at if place[0] in codes), None)
     has_left = is_left and innermost in raised_at
@@ -46,7 +48,9 @@ def find_uncaught(looped_at: list[Place], *, is_left: bool) -> ErrorText | None:
 def _is_between(looped_at: list[Place], raised_at: list[Place]) -> bool:
     """Return whether one statement loops over a line of both stacks: it would have begun the loop again."""
     return any(
-        code is other and _share_loop(code, line, raised) for code, line in looped_at for other, raised in raised_at
+        code is other and _share_loop(code, line, raised)
+        for code, line in looped_at
+        for other, raised in raised_at
     )
 
 
@@ -56,5 +60,10 @@ def _share_loop(code: CodeType, *lines: int) -> bool:
     except (SyntaxError, ValueError):
         return False
     loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
-    inside = [loop for loop in loops if loop.lineno >= code.co_firstlineno]  # not one around the function itself
-    return any(loop.lineno <= min(lines) and max(lines) <= (loop.body[-1].end_lineno or 0) for loop in inside)
+    inside = [
+        loop for loop in loops if loop.lineno >= code.co_firstlineno
+    ]  # not one around the function itself
+    return any(
+        loop.lineno <= min(lines) and max(lines) <= (loop.body[-1].end_lineno or 0)
+        for loop in inside
+    )

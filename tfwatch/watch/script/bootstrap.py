@@ -118,7 +118,11 @@ def _execute(path: str) -> None:
         main.update(__cached__=None)
     # Python writes no cache of a script, which `get_code` of a source file would.
     source = None if compiled else loader.get_data(path)
-    code = loader.get_code("__main__") if source is None else compile(source, path, "exec", dont_inherit=True)
+    code = (
+        loader.get_code("__main__")
+        if source is None
+        else compile(source, path, "exec", dont_inherit=True)
+    )
     if code is not None:
         exec(code, main)
 
@@ -126,7 +130,9 @@ def _execute(path: str) -> None:
 def _without_own_frames(hook: Callable[..., object]) -> Callable[..., object]:
     """Return an excepthook that cuts tfwatch's frames, and then calls the script's."""
 
-    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def excepthook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         _cut_all(error)
         sys.last_traceback = error.__traceback__
         hook(kind, error, error.__traceback__)

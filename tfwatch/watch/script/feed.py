@@ -64,7 +64,9 @@ class Feed:
         except (CannotRebuildError, FeedError) as error:
             self._refuse(str(error))
             return data
-        self._say(f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}")
+        self._say(
+            f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}"
+        )
         return fed
 
     @contextmanager
@@ -72,7 +74,11 @@ class Feed:
         """A `fit` whose wait for the feed ctrl+c can end; any other `fit` where nothing is fed."""
         with ExitStack() as block:
             if self._service:
-                with fails_open(lambda why: warn_user(f"ctrl+c may have no effect while the training waits: {why}")):
+                with fails_open(
+                    lambda why: warn_user(
+                        f"ctrl+c may have no effect while the training waits: {why}"
+                    )
+                ):
                     self._begin_interruptible(block)
             yield
 
@@ -100,7 +106,9 @@ class Feed:
     def _begun(self) -> str:
         """Return the dispatcher's address; the first call starts the service, or looks for it."""
         with self._lock:
-            self._address = self._address or (self._join() if os.environ.get(ADDRESS_VARIABLE) else self._start())
+            self._address = self._address or (
+                self._join() if os.environ.get(ADDRESS_VARIABLE) else self._start()
+            )
             return self._address
 
     def _start(self) -> str:
@@ -120,7 +128,9 @@ class Feed:
         address = os.environ[ADDRESS_VARIABLE]
         workers = find_workers(address)
         if not workers:
-            raise FeedError(f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}")
+            raise FeedError(
+                f"the tf.data service at {address} has no worker; start one: tfwatch feed --join {address}"
+            )
         self._service = remote = RemoteFeed(address, workers)
         FeedWatcher(remote, self._find_writer).start()
         return address

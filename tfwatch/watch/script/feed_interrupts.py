@@ -60,10 +60,15 @@ class Interrupts:
         os.set_blocking(writing, False)
         _ours.append(writing)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        threading.Thread(target=self._run, args=(reading,), name="tfwatch-interrupts", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(reading,), name="tfwatch-interrupts", daemon=True
+        ).start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._pipe:
             _, writing = self._pipe
@@ -71,7 +76,9 @@ class Interrupts:
             os.close(writing)
 
     def _run(self, reading: int) -> None:
-        with fails_open(lambda why: warn_user(f"ctrl+c may have no effect while the training waits: {why}")):
+        with fails_open(
+            lambda why: warn_user(f"ctrl+c may have no effect while the training waits: {why}")
+        ):
             while numbers := os.read(reading, _MOST_BYTES):
                 if signal.SIGINT in numbers:
                     self._interrupted()

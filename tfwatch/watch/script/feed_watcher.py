@@ -60,7 +60,9 @@ class FeedWatcher:
             return
         if self._described != (writer, list(members)):
             self._described = writer, list(members)
-            writer.event(FeedFound(writer.now_ns(), service.address, list(members), self._missing(members)))
+            writer.event(
+                FeedFound(writer.now_ns(), service.address, list(members), self._missing(members))
+            )
         for n, (address, one) in enumerate(zip(members, figures, strict=True)):
             who = (address in lost) + 2 * (service.address in lost)
             writer.feed(writer.now_ns(), n, who, one.cores, one.bytes_s)

@@ -77,7 +77,9 @@ class ImportHook:
                 self._report_load(spec.loader)
         return spec
 
-    def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+    def _find(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target) if finder is not self else None
             if spec is not None:
@@ -98,7 +100,9 @@ class ImportHook:
 
     def _adopt(self, name: str, module: Any) -> None:
         if name == _TENSORFLOW:
-            with fails_open(lambda why: warn_user(f"loops of this script's own are not recorded: {why}")):
+            with fails_open(
+                lambda why: warn_user(f"loops of this script's own are not recorded: {why}")
+            ):
                 self._use_tensorflow(module)
         elif name == _LEGACY:
             warn_user(_NO_LEGACY)
@@ -110,7 +114,9 @@ class ImportHook:
         from tfwatch.watch.script.tensorflow_hook import patch_stages, patch_tensorflow
 
         self._patches.append(patch_tensorflow(module, self._found_loops()))
-        with fails_open(lambda why: warn_user(f"the lines of this script's pipelines are unknown: {why}")):
+        with fails_open(
+            lambda why: warn_user(f"the lines of this script's pipelines are unknown: {why}")
+        ):
             self._patches.append(patch_stages(module))
 
     def _use_keras(self, module: Any) -> None:
@@ -119,14 +125,18 @@ class ImportHook:
         if refusal := find_refusal(module):
             warn_user(f"this script runs unwatched: {refusal}")
             return
-        self._patches.append(patch_keras(module, self._runs_dir, self._found_loops().signs, self._batch_calls()))
+        self._patches.append(
+            patch_keras(module, self._runs_dir, self._found_loops().signs, self._batch_calls())
+        )
 
     def _found_loops(self) -> FoundLoops:
         from tfwatch.watch.loops.found_loops import FoundLoops
         from tfwatch.watch.loops.training_signs import TrainingSigns
 
         if self._loops is None:
-            self._loops = FoundLoops(Path(self._runs_dir) if self._runs_dir else None, TrainingSigns())
+            self._loops = FoundLoops(
+                Path(self._runs_dir) if self._runs_dir else None, TrainingSigns()
+            )
         return self._loops
 
     def _batch_calls(self) -> BatchCalls:

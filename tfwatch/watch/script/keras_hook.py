@@ -31,7 +31,11 @@ def find_refusal(keras: Any) -> str:
     if _version(keras)[0] < 3:
         return f"it uses Keras {keras.__version__}, and tfwatch watches Keras 3"
     backend = keras.config.backend()
-    return "" if backend == "tensorflow" else f"its Keras runs on {backend}, and tfwatch watches TensorFlow"
+    return (
+        ""
+        if backend == "tensorflow"
+        else f"its Keras runs on {backend}, and tfwatch watches TensorFlow"
+    )
 
 
 _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
@@ -45,7 +49,9 @@ def _version(keras: Any) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", keras.__version__)[:2])
 
 
-def patch_keras(keras: Any, runs_dir: str | None, signs: TrainingSigns, calls: BatchCalls) -> Patches:
+def patch_keras(
+    keras: Any, runs_dir: str | None, signs: TrainingSigns, calls: BatchCalls
+) -> Patches:
     """Replace `fit`, `train_on_batch` and the optimizers' `apply`; return the patches, applied.
 
     Raises:
@@ -147,7 +153,11 @@ class _Fits:
         return fit
 
     def _begin(
-        self, around: ExitStack, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        around: ExitStack,
+        signature: inspect.Signature,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the `fit` that is watched; what has to end with it goes to `around`."""
         with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
@@ -158,7 +168,11 @@ class _Fits:
         return args, kwargs
 
     def _with_watch(
-        self, around: ExitStack, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        around: ExitStack,
+        signature: inspect.Signature,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             call = signature.bind(*args, **kwargs)
@@ -196,12 +210,16 @@ class _Fits:
         """Return a callback that records the feed in the run, once `Watch` has begun it."""
         if not self._feed.is_asked:
             return []
-        return [self._keras.callbacks.LambdaCallback(on_train_begin=lambda _logs: self._feed.note_all())]
+        return [
+            self._keras.callbacks.LambdaCallback(on_train_begin=lambda _logs: self._feed.note_all())
+        ]
 
     def _note_version(self) -> None:
         if _version(self._keras) > _NEWEST_TRIED:
             newest = ".".join(map(str, _NEWEST_TRIED))
-            self._say_once(f"Keras {self._keras.__version__} is newer than {newest}, the newest tried with tfwatch")
+            self._say_once(
+                f"Keras {self._keras.__version__} is newer than {newest}, the newest tried with tfwatch"
+            )
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:

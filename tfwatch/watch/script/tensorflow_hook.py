@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
-_without_line = fails_open(lambda why: warn_once(f"the lines of this pipeline's stages are unknown: {why}"))
+_without_line = fails_open(
+    lambda why: warn_once(f"the lines of this pipeline's stages are unknown: {why}")
+)
 
 
 def patch_tensorflow(tensorflow: Any, loops: FoundLoops) -> Patches:
@@ -69,7 +71,9 @@ def _located(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _recorded(original: Callable[[Any], Any], loops: FoundLoops, tensorflow: Any) -> Callable[[Any], Any]:
+def _recorded(
+    original: Callable[[Any], Any], loops: FoundLoops, tensorflow: Any
+) -> Callable[[Any], Any]:
     """Return an `__iter__` that has the loops of the user's own code timed."""
 
     @functools.wraps(original)
@@ -121,11 +125,17 @@ def _timed(base: Any) -> Any:
             self.__class__ = base
         return batch
 
-    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    names = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+    }
     return type(base)(base.__name__, (base,), {**names, "__next__": __next__})
 
 
-def _noticed(original: Callable[..., Any], loops: FoundLoops, tensorflow: Any) -> Callable[..., Any]:
+def _noticed(
+    original: Callable[..., Any], loops: FoundLoops, tensorflow: Any
+) -> Callable[..., Any]:
     """Return a `gradient` that is a sign of training where it is one of variables: not one of an image's pixels."""
     flatten = tensorflow.nest.flatten
     signs: TrainingSigns = loops.signs

@@ -38,7 +38,9 @@ def is_users(file: str) -> bool:
     """Return whether code of this file is the user's own: of no installed package, but of the one that runs."""
     if file.startswith(("<frozen ", _TFWATCH)):
         return False
-    return file.startswith(_running_package()) or not (_INSTALLED.search(file) or file.startswith(_STANDARD_LIBRARY))
+    return file.startswith(_running_package()) or not (
+        _INSTALLED.search(file) or file.startswith(_STANDARD_LIBRARY)
+    )
 
 
 def _running_package() -> str | tuple[str, ...]:

@@ -44,7 +44,9 @@ class CachedLines(Widget):
 
     _cached_lines: tuple[Region, list[Strip]] | None = None
 
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
         """Drop the cached lines and refresh."""
         self._cached_lines = None
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
@@ -88,7 +90,9 @@ class _Edges:
         row = row.adjust_cell_length(width, self.blank)
         for line_filter in self.filters:
             row = row.apply_filter(line_filter, self.background)
-        return Strip([*self.left, *row, *self.right], self.left.cell_length + width + self.right.cell_length)
+        return Strip(
+            [*self.left, *row, *self.right], self.left.cell_length + width + self.right.cell_length
+        )
 
 
 class PaintedRows(CachedLines):
@@ -117,7 +121,9 @@ class PaintedRows(CachedLines):
         """Repaint the rows, not the frame around them."""
         self.refresh(self.size.region)
 
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
         """Refresh the rows of `regions`; without regions the frame too."""
         if not regions:
             self._frame = None
@@ -165,7 +171,9 @@ class PaintedRows(CachedLines):
         return whole, self._part(whole, 0, rows.y), self._part(whole, rows.bottom, whole.height)
 
     def _part(self, whole: Region, first: int, end: int) -> list[Strip]:
-        return super().paint_lines(Region(0, first, whole.width, end - first)) if end > first else []
+        return (
+            super().paint_lines(Region(0, first, whole.width, end - first)) if end > first else []
+        )
 
 
 def strip_of(widget: Widget, row: Content, width: int) -> Strip:
@@ -256,4 +264,6 @@ class FramedPane(Pane):
             self._titles = (title, note)
             self.border_title = row(title) if isinstance(title, str) else title
             subtitle = row(note) if note else None
-            self.border_subtitle = with_ascii_arrows(subtitle) if subtitle and self.has_class("-plain") else subtitle
+            self.border_subtitle = (
+                with_ascii_arrows(subtitle) if subtitle and self.has_class("-plain") else subtitle
+            )

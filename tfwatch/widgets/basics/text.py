@@ -49,7 +49,9 @@ def _is_shown(char: str) -> bool:
 
 def row(*parts: Part | str) -> Content:
     """Return a row of styled pieces; the text is never markup and contains no control sequences."""
-    return Content.assemble(*(plain(part) if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts))
+    return Content.assemble(
+        *(plain(part) if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts)
+    )
 
 
 def with_ascii_arrows(row: Content) -> Content:
@@ -83,7 +85,11 @@ def keep_end(text: str, width: int) -> str:
 def single_width(text: str) -> str:
     """Return the text with one cell per character; a character of another width becomes a question mark."""
     known = plain(text)[: len(text)]
-    return known if _HARMLESS.fullmatch(known) else "".join(char if cell_len(char) == 1 else "?" for char in known)
+    return (
+        known
+        if _HARMLESS.fullmatch(known)
+        else "".join(char if cell_len(char) == 1 else "?" for char in known)
+    )
 
 
 def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
@@ -114,7 +120,10 @@ def shorten_clauses(text: str, width: int) -> str:
     newest = (parts[-1] if parts else remaining).rpartition(". ")[2]
     within = [newest[: end.start()] for end in reversed([*_WITHIN.finditer(newest)])]
     within = [words for words in within if words.count("(") == words.count(")")]
-    return next((words for words in (*shorter, *parts, newest, *within) if cell_len(words) <= width), shorter[0])
+    return next(
+        (words for words in (*shorter, *parts, newest, *within) if cell_len(words) <= width),
+        shorter[0],
+    )
 
 
 def fit(parts: Sequence[tuple[int, Content]], width: int, gap: str = "  ") -> Content:

@@ -49,7 +49,9 @@ class BannerPane(Pane):
         word = row((f" {banner.word} ", "bold reverse"))
         note = row(self.note)
         remark = (
-            f"  {_beside(banner.remark, width - word.cell_length - 2, note.cell_length + 1)}" if banner.remark else ""
+            f"  {_beside(banner.remark, width - word.cell_length - 2, note.cell_length + 1)}"
+            if banner.remark
+            else ""
         )
         first = spread(word + row((remark, "bold")), note, width)
         sentence = row((banner.sentence, "bold"))

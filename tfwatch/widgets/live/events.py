@@ -61,7 +61,15 @@ _KEYS_HINT = "enter jumps  [ ] previous, next  / filters"
 #: The kinds of events in words, by their marks.
 _KINDS = {
     **{letter: f"switch {knob_name(knob)}" for knob, letter in KEYS.items()},
-    **{"S": "stall", "E": "epoch", "C": "compile", "A": "A/B test", "F": "autopilot", "Z": "sleep", "!": "trouble"},
+    **{
+        "S": "stall",
+        "E": "epoch",
+        "C": "compile",
+        "A": "A/B test",
+        "F": "autopilot",
+        "Z": "sleep",
+        "!": "trouble",
+    },
     **{"H": "heat", "M": "swap", "X": "end"},
 }
 
@@ -122,7 +130,12 @@ class EventsPane(RowList):
     def show(self, view: RunView) -> None:
         """Show the events of a view where they differ from those shown."""
         waiting = tuple(state.asked for state in view.knobs.values())
-        counts = tuple(map(len, (view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits)))
+        counts = tuple(
+            map(
+                len,
+                (view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits),
+            )
+        )
         key = counts, view.patterns, view.comparisons, waiting
         if key != self._shown:
             self._shown = key
@@ -162,7 +175,9 @@ class EventsPane(RowList):
         """Return the `index`-th newest row."""
         if index == len(self.event_rows):
             found = units.counted(len(self.event_rows), "event")
-            return row((f"{found} with {plain(self.wanted)!r}: / then escape shows all", "$text-accent"))
+            return row(
+                (f"{found} with {plain(self.wanted)!r}: / then escape shows all", "$text-accent")
+            )
         what = self.event_rows[-1 - index]
         here = "reverse" if index == self.cursor else ""
         return row(
@@ -237,7 +252,9 @@ _MOST_FITS = 100
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | StallGroup | Pattern | Compiled | LogSummary | FitFigures
+RowSource: TypeAlias = (
+    facts.Event | Stall | StallGroup | Pattern | Compiled | LogSummary | FitFigures
+)
 
 
 def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
@@ -248,7 +265,9 @@ def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
     if isinstance(what, Pattern):
         return "S", f"{pattern_text(what)}, from step {units.count(what.step)} on", "$text-error"
     cause = "" if what.cause == "unexplained" else f", {what.cause}"
-    text = f"no batch for {units.seconds(what.lost_ms / 1e3)} at step {units.count(what.step)}{cause}"
+    text = (
+        f"no batch for {units.seconds(what.lost_ms / 1e3)} at step {units.count(what.step)}{cause}"
+    )
     return "S", text, "$text-error"
 
 
@@ -262,13 +281,19 @@ def describe_periodic(group: StallGroup, steps_per_epoch: int | None) -> RowText
     return "S", text, "$text-error"
 
 
-def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None, fast_name: str) -> RowText:
+def describe_switch(
+    event: facts.PipelineSwitched, comparison: Comparison | None, fast_name: str
+) -> RowText:
     """Describe a switch and its effect; `fast_name` names the fast pipeline."""
     letter = KEYS.get(event.knob, ".")
     if comparison:
         return letter, comparison_line(comparison, fast_name), "$text-accent"
     where = f"at step {units.count(event.step)}"
-    return letter, f"{setting_text(event.knob, event.old, fast_name)} > {event.new} {where}", "$text-accent"
+    return (
+        letter,
+        f"{setting_text(event.knob, event.old, fast_name)} > {event.new} {where}",
+        "$text-accent",
+    )
 
 
 def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
@@ -283,12 +308,18 @@ def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
 
 def describe_missed_switch(event: facts.SwitchMissed, fast_name: str) -> RowText:
     """Describe a switch that the run ended too early for; `fast_name` names the fast pipeline."""
-    return KEYS.get(event.knob, "."), switch_text.missed_switch_text(event, fast_name), "$text-warning"
+    return (
+        KEYS.get(event.knob, "."),
+        switch_text.missed_switch_text(event, fast_name),
+        "$text-warning",
+    )
 
 
 def describe_epoch(event: facts.EpochEnded, validation_ms: float | None) -> RowText:
     """Describe an epoch, validation first: a narrow pane cuts the end."""
-    validation_first = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
+    validation_first = sorted(
+        event.metrics.items(), key=lambda item: not item[0].startswith("val_")
+    )
     figures = [f"{metric_name(name)} {value:.3g}" for name, value in validation_first[:4]]
     if validation_ms is not None:
         figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
@@ -301,7 +332,9 @@ def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
     if event.slept_ms < _SLEPT_MS:
         return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
     # The run's clock stops in a sleep: the moment just before it is the time of falling asleep.
-    began, woke = (f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0))
+    began, woke = (
+        f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0)
+    )
     advice = "" if snapshot.manifest.settings.get("keep_awake") else "; --keep-awake next time"
     return "Z", f"asleep {began} - {woke}, not counted{advice}", ""
 
@@ -327,7 +360,11 @@ def describe_event(event: facts.Event) -> RowText | None:
     """Describe an event that needs no other data; None for an event without a row."""
     match event:
         case facts.ImportEnded():
-            return ".", f"TensorFlow {event.tensorflow} imported in {units.seconds(event.took_ms / 1e3)}", ""
+            return (
+                ".",
+                f"TensorFlow {event.tensorflow} imported in {units.seconds(event.took_ms / 1e3)}",
+                "",
+            )
         case facts.DatasetReady():
             skipped = f", {event.skipped} unreadable files skipped" if event.skipped else ""
             names = f": {', '.join(event.examples[:3])}" if event.examples else ""
@@ -335,25 +372,44 @@ def describe_event(event: facts.Event) -> RowText | None:
             what = "data set" if event.images is None else units.counted(event.images, "example")
             return ".", f"{what} ready in {took}{skipped}{names}", ""
         case ExperimentBegan():
-            return _EXPERIMENT, f"A/B test: {tuner_text.subject_text(event.knob, event.values)}", "$text-accent"
+            return (
+                _EXPERIMENT,
+                f"A/B test: {tuner_text.subject_text(event.knob, event.values)}",
+                "$text-accent",
+            )
         case ExperimentEnded():
             return _EXPERIMENT, tuner_text.experiment_line(event), "$text-accent"
         case MoveJudged():
-            return _AUTOPILOT, tuner_text.judged_move_text(event), "" if event.kept else "$foreground 65%"
+            return (
+                _AUTOPILOT,
+                tuner_text.judged_move_text(event),
+                "" if event.kept else "$foreground 65%",
+            )
         case AutopilotEnded():
             return _AUTOPILOT, tuner_text.autopilot_end_text(event), "$text-accent"
         case facts.SwitchFailed():
             return KEYS.get(event.knob, "."), switch_text.failed_switch_text(event), "$text-warning"
         case facts.SensorMissing():
-            return ".", f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", ""
+            return (
+                ".",
+                f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}",
+                "",
+            )
         case facts.GpuFound():
             first = f", the first of {event.gpus}" if event.gpus > 1 else ""
             return ".", f"{event.name}{first}: figures from {event.source}", ""
         case facts.GpusFound():
             return ".", f"{len(event.names)} GPUs of the strategy: {', '.join(event.names)}", ""
         case facts.FeedFound():
-            return ".", f"fed by {units.counted(len(event.workers), 'worker')} of the tf.data service", ""
-        case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in ("CPU contention", *LIMITS):
+            return (
+                ".",
+                f"fed by {units.counted(len(event.workers), 'worker')} of the tf.data service",
+                "",
+            )
+        case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in (
+            "CPU contention",
+            *LIMITS,
+        ):
             took = units.seconds(event.took_ms / 1e3)
             if event.cause == STOPPED:
                 where = f" {event.detail}" if event.detail else ""
@@ -409,7 +465,10 @@ class EventCollector:
             self._add(event)
         self._taken = len(view.snapshot.events)
         rows = self._events.copy()
-        for timed in (*_find_provisional(view), *((limit.at_ns / 1e9, limit, None) for limit in self._limits)):
+        for timed in (
+            *_find_provisional(view),
+            *((limit.at_ns / 1e9, limit, None) for limit in self._limits),
+        ):
             insort(rows, timed, key=itemgetter(0))
         return EventRows(rows, view.snapshot, view.comparisons)
 
@@ -423,11 +482,17 @@ class EventCollector:
             return  # the machine pane, or the chart's frame, says so
         if isinstance(event, facts.ValidationEnded):
             self._validated = event
-        elif isinstance(event, facts.EpochEnded) and self._validated and self._validated.epoch == event.epoch:
+        elif (
+            isinstance(event, facts.EpochEnded)
+            and self._validated
+            and self._validated.epoch == event.epoch
+        ):
             took_ms = self._validated.took_ms
         elif isinstance(event, facts.Paused) and event.cause in LIMITS:
             join_piece(self._limits, event)
-        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not is_of_experiment(event):
+        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not is_of_experiment(
+            event
+        ):
             insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
 
 
@@ -437,15 +502,22 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     yield from ((stall.start_ns / 1e9, stall, None) for stall in single)
     yield from ((group.stalls[-1].start_ns / 1e9, group, None) for group in periodic)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
-    yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
-    yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings))
+    yield from (
+        ((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None)
+        for compiled in view.compiles
+    )
+    yield from (
+        (_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings)
+    )
     if view.fit > 1:
         origin_s = view.snapshot.manifest.origin_wall_ns / 1e9
         yield from ((fit.end_s - origin_s, fit, None) for fit in view.fits[-_MOST_FITS:])
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))
-        yield from ((event.at_ns / 1e9, event, None) for event in asked if event.at_ns / 1e9 in waiting)
+        yield from (
+            (event.at_ns / 1e9, event, None) for event in asked if event.at_ns / 1e9 in waiting
+        )
 
 
 def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
@@ -457,7 +529,9 @@ def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
 class EventRows(Sequence[EventRow]):
     """The rows, sorted by time."""
 
-    def __init__(self, rows: list[_Timed], snapshot: Snapshot, comparisons: Sequence[Comparison]) -> None:
+    def __init__(
+        self, rows: list[_Timed], snapshot: Snapshot, comparisons: Sequence[Comparison]
+    ) -> None:
         self._rows = rows
         self._snapshot = snapshot
         self._switches = {(c.step, c.knob): c for c in comparisons}
@@ -487,7 +561,9 @@ class EventRows(Sequence[EventRow]):
         match what:
             case facts.PipelineSwitched():
                 return describe_switch(
-                    what, self._switches.get((what.step, what.knob)), self._snapshot.manifest.fast_pipeline
+                    what,
+                    self._switches.get((what.step, what.knob)),
+                    self._snapshot.manifest.fast_pipeline,
                 )
             case facts.EpochEnded():
                 return describe_epoch(what, validation_ms)

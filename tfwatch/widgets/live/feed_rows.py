@@ -32,7 +32,9 @@ def feed_rows(feed: Feed, width: int, room: int, end: str = "…") -> list[Conte
     if room < min(len(feed.lanes) + 2, _LEAST):
         return [row((f"  {feed.words}", style))][:room]
     dispatcher = [FeedLane("dispatcher", is_lost=True)] if feed.is_dispatcher_lost else []
-    whole = [_sum(feed.lanes, units.counted(len(feed.lanes), "worker"))] if len(feed.lanes) > 1 else []
+    whole = (
+        [_sum(feed.lanes, units.counted(len(feed.lanes), "worker"))] if len(feed.lanes) > 1 else []
+    )
     lanes = [*whole, *dispatcher, *_shown(feed, room - 2 - len(dispatcher))]
     name = _name_width(lanes, width)
     heads = row((f"  {'':<{name}}{''.join(f'{head:>{_FIGURE}}' for head in _HEADS)}", _FAINT))
@@ -63,8 +65,17 @@ def _row(lane: FeedLane, name: int, end: str, style: str) -> Content:
     if lane.is_lost:
         return row((f"  {column(lane.address, name, end)} does not respond", style))
     figures = (_number(lane.cores, 1), _number(lane.elements_s, 0), units.memory(lane.bytes_s))
-    return row((f"  {column(lane.address, name, end)}{''.join(f'{one:>{_FIGURE}}' for one in figures)}", style))
+    return row(
+        (
+            f"  {column(lane.address, name, end)}{''.join(f'{one:>{_FIGURE}}' for one in figures)}",
+            style,
+        )
+    )
 
 
 def _number(value: float | None, digits: int) -> str:
-    return units.count(round(value)) if value is not None and not digits else units.number(value, digits)
+    return (
+        units.count(round(value))
+        if value is not None and not digits
+        else units.number(value, digits)
+    )

@@ -89,13 +89,18 @@ class RunHeader(Pane):
             (1, row(view.eta)),
         ]
         room = max(10, width - state.cell_length - 2)
-        return [spread(fit([(rank, part) for rank, part in parts if part.plain], room), state, width)]
+        return [
+            spread(fit([(rank, part) for rank, part in parts if part.plain], room), state, width)
+        ]
 
     def _bar(self) -> Content:
         if self.view.done is None:
             return Content()
         full = round(10 * min(max(self.view.done, 0.0), 1.0))
-        return row((self.glyphs.bar * full, "$primary"), (self.glyphs.bar_rest * (10 - full), "$foreground 40%"))
+        return row(
+            (self.glyphs.bar * full, "$primary"),
+            (self.glyphs.bar_rest * (10 - full), "$foreground 40%"),
+        )
 
 
 def header_view(view: RunView) -> HeaderView:
@@ -157,7 +162,9 @@ def _eta(view: RunView) -> str:
     if view.situation.is_stalled:
         return "ETA stalled"
     left_s = view.situation.left_s
-    return "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
+    return (
+        "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
+    )
 
 
 def _state(view: RunView) -> tuple[str, bool]:
@@ -167,12 +174,19 @@ def _state(view: RunView) -> tuple[str, bool]:
     if snapshot.life is Life.KILLED:
         return "REPLAY, killed", True
     if snapshot.is_here:
-        if snapshot.unrecorded or snapshot.folder is None or (not snapshot.ended and snapshot.disk_silent_s >= SLOW_S):
+        if (
+            snapshot.unrecorded
+            or snapshot.folder is None
+            or (not snapshot.ended and snapshot.disk_silent_s >= SLOW_S)
+        ):
             return "NOT RECORDED", True
         return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
-    return "ATTACHED" if view.situation.live else "FOLLOWING, read only", snapshot.life is not Life.RUNNING
+    return (
+        "ATTACHED" if view.situation.live else "FOLLOWING, read only",
+        snapshot.life is not Life.RUNNING,
+    )
 
 
 def _script_state(view: RunView) -> tuple[str, bool]:
@@ -192,7 +206,9 @@ def terminal_title(view: RunView) -> str:
     manifest, latest = view.snapshot.manifest, view.snapshot.latest
     parts = [shorten(manifest.workload, _LONGEST_IN_TITLE)]
     if latest:
-        parts.append(f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}")
+        parts.append(
+            f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}"
+        )
     part, life = view.situation.judgement.breakdown, view.snapshot.life
     if view.snapshot.ended:
         parts.append(view.snapshot.ended.cause)

@@ -77,9 +77,15 @@ class LogPane(RowList):
         if self.wanted:
             shown = [line for line in shown if self.wanted.lower() in line.lower()]
         self._folded = list(_folded(shown, width))
-        found = f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else ""
+        found = (
+            f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}"
+            if self.wanted
+            else ""
+        )
         self.set_titles("log", found or "/ filters")
-        if found and (self.has_class("-bare") or not shown):  # no frame shows the filter, or no row does
+        if found and (
+            self.has_class("-bare") or not shown
+        ):  # no frame shows the filter, or no row does
             self._folded.append((f"{found}: / then escape shows all", "$text-accent"))
         elif not shown:
             self._folded.append(("no output yet", "$foreground 65%"))
@@ -90,7 +96,9 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
     """Wrap lines to rows; the explanation of a line follows its first occurrence."""
     explained = set[str]()
     for line in lines:
-        yield from ((part, "") for part in ([line] if cell_len(line) <= width else wrap_text(line, width)))
+        yield from (
+            (part, "") for part in ([line] if cell_len(line) <= width else wrap_text(line, width))
+        )
         meaning = meaning_of(line)
         if meaning is None or meaning.name in explained:
             continue

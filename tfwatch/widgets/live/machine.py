@@ -78,7 +78,10 @@ class MachinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the machine of a view, once a second: faster figures are unreadable."""
         energy = view.energy if view.is_over else None
-        second, has_sample = second_of(view.snapshot.now_s, Slot.MACHINE), len(view.snapshot.samples) > 0
+        second, has_sample = (
+            second_of(view.snapshot.now_s, Slot.MACHINE),
+            len(view.snapshot.samples) > 0,
+        )
         key = second, view.is_over, energy, has_sample, view.situation.searched
         if key != self._shown:
             self._shown = key
@@ -90,7 +93,9 @@ class MachinePane(FramedPane, can_focus=True):
         degree = "°" if self.glyphs.unicode else ""
         lines = [(reading, _lines(reading, room, degree)) for reading in self.readings]
         while len(lines) > 1 and sum(len(each) for _, each in lines) > height:
-            dropped = max(range(len(lines)), key=lambda at: (not lines[at][0].alert, lines[at][0].rank, at))
+            dropped = max(
+                range(len(lines)), key=lambda at: (not lines[at][0].alert, lines[at][0].rank, at)
+            )
             del lines[dropped]
         return [line for _, each in lines for line in each]
 
@@ -151,7 +156,11 @@ def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
     short = ", ".join([units.percent(gpu.busy), *shares])
     unused = machine_remark.is_gpu_unused(view.situation, machine)
     alert = unused or (view.situation.accelerated and machine_remark.is_gpu_shared(machine))
-    texts = ("TensorFlow does not use it: tfwatch doctor", "unused: see tfwatch doctor") if unused else (short,)
+    texts = (
+        ("TensorFlow does not use it: tfwatch doctor", "unused: see tfwatch doctor")
+        if unused
+        else (short,)
+    )
     if len(machine.gpus) > 1 and not unused:
         return [*_gpus(machine.gpus, short, alert)]
     rows = [Reading("GPU", texts, alert)]
@@ -162,7 +171,11 @@ def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
 def _gpus(gpus: Sequence[GpuLane], short: str, alert: bool) -> Iterable[Reading]:
     """Make the rows of a strategy's GPUs: the busiest and the idlest, and the least and the most memory in use."""
     named = extremes_text(gpus)
-    texts = [f"{len(gpus)}: {short}; {named}", f"{len(gpus)}: {named}", named] if named else [f"{len(gpus)}: {short}"]
+    texts = (
+        [f"{len(gpus)}: {short}; {named}", f"{len(gpus)}: {named}", named]
+        if named
+        else [f"{len(gpus)}: {short}"]
+    )
     yield Reading("GPUs", tuple(texts), alert)
     known = sorted((gpu.memory_bytes, gpu.device) for gpu in gpus if gpu.memory_bytes is not None)
     if known:
@@ -199,7 +212,13 @@ def _power(machine: Machine) -> Iterable[Reading]:
     parts += [] if gpu is None or gpu.freq_mhz is None else [f"{gpu.freq_mhz / 1e3:.2f} GHz"]
     parts += [] if gpu is None or gpu.temperature_c is None else [f"{gpu.temperature_c:.0f} °C"]
     return (
-        [Reading("power", tuple(", ".join(parts[:end]) for end in range(len(parts), 0, -1)), rank=3)] if parts else []
+        [
+            Reading(
+                "power", tuple(", ".join(parts[:end]) for end in range(len(parts), 0, -1)), rank=3
+            )
+        ]
+        if parts
+        else []
     )
 
 
@@ -211,20 +230,33 @@ def _energy(view: RunView) -> Iterable[Reading]:
     starving = f"{units.joules(spent.starving_j)} starving ({share})"
     step = [] if spent.per_step_j is None else [f"{units.joules(spent.per_step_j)}/step"]
     total = f"{units.joules(spent.joules)} total"
-    return [Reading("energy", (", ".join([*step, total, starving]), ", ".join([*step, starving]), starving), rank=2)]
+    return [
+        Reading(
+            "energy",
+            (", ".join([*step, total, starving]), ", ".join([*step, starving]), starving),
+            rank=2,
+        )
+    ]
 
 
 def _memory(view: RunView, machine: Machine) -> Reading:
     row = machine.row
     used, available = row.get("memory_used_bytes"), row.get("memory_available_bytes")
     total = memory_total(view.snapshot.manifest.machine)
-    short = f"{units.number(used / _GIBI) if used is not None else units.MISSING} of {_whole(total)}"
+    short = (
+        f"{units.number(used / _GIBI) if used is not None else units.MISSING} of {_whole(total)}"
+    )
     unified = machine.found is not None and machine.found.unified and machine.gpu is not None
     gpu_bytes = machine.gpu.memory_bytes if machine.gpu and unified else None
     part = [] if gpu_bytes is None else [f"GPU {gpu_bytes / _GIBI:.1f}"]
     grows = [] if used is None else _growing(machine)
     of = f"{short} GB"
-    texts = [[of, *part, *grows], [of, *grows] if len(grows) > 1 else [of, *part], [short, *grows], [of]]
+    texts = [
+        [of, *part, *grows],
+        [of, *grows] if len(grows) > 1 else [of, *part],
+        [short, *grows],
+        [of],
+    ]
     tight = available is not None and available < 0.1 * total
     alert = tight or machine_remark.is_running_out(machine, view.situation.left_s)
     return Reading("memory", tuple(", ".join(parts) for parts in texts), alert)
@@ -245,10 +277,18 @@ def _swap(machine: Machine) -> Iterable[Reading]:
     parts += [] if machine.swap_bytes_s is None else [f"{machine.swap_bytes_s / _MEBI:.0f} MB/s"]
     parts += [] if machine.pressure is None else [f"pressure {PRESSURE[machine.pressure]}"]
     stalled = machine.stalled or 0.0
-    parts += [f"processes wait {units.percent(stalled)} of the time"] if stalled >= _MIN_SHARE else []
+    parts += (
+        [f"processes wait {units.percent(stalled)} of the time"] if stalled >= _MIN_SHARE else []
+    )
     pressed = machine.pressure is not None and machine.pressure > 0
-    alert = pressed or machine_remark.is_swapping(machine) or (used is not None and used > _MUCH_SWAP)
-    return [Reading("swap", (", ".join(parts), ", ".join(parts[:2])), alert, rank=0 if alert else 5)] if parts else []
+    alert = (
+        pressed or machine_remark.is_swapping(machine) or (used is not None and used > _MUCH_SWAP)
+    )
+    return (
+        [Reading("swap", (", ".join(parts), ", ".join(parts[:2])), alert, rank=0 if alert else 5)]
+        if parts
+        else []
+    )
 
 
 def _heat(machine: Machine) -> Iterable[Reading]:
@@ -266,8 +306,14 @@ def _cpu(view: RunView, machine: Machine) -> Reading:
     row, cores = machine.row, view.snapshot.manifest.machine.get("cores")
     used = f"{units.number(row.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
     busiest = f"busiest {units.percent(row.get('core_max'))}"
-    kinds = [f"{name} {row[key]:.1f}" for name, key in (("P", "p_cores"), ("E", "e_cores")) if row.get(key) is not None]
-    return Reading("CPU", (", ".join([used, *kinds, busiest]), ", ".join([used, busiest]), used), rank=3)
+    kinds = [
+        f"{name} {row[key]:.1f}"
+        for name, key in (("P", "p_cores"), ("E", "e_cores"))
+        if row.get(key) is not None
+    ]
+    return Reading(
+        "CPU", (", ".join([used, *kinds, busiest]), ", ".join([used, busiest]), used), rank=3
+    )
 
 
 def _process(view: RunView, machine: Machine) -> Reading:

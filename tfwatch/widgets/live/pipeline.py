@@ -16,7 +16,13 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
-from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, STALL_COLOUR, WAIT_COLOUR
+from tfwatch.widgets.basics.glyphs import (
+    COMPUTE_COLOUR,
+    HOST_COLOUR,
+    MUTED_COLOUR,
+    STALL_COLOUR,
+    WAIT_COLOUR,
+)
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, plain, row, wrap_text
 from tfwatch.widgets.live.feed_rows import feed_rows
@@ -109,7 +115,13 @@ class PipelinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the stages of a view, once a second: faster figures are unreadable."""
         now = view.situation
-        key = second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located, now.feed
+        key = (
+            second_of(now.now_s, Slot.SEARCH),
+            view.snapshot.life,
+            now.stages,
+            now.located,
+            now.feed,
+        )
         if key != self._shown:
             self._shown, self.view = key, pipeline_view(view)
 
@@ -132,7 +144,11 @@ class PipelinePane(FramedPane, can_focus=True):
         return [*lines, *rows, _sum(view, columns, width), *feed, *sentence]
 
     def _feed_rows(self, width: int, room: int) -> list[Content]:
-        return feed_rows(self.view.feed, width, room, "…" if self.glyphs.unicode else ".") if self.view.feed else []
+        return (
+            feed_rows(self.view.feed, width, room, "…" if self.glyphs.unicode else ".")
+            if self.view.feed
+            else []
+        )
 
     def _sentence_rows(self, width: int, height: int) -> list[Content]:
         view = self.view
@@ -147,7 +163,9 @@ class PipelinePane(FramedPane, can_focus=True):
         style = f"{STALL_COLOUR} bold" if stage.silent else "bold" if stage.slowest else ""
         end = "…" if glyphs.unicode else "."
         mark = glyphs.to if stage.slowest or stage.silent else ""
-        cells = round((stage.cost_ms or 0.0) / columns.most_ms * columns.cost) if columns.most_ms else 0
+        cells = (
+            round((stage.cost_ms or 0.0) / columns.most_ms * columns.cost) if columns.most_ms else 0
+        )
         parts = [
             (f"{mark:<2}", style or "bold"),
             (f"{column(stage.name, columns.name, end)} ", style),
@@ -185,7 +203,10 @@ def _columns(stages: Sequence[StageRow], width: int) -> _Columns:
     buffer = max((len(stage.buffer) for stage in stages), default=0)
     bars = 2 if buffer else 1
     fixed = 2 + 1 + _FIGURE + 1 + (parallel and parallel + 1) + (buffer and buffer + 2)
-    name = max(min(max(cell_len(plain(stage.name)) for stage in stages), width - fixed - bars * _BAR), _NAME)
+    name = max(
+        min(max(cell_len(plain(stage.name)) for stage in stages), width - fixed - bars * _BAR),
+        _NAME,
+    )
     bar = max(_BAR, min((width - fixed - name) // bars, _WIDEST_BAR))
     most = max((stage.cost_ms or 0.0 for stage in stages), default=0.0)
     return _Columns(name, bar, parallel, bar if buffer else 0, most)
@@ -193,7 +214,9 @@ def _columns(stages: Sequence[StageRow], width: int) -> _Columns:
 
 def _heads(columns: _Columns) -> Content:
     cost = _FIGURE + 1 + columns.cost
-    words = f"  {'stage':<{columns.name}} {'ms/batch':>{len('ms/batch')}}".ljust(3 + columns.name + cost)
+    words = f"  {'stage':<{columns.name}} {'ms/batch':>{len('ms/batch')}}".ljust(
+        3 + columns.name + cost
+    )
     words += f" {'parallel':<{columns.parallel}}" if columns.parallel else ""
     words += " buffer" if columns.buffer_bar else ""
     return row((words, _FAINT))
@@ -202,20 +225,31 @@ def _heads(columns: _Columns) -> Content:
 def _sum(view: PipelineView, columns: _Columns, width: int) -> Content:
     figure = units.number(view.all_ms)
     starts = f"  {'total':<{columns.name}} {figure:>{_FIGURE}} ", f"  total {figure} "
-    fitting = [(start, text) for text in view.comparison for start in starts if len(start) + len(text) <= width]
+    fitting = [
+        (start, text)
+        for text in view.comparison
+        for start in starts
+        if len(start) + len(text) <= width
+    ]
     start, comparison = fitting[0] if fitting else (starts[0], "")
     return row((start, "bold"), (comparison, "$text-warning" if view.starves else _FAINT))
 
 
 def _cost(stage: StageRow) -> str:
-    return units.number(stage.cost_ms) if stage.cost_ms is not None or stage.buffered is None else ""
+    return (
+        units.number(stage.cost_ms) if stage.cost_ms is not None or stage.buffered is None else ""
+    )
 
 
 def _buffer(stage: StageRow, cells: int, bar: str, rest: str) -> list[tuple[str, str]]:
     full = min((stage.buffered or 0) / stage.size, 1.0) if stage.size else 0.0
     # A single element always shows, and so does a single missing one.
     filled = min(max(round(full * cells), full > 0), cells - (0 < full < 1))
-    return [(" " + bar * filled, COMPUTE_COLOUR), (rest * (cells - filled), MUTED_COLOUR), (f" {stage.buffer}", "")]
+    return [
+        (" " + bar * filled, COMPUTE_COLOUR),
+        (rest * (cells - filled), MUTED_COLOUR),
+        (f" {stage.buffer}", ""),
+    ]
 
 
 _EARLY = (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET, Phase.COMPILE)
@@ -317,7 +351,10 @@ def _starves(view: RunView) -> bool:
 
 
 def _age(view: RunView, table: StageTable) -> str:
-    if view.snapshot.life not in (Life.RUNNING, Life.NOT_RESPONDING):  # the run no longer reads the stages
+    if view.snapshot.life not in (
+        Life.RUNNING,
+        Life.NOT_RESPONDING,
+    ):  # the run no longer reads the stages
         return "newest reading"
     age_s = max(1, math.ceil(view.snapshot.now_s - table.at_ns / 1e9))
     return f"tf.data, {age_s} s ago"

@@ -49,11 +49,17 @@ def cifar10(report: Callable[[str], None]) -> Arrays:
     """Load 50 000 photographs of 32x32x3 in ten classes, and 10 000 held-out ones."""
     import keras
 
-    return _load("CIFAR-10", keras.datasets.cifar10.load_data, (32, 32, 3), (50_000, 10_000), report)
+    return _load(
+        "CIFAR-10", keras.datasets.cifar10.load_data, (32, 32, 3), (50_000, 10_000), report
+    )
 
 
 def _load(
-    name: str, load: Callable[[], Any], shape: tuple[int, ...], counts: tuple[int, int], report: Callable[[str], None]
+    name: str,
+    load: Callable[[], Any],
+    shape: tuple[int, ...],
+    counts: tuple[int, int],
+    report: Callable[[str], None],
 ) -> Arrays:
     report(f"loading {name} (Keras downloads it once)")
     try:
@@ -69,17 +75,24 @@ def generated(shape: tuple[int, ...], counts: tuple[int, int], reason: str) -> A
     """Generate ten classes, each a pattern with noise, which a network learns within an epoch."""
     rng = np.random.default_rng(0)
     patterns = rng.uniform(0, 1, (_CLASSES, *shape)).astype(np.float32)
-    (images, labels), (held_images, held_labels) = (_noisy(patterns, count, rng) for count in counts)
+    (images, labels), (held_images, held_labels) = (
+        _noisy(patterns, count, rng) for count in counts
+    )
     note = f"{reason}: synthetic images of the same shapes replace it"
     return Arrays(images, labels, held_images, held_labels, note)
 
 
-def _noisy(patterns: NDArray[np.float32], count: int, rng: np.random.Generator) -> tuple[Images, Labels]:
+def _noisy(
+    patterns: NDArray[np.float32], count: int, rng: np.random.Generator
+) -> tuple[Images, Labels]:
     labels = rng.integers(0, len(patterns), count).astype(np.int32)
     images = np.empty((count, *patterns.shape[1:]), np.uint8)
     for first in range(0, count, _CHUNK):
         chunk = labels[first : first + _CHUNK]
-        noisy = patterns[chunk] + rng.standard_normal((len(chunk), *patterns.shape[1:]), dtype=np.float32) * _NOISE
+        noisy = (
+            patterns[chunk]
+            + rng.standard_normal((len(chunk), *patterns.shape[1:]), dtype=np.float32) * _NOISE
+        )
         images[first : first + _CHUNK] = np.clip(noisy, 0, 1) * 255
     return images, labels
 

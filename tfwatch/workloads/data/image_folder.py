@@ -70,7 +70,11 @@ def list_images(folder: Path) -> ImageFolder:
         BadInputError: the folder does not exist, cannot be read, or holds no class or no JPEG file.
     """
     folder = Path(os.path.expanduser(folder))
-    found = [(name, files) for name, path in _class_folders(folder) if (files := sorted(_jpeg_files(path)))]
+    found = [
+        (name, files)
+        for name, path in _class_folders(folder)
+        if (files := sorted(_jpeg_files(path)))
+    ]
     if not found:
         raise BadInputError(f"{folder} has sub-folders, but no .jpg or .jpeg file in any of them")
     files = [file for _, files in found for file in files]
@@ -92,7 +96,9 @@ def check_images(folder: Path) -> None:
     """
     images = list_images(folder)
     if not any(_begins_like_an_image(path) for path in images.paths):
-        raise BadInputError(f"none of the {units.count(len(images.paths))} files in {images.folder} is a JPEG image")
+        raise BadInputError(
+            f"none of the {units.count(len(images.paths))} files in {images.folder} is a JPEG image"
+        )
 
 
 def make_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
@@ -113,7 +119,12 @@ def make_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
     try:
         place = Path(tempfile.mkdtemp(prefix="tfwatch-"))
         atexit.register(shutil.rmtree, place, ignore_errors=True)
-        return _make_in(place, home.name, lambda text: report(f"{text} - for this run only, cache: {reason}"), clock)
+        return _make_in(
+            place,
+            home.name,
+            lambda text: report(f"{text} - for this run only, cache: {reason}"),
+            clock,
+        )
     except OSError as error:
         raise BadInputError(
             f"the image set cannot be made: {error.strerror or error} in {tempfile.gettempdir()}, "
@@ -132,7 +143,9 @@ def _class_folders(folder: Path) -> list[tuple[str, Path]]:
         raise BadInputError(f"{folder} cannot be read: {error.strerror or error}") from error
     visible = [(name, path) for name, path in entries if not name.startswith(".")]
     if not visible:
-        raise BadInputError(f"{folder} has no sub-folders: put each class's images into a sub-folder named after it")
+        raise BadInputError(
+            f"{folder} has no sub-folders: put each class's images into a sub-folder named after it"
+        )
     return visible
 
 
@@ -181,7 +194,10 @@ def _remove_parts(place: Path, name: str, mine: Path, clock: Clock) -> None:
     """Remove the parts of this attempt, and of others that were killed more than an hour ago."""
     for part in place.glob(f"{name}.part-*"):
         with contextlib.suppress(OSError):
-            if part.name.startswith(mine.name) or clock.wall_ns() - part.stat().st_mtime_ns > _ABANDONED_NS:
+            if (
+                part.name.startswith(mine.name)
+                or clock.wall_ns() - part.stat().st_mtime_ns > _ABANDONED_NS
+            ):
                 shutil.rmtree(part)
 
 
@@ -206,7 +222,9 @@ def _fill(part: Path, report: Callable[[str], None], clock: Clock) -> None:
     chunks = [(name, first) for first in range(0, IMAGES_PER_CLASS, _CHUNK) for name in CLASSES]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
-            for done, future in enumerate(as_completed([pool.submit(_make_chunk, part, *c) for c in chunks]), 1):
+            for done, future in enumerate(
+                as_completed([pool.submit(_make_chunk, part, *c) for c in chunks]), 1
+            ):
                 future.result()
                 left_s = (clock.now_ns() - start_ns) / 1e9 / done * (len(chunks) - done)
                 made = f"{units.count(done * _CHUNK)} of {units.count(total)}"
@@ -250,7 +268,9 @@ def decode(data: tf.Tensor) -> tf.Tensor:
 def _key(images: ImageFolder) -> str:
     """Return a hash of the files, their sizes and times of change."""
     digest = hashlib.sha256()
-    for path, size, changed in zip(images.paths, images.sizes_bytes, images.changed_ns, strict=True):
+    for path, size, changed in zip(
+        images.paths, images.sizes_bytes, images.changed_ns, strict=True
+    ):
         digest.update(b"%s\0%d %d\0" % (os.path.abspath(path), size, changed))
     return digest.hexdigest()[:32]
 
@@ -288,5 +308,7 @@ def _find_broken(images: ImageFolder, report: Callable[[str], None]) -> list[int
     report(f"checking {units.counted(count, 'image')} (once)")
     for numbers, _ in decoded.ignore_errors().batch(_BATCH):
         good[numbers.numpy()] = True
-        report(f"checking the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")
+        report(
+            f"checking the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)"
+        )
     return [int(number) for number in np.flatnonzero(~good)]

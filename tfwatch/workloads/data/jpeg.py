@@ -44,14 +44,18 @@ def source(
     return _named(paths, labels, tf.data.Dataset.zip((shuffle.numbers.batch(batch_size), seeds)))
 
 
-def movable_source(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int) -> tf.data.Dataset:
+def movable_source(
+    paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int
+) -> tf.data.Dataset:
     """Return batches like those of `source`, in another order, that workers of the tf.data service can make."""
     import tensorflow as tf
 
     def with_seed(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return batch, tf.random.uniform((), maxval=tf.int64.max, dtype=tf.int64, seed=1)
 
-    return _named(paths, labels, numbered_examples.movable_source(len(paths), batch_size).map(with_seed))
+    return _named(
+        paths, labels, numbered_examples.movable_source(len(paths), batch_size).map(with_seed)
+    )
 
 
 def in_order(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int) -> tf.data.Dataset:
@@ -62,7 +66,9 @@ def in_order(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int)
     return _named(paths, labels, numbers.map(lambda batch: (batch, tf.constant(0, tf.int64))))
 
 
-def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.Dataset) -> tf.data.Dataset:
+def _named(
+    paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.Dataset
+) -> tf.data.Dataset:
     import tensorflow as tf
 
     all_paths, all_labels = tf.constant(list(paths)), tf.constant(labels)
@@ -70,11 +76,20 @@ def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.
     def name(numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tf.gather(all_paths, numbers), tf.gather(all_labels, numbers), numbers, seed
 
-    return numbered.map(name).with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
+    return (
+        numbered.map(name)
+        .with_options(work_ahead.options(Knobs()))
+        .with_options(work_ahead.without_autotune())
+    )
 
 
 def pipeline(
-    batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, augmented: bool = True
+    batches: tf.data.Dataset,
+    knobs: Knobs,
+    *,
+    batch_size: int,
+    image_size: int,
+    augmented: bool = True,
 ) -> tf.data.Dataset:
     """Return images of shape [batch, image_size, image_size, 3], 0 to 1, and labels, from batches of `source`."""
     parallel = work_ahead.num_parallel_calls(knobs.workers)
@@ -84,7 +99,9 @@ def pipeline(
         .map(decoding(image_size), num_parallel_calls=parallel)
     )
     finish = augment if augmented else _plain
-    return numbered_examples.finished(images.map(finish, num_parallel_calls=parallel).batch(batch_size), knobs)
+    return numbered_examples.finished(
+        images.map(finish, num_parallel_calls=parallel).batch(batch_size), knobs
+    )
 
 
 def _readers(knobs: Knobs) -> int | None:
@@ -107,7 +124,9 @@ def reading(latency_ms: float, cached: CachedExamples | None = None) -> Callable
         arrived = delayed(paths, latency_ms) if latency_ms else paths
         return tf.map_fn(tf.io.read_file, arrived)
 
-    def read(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def read(
+        paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         if cached is None:
             data = files(paths)
         else:
@@ -129,7 +148,11 @@ def delayed(value: tf.Tensor, latency_ms: float | tf.Tensor) -> tf.Tensor:
         output_shapes=[value.shape],
     )
     # take(1): reading on to the end would sleep a second time.
-    return tf.data.experimental.from_variant(delayed_once, once.element_spec).take(1).get_single_element()
+    return (
+        tf.data.experimental.from_variant(delayed_once, once.element_spec)
+        .take(1)
+        .get_single_element()
+    )
 
 
 def decoding(image_size: int, cached: CachedExamples | None = None) -> Callable[..., Any]:
@@ -139,22 +162,30 @@ def decoding(image_size: int, cached: CachedExamples | None = None) -> Callable[
     def decoded(data: tf.Tensor) -> tf.Tensor:
         return tf.image.resize(decode(data), (image_size, image_size)) / 255.0
 
-    def decode_one(data: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def decode_one(
+        data: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         if cached is None:
             image = decoded(data)
         else:
-            image = tf.cond(cached.has(number), lambda: cached.get(number)[0], lambda: decoded(data))
+            image = tf.cond(
+                cached.has(number), lambda: cached.get(number)[0], lambda: decoded(data)
+            )
         return image, label, number, seed
 
     return decode_one
 
 
-def augment(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def augment(
+    image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Flip, shift by up to an eighth, and change the brightness, at random by the image's number and seed."""
     import tensorflow as tf
 
     size = image.shape[0]
-    flip, shift, light = tf.unstack(tf.random.experimental.stateless_split(tf.stack([seed, number]), 3))
+    flip, shift, light = tf.unstack(
+        tf.random.experimental.stateless_split(tf.stack([seed, number]), 3)
+    )
     image = tf.image.stateless_random_flip_left_right(image, flip)
     edge = size // 8
     image = tf.pad(image, [[edge, edge], [edge, edge], [0, 0]], mode="REFLECT")
@@ -163,7 +194,9 @@ def augment(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tens
     return tf.clip_by_value(image, 0.0, 1.0), label
 
 
-def _plain(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _plain(
+    image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     del number, seed
     return image, label
 
@@ -185,11 +218,17 @@ def cached_pipeline(
             .unbatch()
             .map(decoding(image_size, cached), num_parallel_calls=parallel)
         )
-        ready = images.map(_augmenting, num_parallel_calls=parallel).batch(batch_size).map(_keeping(cached))
+        ready = (
+            images.map(_augmenting, num_parallel_calls=parallel)
+            .batch(batch_size)
+            .map(_keeping(cached))
+        )
     return numbered_examples.finished(ready, knobs)
 
 
-def _numbered(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _numbered(
+    paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """Map a batch without its paths to label, number and seed for each element."""
     import tensorflow as tf
 
@@ -205,7 +244,9 @@ def _getting(cached: CachedExamples) -> Callable[..., Any]:
     return get
 
 
-def _augmenting(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _augmenting(
+    image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """Return `augment`, and the number and the image to cache."""
     return *augment(image, label, number, seed), number, image
 
@@ -213,7 +254,9 @@ def _augmenting(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.
 def _keeping(cached: CachedExamples) -> Callable[..., Any]:
     import tensorflow as tf
 
-    def keep(images: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, plain: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def keep(
+        images: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, plain: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.control_dependencies(cached.keep(numbers, plain)):
             return tf.identity(images), labels
 

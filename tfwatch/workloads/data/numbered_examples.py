@@ -56,13 +56,17 @@ def in_order(count: int, batch_size: int) -> tf.data.Dataset:
     """Return batches of numbers in order, for validation."""
     import tensorflow as tf
 
-    return tf.data.Dataset.range(count).batch(batch_size).with_options(work_ahead.without_autotune())
+    return (
+        tf.data.Dataset.range(count).batch(batch_size).with_options(work_ahead.without_autotune())
+    )
 
 
 def finished(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     """Add prefetch by the knob to a pipeline's end, and turn off all other work ahead."""
     ahead = work_ahead.buffer_size(knobs.prefetch)
-    return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
+    return (batches if ahead is None else batches.prefetch(ahead)).with_options(
+        work_ahead.options(knobs)
+    )
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:
@@ -104,7 +108,9 @@ class Examples:
     held_out: int
 
 
-def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.Model], metric: str) -> Prepared:
+def prepared(
+    settings: Settings, examples: Examples, model: Callable[[], keras.Model], metric: str
+) -> Prepared:
     """Prepare a workload over examples that have numbers."""
     from tfwatch.tfdata.shuffle import Shuffle
 
@@ -122,16 +128,24 @@ def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.M
     )
 
 
-def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, pick: Pick, batch_size: int) -> tf.data.Dataset:
+def pipeline(
+    numbers: tf.data.Dataset, knobs: Knobs, *, pick: Pick, batch_size: int
+) -> tf.data.Dataset:
     """Return batches of examples from batches of numbers."""
-    batches = fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, pick, knobs, batch_size)
+    batches = (
+        fast(numbers, pick, knobs)
+        if knobs.fast_pipeline
+        else slow(numbers, pick, knobs, batch_size)
+    )
     return finished(batches, knobs)
 
 
 def slow(numbers: tf.data.Dataset, pick: Pick, knobs: Knobs, batch_size: int) -> tf.data.Dataset:
     """Return the usual pipeline: one example after another, then batch."""
     return (
-        numbers.unbatch().map(pick, num_parallel_calls=work_ahead.num_parallel_calls(knobs.workers)).batch(batch_size)
+        numbers.unbatch()
+        .map(pick, num_parallel_calls=work_ahead.num_parallel_calls(knobs.workers))
+        .batch(batch_size)
     )
 
 
@@ -157,4 +171,8 @@ def from_arrays(data: arrays.Arrays, shape: tuple[int, ...]) -> Examples:
 
 def _validation(examples: Examples, batch_size: int) -> tf.data.Dataset:
     numbers = in_order(examples.held_out, batch_size).map(lambda batch: batch + examples.count)
-    return fast(numbers, examples.pick, Knobs()).prefetch(2).with_options(work_ahead.without_autotune())
+    return (
+        fast(numbers, examples.pick, Knobs())
+        .prefetch(2)
+        .with_options(work_ahead.without_autotune())
+    )

@@ -50,7 +50,9 @@ def _uniform(rng: np.random.Generator, count: int, low: float, high: float) -> F
 def _colours(rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
     """Return ink and paper: two random colours that differ by at least a fifth in brightness."""
     paper = rng.uniform(0.2, 0.8, (count, 1, 1, 3)).astype(np.float32)
-    step = rng.uniform(0.2, 0.45, (count, 1, 1, 1)) * np.where(paper.mean(axis=3, keepdims=True) > 0.5, -1, 1)
+    step = rng.uniform(0.2, 0.45, (count, 1, 1, 1)) * np.where(
+        paper.mean(axis=3, keepdims=True) > 0.5, -1, 1
+    )
     tint = rng.uniform(-0.15, 0.15, (count, 1, 1, 3))
     return np.clip(paper + step + tint, 0, 1).astype(np.float32), paper
 

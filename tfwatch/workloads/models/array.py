@@ -32,7 +32,9 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
     examples = numbered_examples.from_arrays(data, (_FEATURES,))
-    prepared = numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
+    prepared = numbered_examples.prepared(
+        settings, examples, functools.partial(_model, settings), "accuracy"
+    )
     build = functools.partial(pipeline, data=data, pick=examples.pick)
     return replace(prepared, note=data.note, pipeline=build, loop=LoopBody)
 
@@ -41,7 +43,9 @@ def pipeline(
     numbers: tf.data.Dataset, knobs: Knobs, *, data: arrays.Arrays, pick: numbered_examples.Pick
 ) -> tf.data.Dataset:
     """Return images of shape [batch, 784], 0 to 1, and their classes, from batches of numbers."""
-    batches = numbered_examples.fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, data)
+    batches = (
+        numbered_examples.fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, data)
+    )
     return numbered_examples.finished(batches, knobs)
 
 
@@ -56,7 +60,9 @@ def slow(numbers: tf.data.Dataset, data: arrays.Arrays) -> tf.data.Dataset:
 
     def pick(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         picked_images, picked_labels = tf.numpy_function(index, [batch], (tf.float32, tf.int32))
-        return tf.ensure_shape(picked_images, (None, _FEATURES)), tf.ensure_shape(picked_labels, (None,))
+        return tf.ensure_shape(picked_images, (None, _FEATURES)), tf.ensure_shape(
+            picked_labels, (None,)
+        )
 
     return numbers.map(pick)
 

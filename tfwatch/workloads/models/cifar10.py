@@ -28,7 +28,10 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     data = arrays.cifar10(report)
     examples = numbered_examples.from_arrays(data, _SHAPE)
     return replace(
-        numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
+        numbered_examples.prepared(
+            settings, examples, functools.partial(_model, settings), "accuracy"
+        ),
+        note=data.note,
     )
 
 

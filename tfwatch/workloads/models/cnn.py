@@ -13,7 +13,13 @@ from tfwatch.core import units
 from tfwatch.core.knobs import Knobs
 from tfwatch.workloads import model_parts
 from tfwatch.workloads.data import numbered_examples
-from tfwatch.workloads.data.image_folder import ImageFolder, check_images, list_images, make_images, readable
+from tfwatch.workloads.data.image_folder import (
+    ImageFolder,
+    check_images,
+    list_images,
+    make_images,
+    readable,
+)
 from tfwatch.workloads.workload import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
@@ -40,7 +46,9 @@ def check(settings: Settings) -> None:
         BadInputError: the image size is too small for the network, or the folder holds no classes of JPEG files.
     """
     if settings.image_size < SMALLEST_IMAGE:
-        raise BadInputError(f"an image size of {settings.image_size} is too small: the network needs 16 or more")
+        raise BadInputError(
+            f"an image size of {settings.image_size} is too small: the network needs 16 or more"
+        )
     if settings.data is not None:
         check_images(settings.data)
 
@@ -54,7 +62,9 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     return prepare_images(settings, report, functools.partial(_model, settings))
 
 
-def prepare_images(settings: Settings, report: Callable[[str], None], model: Callable[[int], keras.Model]) -> Prepared:
+def prepare_images(
+    settings: Settings, report: Callable[[str], None], model: Callable[[int], keras.Model]
+) -> Prepared:
     """Prepare images of `settings.image_size`; `model` makes the model for a number of classes.
 
     Raises:
@@ -104,10 +114,15 @@ def _prepared(
     from tfwatch.workloads.data import jpeg
 
     size, count = settings.image_size, len(split.training)
-    shuffle, store = Shuffle(count, seed), ExampleStore(count, [tf.TensorSpec((size, size, 3), tf.float32)])
+    shuffle, store = (
+        Shuffle(count, seed),
+        ExampleStore(count, [tf.TensorSpec((size, size, 3), tf.float32)]),
+    )
     return Prepared(
         source=jpeg.source(*_pick(images, split.training), settings.batch_size, seed, shuffle),
-        pipeline=functools.partial(jpeg.cached_pipeline, batch_size=settings.batch_size, image_size=size, store=store),
+        pipeline=functools.partial(
+            jpeg.cached_pipeline, batch_size=settings.batch_size, image_size=size, store=store
+        ),
         validation=_validation(images, split.validation, settings),
         model=model,
         steps_per_epoch=numbered_examples.steps_per_epoch(count, settings.batch_size),
@@ -115,7 +130,9 @@ def _prepared(
         metric="accuracy",
         shuffle=shuffle,
         store=store,
-        movable_source=functools.partial(jpeg.movable_source, *_pick(images, split.training), settings.batch_size),
+        movable_source=functools.partial(
+            jpeg.movable_source, *_pick(images, split.training), settings.batch_size
+        ),
         skipped=len(broken),
         examples=[_shown(images.paths[n], images.folder) for n in broken[:5]],
     )
@@ -130,7 +147,9 @@ def _shown(path: bytes, folder: Path) -> str:
     return os.path.relpath(path, os.fsencode(folder)).decode(errors="replace")
 
 
-def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settings) -> tf.data.Dataset | None:
+def _validation(
+    images: ImageFolder, numbers: NDArray[np.intp], settings: Settings
+) -> tf.data.Dataset | None:
     """Return the held-out images through the fastest pipeline: the knobs are for training only."""
     import tensorflow as tf
 
@@ -142,10 +161,16 @@ def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settin
     batches = jpeg.in_order(*_pick(images, numbers), settings.batch_size)
     knobs = Knobs(prefetch=2, workers=os.cpu_count() or 2)
     ready = jpeg.pipeline(
-        batches, knobs, batch_size=settings.batch_size, image_size=settings.image_size, augmented=False
+        batches,
+        knobs,
+        batch_size=settings.batch_size,
+        image_size=settings.image_size,
+        augmented=False,
     )
     count = numbered_examples.steps_per_epoch(len(numbers), settings.batch_size)
-    return ready.with_options(work_ahead.without_autotune()).apply(tf.data.experimental.assert_cardinality(count))
+    return ready.with_options(work_ahead.without_autotune()).apply(
+        tf.data.experimental.assert_cardinality(count)
+    )
 
 
 def _model(settings: Settings, classes: int) -> keras.Model:
@@ -160,4 +185,6 @@ def _model(settings: Settings, classes: int) -> keras.Model:
         x = keras.layers.Activation("relu")(x)
         x = keras.layers.MaxPooling2D()(x)
     x = keras.layers.GlobalAveragePooling2D()(x)
-    return model_parts.classifier(keras.Model(image, model_parts.probabilities(classes)(x), name="cnn"), settings)
+    return model_parts.classifier(
+        keras.Model(image, model_parts.probabilities(classes)(x), name="cnn"), settings
+    )

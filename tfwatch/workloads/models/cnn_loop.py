@@ -32,7 +32,9 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
     model = functools.partial(_model, settings)
-    prepared = numbered_examples.prepared(settings, numbered_examples.from_arrays(data, _SHAPE), model, "accuracy")
+    prepared = numbered_examples.prepared(
+        settings, numbered_examples.from_arrays(data, _SHAPE), model, "accuracy"
+    )
     return replace(prepared, note=data.note, loop=functools.partial(LoopBody, settings))
 
 
@@ -64,7 +66,9 @@ class LoopBody:
             loss = self._loss(labels, predicted)
             scaled = self._optimizer.scale_loss(loss)  # so that float16 gradients do not vanish
         gradients = tape.gradient(scaled, self._model.trainable_variables)
-        self._optimizer.apply_gradients(zip(gradients, self._model.trainable_variables, strict=True))
+        self._optimizer.apply_gradients(
+            zip(gradients, self._model.trainable_variables, strict=True)
+        )
         return {"loss": loss, "accuracy": tf.reduce_mean(self._accuracy(labels, predicted))}
 
     def _validate(self, batch: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -72,4 +76,7 @@ class LoopBody:
 
         images, labels = batch
         predicted = self._model(images, training=False)
-        return {"loss": self._loss(labels, predicted), "accuracy": tf.reduce_mean(self._accuracy(labels, predicted))}
+        return {
+            "loss": self._loss(labels, predicted),
+            "accuracy": tf.reduce_mean(self._accuracy(labels, predicted)),
+        }

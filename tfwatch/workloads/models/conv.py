@@ -41,7 +41,10 @@ def _pick(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     flat = numbered_examples.rows(numbers, _SIDE * _SIDE * 3) - 0.5
     images = tf.reshape(flat, tf.concat([tf.shape(numbers), (_SIDE, _SIDE, 3)], 0))
     images.set_shape((*numbers.shape, _SIDE, _SIDE, 3))
-    shifted = [tf.roll(images, (n % 3 - 1, n // 3 % 3 - 1), axis=(-3, -2)) for n in range(_FILTERS // 3 + 1)]
+    shifted = [
+        tf.roll(images, (n % 3 - 1, n // 3 % 3 - 1), axis=(-3, -2))
+        for n in range(_FILTERS // 3 + 1)
+    ]
     return images, tf.concat(shifted, axis=-1)[..., :_FILTERS]
 
 

@@ -26,7 +26,10 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     data = arrays.mnist(report)
     examples = numbered_examples.from_arrays(data, (784,))
     return replace(
-        numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
+        numbered_examples.prepared(
+            settings, examples, functools.partial(_model, settings), "accuracy"
+        ),
+        note=data.note,
     )
 
 

@@ -50,8 +50,12 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
 
     report("nothing to prepare: the pipeline computes the examples")
     shuffle = Shuffle(_COUNT, numbered_examples.seed_of(settings))
-    store = ExampleStore(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
-    held_out = numbered_examples.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)
+    store = ExampleStore(
+        _COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)]
+    )
+    held_out = numbered_examples.in_order(_HELD_OUT, settings.batch_size).map(
+        lambda numbers: numbers + _COUNT
+    )
     return Prepared(
         source=numbered_examples.source(shuffle, settings.batch_size),
         pipeline=functools.partial(pipeline, batch_size=settings.batch_size, store=store),
@@ -62,40 +66,60 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
         metric="accuracy",
         shuffle=shuffle,
         store=store,
-        movable_source=functools.partial(numbered_examples.movable_source, _COUNT, settings.batch_size),
+        movable_source=functools.partial(
+            numbered_examples.movable_source, _COUNT, settings.batch_size
+        ),
     )
 
 
-def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: ExampleStore) -> tf.data.Dataset:
+def pipeline(
+    numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: ExampleStore
+) -> tf.data.Dataset:
     """Return features of shape [batch, 256] and classes, from batches of numbers."""
     cached = store.examples_of("fast" if knobs.fast_pipeline else "slow") if knobs.cache else None
     if cached is not None and cached.is_full:
-        batches = numbers.map(cached.get, num_parallel_calls=work_ahead.num_parallel_calls_stateful(knobs.workers))
+        batches = numbers.map(
+            cached.get, num_parallel_calls=work_ahead.num_parallel_calls_stateful(knobs.workers)
+        )
     else:
-        batches = fast(numbers, knobs, cached) if knobs.fast_pipeline else slow(numbers, batch_size, cached)
+        batches = (
+            fast(numbers, knobs, cached)
+            if knobs.fast_pipeline
+            else slow(numbers, batch_size, cached)
+        )
     return numbered_examples.finished(batches, knobs)
 
 
-def slow(numbers: tf.data.Dataset, batch_size: int, cached: CachedExamples | None = None) -> tf.data.Dataset:
+def slow(
+    numbers: tf.data.Dataset, batch_size: int, cached: CachedExamples | None = None
+) -> tf.data.Dataset:
     """Return the usual pipeline, a Python generator."""
     import tensorflow as tf
 
-    make: Callable[[int], Example] = functools.partial(cached.example, make=example) if cached else example
+    make: Callable[[int], Example] = (
+        functools.partial(cached.example, make=example) if cached else example
+    )
 
     def examples() -> Iterator[Example]:
-        for number in numbers.unbatch().with_options(work_ahead.without_autotune()):  # no number ahead
+        for number in numbers.unbatch().with_options(
+            work_ahead.without_autotune()
+        ):  # no number ahead
             yield make(int(number))
 
     signature = (tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32))
     return tf.data.Dataset.from_generator(examples, output_signature=signature).batch(batch_size)
 
 
-def fast(numbers: tf.data.Dataset, knobs: Knobs, cached: CachedExamples | None = None) -> tf.data.Dataset:
+def fast(
+    numbers: tf.data.Dataset, knobs: Knobs, cached: CachedExamples | None = None
+) -> tf.data.Dataset:
     """Return the same work in tf.data: whole batches without Python, parallel by the workers knob."""
     parallel = work_ahead.num_parallel_calls(knobs.workers)
     if cached is None:
         return numbers.map(_batch, num_parallel_calls=parallel)
-    return numbers.map(lambda batch: (batch, *_batch(batch)), num_parallel_calls=parallel).map(cached.keep)
+    return numbers.map(lambda batch: (batch, *_batch(batch)), num_parallel_calls=parallel).map(
+        cached.keep
+    )
 
 
 def example(number: int) -> Example:
@@ -104,7 +128,8 @@ def example(number: int) -> Example:
     features = np.empty(_FEATURES, np.float32)
     for feature in range(_FEATURES):
         features[feature] = (
-            sum(numbered_examples.value(number, _NOISES * feature + n) for n in range(_NOISES)) / _NOISES
+            sum(numbered_examples.value(number, _NOISES * feature + n) for n in range(_NOISES))
+            / _NOISES
         )
     return features + _patterns()[label], label
 
@@ -112,7 +137,9 @@ def example(number: int) -> Example:
 @functools.cache
 def _patterns() -> NDArray[np.float32]:
     """Return the classes' values, shape [classes, features], for both forms: numpy's and TensorFlow's sines differ."""
-    return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(np.float32) / np.float32(2)
+    return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(
+        np.float32
+    ) / np.float32(2)
 
 
 def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -120,7 +147,9 @@ def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     import tensorflow as tf
 
     labels = numbers % _CLASSES
-    grain = tf.add_n([numbered_examples.rows(numbers, _FEATURES, _NOISES, n) for n in range(_NOISES)])
+    grain = tf.add_n(
+        [numbered_examples.rows(numbers, _FEATURES, _NOISES, n) for n in range(_NOISES)]
+    )
     return grain / _NOISES + tf.gather(_patterns(), labels), tf.cast(labels, tf.int32)
 
 

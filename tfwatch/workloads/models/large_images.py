@@ -32,7 +32,9 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Make ten patterns, 2 MB in all; each image is one of them in its own brightness."""
     report("generating images")
     examples = numbered_examples.Examples(_pick_of(_patterns()), _COUNT, _HELD_OUT)
-    prepared = numbered_examples.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
+    prepared = numbered_examples.prepared(
+        settings, examples, functools.partial(_model, settings), "accuracy"
+    )
     return replace(prepared, note="the images are synthetic")
 
 
@@ -59,4 +61,6 @@ def _pick_of(patterns: tf.Tensor) -> numbered_examples.Pick:
 def _model(settings: Settings) -> keras.Model:
     model_parts.seed(settings)
     # The dense layer has half a million inputs: at Adam's default rate a step changes its outputs by hundreds.
-    return model_parts.classifier(model_parts.small_convolution(_SHAPE, "large-images"), settings, learning_rate=1e-5)
+    return model_parts.classifier(
+        model_parts.small_convolution(_SHAPE, "large-images"), settings, learning_rate=1e-5
+    )

@@ -28,9 +28,13 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Prepare rows that the pipeline computes; a batch is a square matrix of them."""
     report("nothing to prepare")
     size = settings.size
-    examples = numbered_examples.Examples(functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size)
+    examples = numbered_examples.Examples(
+        functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size
+    )
     model = functools.partial(_model, settings)
-    prepared = numbered_examples.prepared(replace(settings, batch_size=size), examples, model, "mean_absolute_error")
+    prepared = numbered_examples.prepared(
+        replace(settings, batch_size=size), examples, model, "mean_absolute_error"
+    )
     return replace(prepared, note="the matrices are synthetic")
 
 
@@ -48,12 +52,16 @@ def _model(settings: Settings) -> keras.Model:
     layers = [keras.Input((settings.size,)), keras.layers.Dense(settings.size, use_bias=False)]
     model = keras.Sequential(layers, name="matmul")
     # A step changes each output by about the rate times the inputs.
-    return model_parts.compiled(model, settings, "mse", "mean_absolute_error", learning_rate=0.5 / settings.size)
+    return model_parts.compiled(
+        model, settings, "mse", "mean_absolute_error", learning_rate=0.5 / settings.size
+    )
 
 
 def work(settings: Settings) -> Callable[[], tf.Tensor]:
     """Return the product alone, of two matrices on the device, for `tfwatch bench`."""
     import tensorflow as tf
 
-    one, other = (tf.random.stateless_normal((settings.size, settings.size), (n, n)) for n in (1, 2))
+    one, other = (
+        tf.random.stateless_normal((settings.size, settings.size), (n, n)) for n in (1, 2)
+    )
     return lambda: tf.matmul(one, other)

@@ -37,7 +37,9 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
         BadInputError: no image can be read.
     """
     base, note = make_base(settings, report)
-    prepared = cnn.prepare_images(replace(settings, image_size=SIZE), report, functools.partial(_model, settings, base))
+    prepared = cnn.prepare_images(
+        replace(settings, image_size=SIZE), report, functools.partial(_model, settings, base)
+    )
     return replace(prepared, note=note)
 
 
@@ -45,7 +47,9 @@ def make_base(settings: Settings, report: Callable[[str], None]) -> tuple[keras.
     """Return the frozen base, and the reason where it starts with random weights instead of ImageNet's."""
     import keras
 
-    make = functools.partial(keras.applications.MobileNetV2, input_shape=(SIZE, SIZE, 3), include_top=False)
+    make = functools.partial(
+        keras.applications.MobileNetV2, input_shape=(SIZE, SIZE, 3), include_top=False
+    )
     note = ""
     model_parts.seed(settings)
     if settings.weights == "imagenet":
@@ -71,6 +75,10 @@ def _model(settings: Settings, base: keras.Model, classes: int) -> keras.Model:
 
     model_parts.seed(settings)
     image = keras.Input((SIZE, SIZE, 3))
-    x = base(keras.layers.Rescaling(2.0, offset=-1.0)(image), training=False)  # MobileNetV2 takes -1 to 1
+    x = base(
+        keras.layers.Rescaling(2.0, offset=-1.0)(image), training=False
+    )  # MobileNetV2 takes -1 to 1
     x = keras.layers.GlobalAveragePooling2D()(x)
-    return model_parts.classifier(keras.Model(image, model_parts.probabilities(classes)(x), name="transfer"), settings)
+    return model_parts.classifier(
+        keras.Model(image, model_parts.probabilities(classes)(x), name="transfer"), settings
+    )

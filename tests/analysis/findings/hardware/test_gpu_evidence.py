@@ -45,15 +45,23 @@ def test_an_idle_gpu_without_data_wait_is_reported() -> None:
     words = "GPU counter reads 12 %: gaps between short kernels, or work on the CPU"
     assert disagreement_text(idle, Bound.COMPUTE, accelerated=True) == words
     assert disagreement_text(GpuCheck(0.01, 0.31), Bound.COMPUTE, accelerated=True) == ""
-    assert disagreement_text(idle, Bound.HOST, accelerated=True) == "", "host code keeps it idle: nothing to wonder at"
+    assert disagreement_text(idle, Bound.HOST, accelerated=True) == "", (
+        "host code keeps it idle: nothing to wonder at"
+    )
 
 
 @pytest.mark.parametrize(
     ("found", "bound", "accelerated"),
-    [(None, Bound.INPUT, True), (GpuCheck(0.4, 0.99), None, True), (GpuCheck(0.4, 0.99), Bound.INPUT, False)],
+    [
+        (None, Bound.INPUT, True),
+        (GpuCheck(0.4, 0.99), None, True),
+        (GpuCheck(0.4, 0.99), Bound.INPUT, False),
+    ],
     ids=["no counter", "no verdict", "the CPU trains"],
 )
-def test_without_both_sides_nothing_disagrees(found: GpuCheck | None, bound: Bound | None, accelerated: bool) -> None:
+def test_without_both_sides_nothing_disagrees(
+    found: GpuCheck | None, bound: Bound | None, accelerated: bool
+) -> None:
     assert disagreement_text(found, bound, accelerated) == ""
 
 
@@ -95,7 +103,9 @@ def test_nothing_from_before_a_switch_counts() -> None:
 
     assert found is not None
     assert found.busy == pytest.approx(0.9)
-    assert check_gpu(steps(), samples(), now_s=10.0, since_s=9.0) is None, "two samples say too little"
+    assert check_gpu(steps(), samples(), now_s=10.0, since_s=9.0) is None, (
+        "two samples say too little"
+    )
 
 
 def flagged() -> Rows:
@@ -124,6 +134,8 @@ def test_figures_of_different_seconds_are_not_compared(rows: Rows, now_s: float)
     assert check_gpu(rows, samples(), now_s) is None
 
 
-@pytest.mark.parametrize("rows", [samples(NAN), samples()[:0], samples()[:12]], ids=["never read", "none", "too old"])
+@pytest.mark.parametrize(
+    "rows", [samples(NAN), samples()[:0], samples()[:12]], ids=["never read", "none", "too old"]
+)
 def test_without_a_counter_there_is_no_comparison(rows: Rows) -> None:
     assert check_gpu(steps(), rows, now_s=10.0) is None

@@ -41,7 +41,9 @@ LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
 
 
 def remark_of(machine: Machine, **changes: Any) -> str:
-    now: Situation = replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine)
+    now: Situation = replace(
+        RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine
+    )
     return remark(replace(now, **changes))
 
 
@@ -49,7 +51,11 @@ def remark_of(machine: Machine, **changes: Any) -> str:
     ("machine", "words"),
     [
         pytest.param(Machine(), "", id="nothing is known"),
-        pytest.param(Machine(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True), "", id="all is well"),
+        pytest.param(
+            Machine(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True),
+            "",
+            id="all is well",
+        ),
         pytest.param(
             Machine(swap_bytes_s=38 * 2**20, heat=3),
             "swapping 38 MB/s: use smaller batches, buffers or caches",
@@ -57,7 +63,9 @@ def remark_of(machine: Machine, **changes: Any) -> str:
         ),
         pytest.param(Machine(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
         pytest.param(
-            Machine(pressure=2), "memory is nearly full: use smaller batches, buffers or caches", id="memory pressure"
+            Machine(pressure=2),
+            "memory is nearly full: use smaller batches, buffers or caches",
+            id="memory pressure",
         ),
         pytest.param(Machine(heat=2), "heat is moderate: clocks are lowered", id="hot"),
         pytest.param(Machine(heat=1), "", id="warm"),
@@ -66,7 +74,9 @@ def remark_of(machine: Machine, **changes: Any) -> str:
             "other programs use 34 % of the GPU",
             id="a browser eats the GPU",
         ),
-        pytest.param(Machine(gpu=GpuFigures(0.30, 0.15, others=0.15)), "", id="an idle desktop is no browser"),
+        pytest.param(
+            Machine(gpu=GpuFigures(0.30, 0.15, others=0.15)), "", id="an idle desktop is no browser"
+        ),
         pytest.param(
             Machine(gpu_check=GpuCheck(0.41, 0.97)),
             "GPU counter reads 97 %: short kernels keep it high; step times decide",
@@ -94,12 +104,17 @@ def test_the_remark_is_the_most_urgent_problem(machine: Machine, words: str) -> 
         pytest.param(0, 50_000, "", id="nothing is in it yet"),
     ],
 )
-def test_a_buffer_that_will_not_fit_is_reported_before_it_is_full(held: int, size: int, words: str) -> None:
+def test_a_buffer_that_will_not_fit_is_reported_before_it_is_full(
+    held: int, size: int, words: str
+) -> None:
     each = 150 * 1024 + 100
     shuffle = Stage(f"shuffle({size})", "Shuffle", 0.2, NAN, held, NAN, held * each)
     memory = Memory(used=8 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
-    changes = {"memory": memory, "stages": StageTable(0, (Stage("batch(32)", "Batch", 0.1), shuffle))}
+    changes = {
+        "memory": memory,
+        "stages": StageTable(0, (Stage("batch(32)", "Batch", 0.1), shuffle)),
+    }
     assert remark_of(Machine(), **changes, shuffle=(held, size)) == words
     assert remark_of(Machine(), **changes) == ""
 
@@ -122,19 +137,28 @@ def test_a_leak_is_reported_only_if_memory_runs_out_before_the_end() -> None:
 def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
     idle = Machine(gpu=GpuFigures(0.02), found=FOUND)
 
-    assert remark_of(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor shows why"
+    assert (
+        remark_of(idle, accelerated=False)
+        == "TensorFlow does not use the GPU; tfwatch doctor shows why"
+    )
     assert remark_of(idle, accelerated=False, steps_total=0) == ""
     assert remark_of(idle, accelerated=False, cpu_asked=True) == ""
     assert remark_of(idle) == ""
 
 
-@pytest.mark.parametrize("changes", [{"life": "not responding"}, {"ended": RunEnded(1, "finished", 3)}])
+@pytest.mark.parametrize(
+    "changes", [{"life": "not responding"}, {"ended": RunEnded(1, "finished", 3)}]
+)
 def test_a_run_that_is_not_running_has_no_remark(changes: dict[str, Any]) -> None:
     assert remark_of(Machine(heat=4), **changes) == ""
 
 
 def test_the_finding_carries_it() -> None:
-    found = banner(replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=Machine(heat=2)))
+    found = banner(
+        replace(
+            RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=Machine(heat=2)
+        )
+    )
 
     assert found.word == "STARVING 41 %"
     assert found.remark == "heat is moderate: clocks are lowered"
@@ -177,7 +201,9 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
     assert found.found is FOUND
 
 
-@pytest.mark.parametrize("rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"])
+@pytest.mark.parametrize(
+    "rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"]
+)
 def test_missing_figures_are_none_and_never_zero(rows: Rows) -> None:
     found = summarise_machine(rows, [])
     assert replace(found, row={}) == Machine()
@@ -190,8 +216,15 @@ def test_missing_figures_are_none_and_never_zero(rows: Rows) -> None:
     ("busy", "ours", "others"),
     [
         pytest.param([0.97] * 10, [0.61] * 10, 0.36, id="another program"),
-        pytest.param([0.99, 1.0] * 5, [0.95, 0.96] * 5, None, id="counters that differ by 4 points"),
-        pytest.param([1.0, 0.1, 0.9, 0.8, 1.0], [0.4, 0.8, 0.2, 0.9, 0.8], None, id="bursts, seen at other times"),
+        pytest.param(
+            [0.99, 1.0] * 5, [0.95, 0.96] * 5, None, id="counters that differ by 4 points"
+        ),
+        pytest.param(
+            [1.0, 0.1, 0.9, 0.8, 1.0],
+            [0.4, 0.8, 0.2, 0.9, 0.8],
+            None,
+            id="bursts, seen at other times",
+        ),
         pytest.param([0.9] * 10, [1.3] * 10, None, id="queues that run at the same time"),
         pytest.param([0.9] * 10, [NAN] * 10, None, id="an unknown share"),
         pytest.param([], [], None, id="no sample"),

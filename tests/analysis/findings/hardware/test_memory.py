@@ -46,7 +46,10 @@ def test_noise_and_single_jumps_do_not_move_it() -> None:
     "available",
     [
         pytest.param(np.full(1200, 6.0 * GIB), id="steady"),
-        pytest.param(6 * GIB + np.random.default_rng(2).normal(0, 200 * 2**20, 3600), id="other programs come and go"),
+        pytest.param(
+            6 * GIB + np.random.default_rng(2).normal(0, 200 * 2**20, 3600),
+            id="other programs come and go",
+        ),
         pytest.param(ramp(600, -2 * GIB), id="memory is given back"),
         pytest.param(np.maximum(ramp(1200, 12 * GIB), 5 * GIB), id="a buffer that has filled up"),
         pytest.param(ramp(150, 0.1 * GIB), id="not enough growth"),
@@ -75,8 +78,12 @@ def test_only_the_last_half_hour_counts() -> None:
 
 
 def test_half_an_hour_is_one_also_where_samples_are_rare() -> None:
-    steady_then_leaking = np.concatenate([np.full(round(WINDOW_S), 6.0 * GIB), ramp(WINDOW_S / 2, 4 * GIB)])
-    rare = make_samples(np.arange(len(steady_then_leaking)) * 1.0, memory_available_bytes=steady_then_leaking)
+    steady_then_leaking = np.concatenate(
+        [np.full(round(WINDOW_S), 6.0 * GIB), ramp(WINDOW_S / 2, 4 * GIB)]
+    )
+    rare = make_samples(
+        np.arange(len(steady_then_leaking)) * 1.0, memory_available_bytes=steady_then_leaking
+    )
     found = growth(rare)
 
     assert found is not None

@@ -73,12 +73,18 @@ def wrong(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> 
 def only_prefetch(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
     """Prefetch hides all, and nothing else helps."""
     work_ms = plant.compute_ms + plant.host_ms
-    return forecast(turned, work_ms if turned.get("prefetch", "off") != "off" else plant.step_ms(knobs))
+    return forecast(
+        turned, work_ms if turned.get("prefetch", "off") != "off" else plant.step_ms(knobs)
+    )
 
 
-def forecast(turned: Mapping[str, str], step_ms: float, needs_bytes: float | None = None) -> Forecast:
+def forecast(
+    turned: Mapping[str, str], step_ms: float, needs_bytes: float | None = None
+) -> Forecast:
     (knob, value), *_ = turned.items()
-    return Forecast(knob, value, step_ms, step_ms * 0.9, step_ms * 1.1, nan, f"{knob} helps", needs_bytes)
+    return Forecast(
+        knob, value, step_ms, step_ms * 0.9, step_ms * 1.1, nan, f"{knob} helps", needs_bytes
+    )
 
 
 def walk_over(
@@ -107,7 +113,9 @@ def walk_over(
     most = begun = needed_bytes(knobs, plant.batch_bytes)
     limits = Limits(memory, plant.batch_bytes, plant.cores, frozenset(knobs), plant.accelerated)
     while True:
-        move = search.next(partial(make_forecast, plant, search.knobs), replace(limits, steps=BUDGET - steps))
+        move = search.next(
+            partial(make_forecast, plant, search.knobs), replace(limits, steps=BUDGET - steps)
+        )
         if isinstance(move, Stop):
             return Walked(move, search.knobs, moves, most - begun, steps)
         moves.append(move)
@@ -130,14 +138,26 @@ GPU = Plant(data_ms=21, compute_ms=8)
 KINDS = [
     pytest.param(GPU, id="decode on one of eight cores, a GPU"),
     pytest.param(Plant(data_ms=5, compute_ms=12), id="prefetch hides it all"),
-    pytest.param(Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2), id="slow storage, two cores"),
+    pytest.param(
+        Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2), id="slow storage, two cores"
+    ),
     pytest.param(Plant(data_ms=300, compute_ms=6), id="more work than the cores have"),
     pytest.param(Plant(data_ms=13, compute_ms=1.5, fast=0.1, serial=True), id="a Python generator"),
-    pytest.param(Plant(data_ms=13, compute_ms=1.5, serial=True), id="a Python generator and no other form"),
-    pytest.param(Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False), id="a CPU that shares its cores"),
-    pytest.param(Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False, fast=0.2), id="and has a fast pipeline"),
+    pytest.param(
+        Plant(data_ms=13, compute_ms=1.5, serial=True), id="a Python generator and no other form"
+    ),
+    pytest.param(
+        Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False),
+        id="a CPU that shares its cores",
+    ),
+    pytest.param(
+        Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False, fast=0.2),
+        id="and has a fast pipeline",
+    ),
     pytest.param(Plant(data_ms=0.05, compute_ms=12), id="fed from the start"),
-    pytest.param(Plant(data_ms=8, compute_ms=8, noise=0.08, drift=0.3), id="noise that resembles itself"),
+    pytest.param(
+        Plant(data_ms=8, compute_ms=8, noise=0.08, drift=0.3), id="noise that resembles itself"
+    ),
     pytest.param(
         Plant(data_ms=12, latency_ms=20, compute_ms=5.5, cores=16, crowd_ms=0.03, bursts_ms=0.6),
         id="cnn on sixteen cores: workers crowd the thread that launches",
@@ -151,11 +171,22 @@ KINDS = [
         id="cnn on two cores: workers alone are better than a prefetch",
     ),
     pytest.param(
-        Plant(data_ms=13, compute_ms=0.3, cores=2, accelerated=False, fast=0.02, serial=True, bursts_ms=0.5, noise=0.1),
+        Plant(
+            data_ms=13,
+            compute_ms=0.3,
+            cores=2,
+            accelerated=False,
+            fast=0.02,
+            serial=True,
+            bursts_ms=0.5,
+            noise=0.1,
+        ),
         id="a generator's short steps: a deep buffer takes its bursts",
     ),
     pytest.param(
-        Plant(data_ms=2.4, latency_ms=40, compute_ms=10, bursts_ms=0.8, cores=2, drift=0.4, noise=0.06),
+        Plant(
+            data_ms=2.4, latency_ms=40, compute_ms=10, bursts_ms=0.8, cores=2, drift=0.4, noise=0.06
+        ),
         id="storage on two cores: a buffer gains little beside noise",
     ),
 ]
@@ -204,11 +235,17 @@ STARTS = st.fixed_dictionaries(
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(PLANTS, STARTS, st.floats(0, 1e9), st.integers(0, 99), st.sampled_from([right, nothing, wrong]))
+@given(
+    PLANTS, STARTS, st.floats(0, 1e9), st.integers(0, 99), st.sampled_from([right, nothing, wrong])
+)
 def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     plant: Plant, start: dict[str, str], memory: float, seed: int, make_forecast: MakeForecast
 ) -> None:
-    start = {knob: value for knob, value in start.items() if knob != "fast_pipeline" or plant.fast is not None}
+    start = {
+        knob: value
+        for knob, value in start.items()
+        if knob != "fast_pipeline" or plant.fast is not None
+    }
     walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
@@ -240,21 +277,35 @@ def test_from_the_worst_setting_any_plant_ends_near_its_best(
     [
         pytest.param({"workers": 12.0, "prefetch": 11.0}, "prefetch", id="what promises most"),
         pytest.param({"workers": 11.0, "prefetch": 12.0}, "workers", id="whichever it is"),
-        pytest.param({"workers": 20.0}, "prefetch", id="no forecast is better than one that promises nothing"),
-        pytest.param({"fast_pipeline": 10.5, "workers": 11.0, "prefetch": 12.0}, "fast_pipeline", id="another form"),
         pytest.param(
-            {"fast_pipeline": 20.0, "workers": 11.0, "prefetch": 12.0}, "workers", id="not one without a gain"
+            {"workers": 20.0}, "prefetch", id="no forecast is better than one that promises nothing"
+        ),
+        pytest.param(
+            {"fast_pipeline": 10.5, "workers": 11.0, "prefetch": 12.0},
+            "fast_pipeline",
+            id="another form",
+        ),
+        pytest.param(
+            {"fast_pipeline": 20.0, "workers": 11.0, "prefetch": 12.0},
+            "workers",
+            id="not one without a gain",
         ),
     ],
 )
-def test_the_switch_that_promises_most_is_made_first(promised: dict[str, float], first: str) -> None:
-    knobs = {"prefetch": "4", "workers": "4"} | ({"fast_pipeline": "off"} if "fast_pipeline" in promised else {})
+def test_the_switch_that_promises_most_is_made_first(
+    promised: dict[str, float], first: str
+) -> None:
+    knobs = {"prefetch": "4", "workers": "4"} | (
+        {"fast_pipeline": "off"} if "fast_pipeline" in promised else {}
+    )
 
     def told(turned: Mapping[str, str]) -> Forecast | None:
         (knob,) = turned
         return forecast(turned, promised[knob]) if knob in promised else None
 
-    move = AutopilotSearch(knobs, TIGHT).next(told, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
+    move = AutopilotSearch(knobs, TIGHT).next(
+        told, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+    )
 
     assert isinstance(move, Move)
     assert move.knob == first
@@ -286,11 +337,29 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
     ("after_ms", "noise", "forecast_ms", "kept", "reason"),
     [
         pytest.param(12.0, 0.02, 12.0, True, "", id="clear"),
-        pytest.param(19.2, 0.15, 10.0, True, "within noise, faster as forecast", id="likely by both"),
-        pytest.param(19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"),
+        pytest.param(
+            19.2, 0.15, 10.0, True, "within noise, faster as forecast", id="likely by both"
+        ),
+        pytest.param(
+            19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"
+        ),
         pytest.param(30.0, 0.02, 10.0, False, "slower", id="whatever was forecast"),
-        pytest.param(20.4, 0.3, 8.0, True, "within noise, probably no slower", id="about as it was, and foretold"),
-        pytest.param(21.6, 0.45, 8.0, False, "no gain beyond noise", id="measured slower, though nobody knows"),
+        pytest.param(
+            20.4,
+            0.3,
+            8.0,
+            True,
+            "within noise, probably no slower",
+            id="about as it was, and foretold",
+        ),
+        pytest.param(
+            21.6,
+            0.45,
+            8.0,
+            False,
+            "no gain beyond noise",
+            id="measured slower, though nobody knows",
+        ),
     ],
 )
 def test_a_move_is_kept_where_all_that_is_known_says_so(
@@ -328,7 +397,10 @@ def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
     assert search.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
     found = search.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
     assert isinstance(found, Stop)
-    assert (found.cause, "the 10.0 ms of compute and host" in found.reason) == ("compute_floor", True)
+    assert (found.cause, "the 10.0 ms of compute and host" in found.reason) == (
+        "compute_floor",
+        True,
+    )
 
 
 def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:
@@ -366,7 +438,11 @@ def test_what_could_not_be_had_is_not_asked_for_again() -> None:
 def test_batches_are_copied_ahead_where_the_copy_is_the_limit(
     switchable: set[str], copy_ms: float, moves: bool
 ) -> None:
-    knobs = {"prefetch": "4", "device_prefetch": "off"} if "device_prefetch" in switchable else {"prefetch": "4"}
+    knobs = (
+        {"prefetch": "4", "device_prefetch": "off"}
+        if "device_prefetch" in switchable
+        else {"prefetch": "4"}
+    )
     search = AutopilotSearch(knobs, Measurement(60, 20.0, 0.1, 19.9, copy_ms))
     limits = Limits(ROOMY, 1_000_000, 8, frozenset(switchable), accelerated=True)
     found = search.next(lambda _: None, limits)

@@ -35,14 +35,18 @@ def test_a_setting_that_was_only_forecast_is_what_its_forecast_says() -> None:
 
 
 def test_what_was_measured_outweighs_what_was_forecast() -> None:
-    known = Estimator([seen(A, 20.0), seen(B, 18.0)], [ForecastDatum(A, B, math.log(0.5), 0.0, math.log(0.9))])
+    known = Estimator(
+        [seen(A, 20.0), seen(B, 18.0)], [ForecastDatum(A, B, math.log(0.5), 0.0, math.log(0.9))]
+    )
     assert known.expected_saving(A, B) == pytest.approx(math.log(20 / 18), abs=0.02)
 
 
 @pytest.mark.parametrize(("forecast_ms", "better"), [(12.0, True), (28.0, False)])
 def test_a_forecast_decides_where_steps_are_too_noisy_to(forecast_ms: float, better: bool) -> None:
     log_ratio = math.log(forecast_ms / 20)
-    known = Estimator([seen(A, 20.0, 4.0), seen(B, 20.0, 4.0)], [ForecastDatum(A, B, log_ratio, 0.0, 0.0)])
+    known = Estimator(
+        [seen(A, 20.0, 4.0), seen(B, 20.0, 4.0)], [ForecastDatum(A, B, log_ratio, 0.0, 0.0)]
+    )
     assert (known.expected_saving(A, B) > 0.01) is better
 
 
@@ -57,7 +61,9 @@ def test_forecasts_that_were_wrong_are_believed_less() -> None:
     right = ForecastDatum(A, B, math.log(0.5), 0.0, measured_log_ratio=math.log(0.5))
     expected_gain = []
     for one, measured_ms in ((wrong, 40.0), (right, 10.0)):
-        known = Estimator([seen(A, 20.0), seen(B, measured_ms)], [one, ForecastDatum(A, C, math.log(1.2), 0.0)])
+        known = Estimator(
+            [seen(A, 20.0), seen(B, measured_ms)], [one, ForecastDatum(A, C, math.log(1.2), 0.0)]
+        )
         expected_gain.append(known.expected_gain(A, C, 0.0))
     assert expected_gain[0] > 2 * expected_gain[1]
 
@@ -90,13 +96,20 @@ def turned(knob: str, new: str, step: int) -> PipelineSwitched:
     return PipelineSwitched(0, knob, "off", new, step - 1, step, 1.0, "experiment")
 
 
-def switched(knob: str, old: str, new: str, step: int | None, before: float = 9.6, after: float = 0.2) -> Comparison:
+def switched(
+    knob: str, old: str, new: str, step: int | None, before: float = 9.6, after: float = 0.2
+) -> Comparison:
     sides = split(before, 13.0, 0.8), split(after, 13.0, 0.8)
-    return Comparison(knob, old, new, "key", 0, (step or 1) - 1, step, *sides, ratio=1.0, settled=True)
+    return Comparison(
+        knob, old, new, "key", 0, (step or 1) - 1, step, *sides, ratio=1.0, settled=True
+    )
 
 
 def test_each_switch_parts_two_stretches() -> None:
-    found = intervals([switched("prefetch", "off", "4", 101), switched("prefetch", "4", "off", 201, 0.2, 9.6)], OFF)
+    found = intervals(
+        [switched("prefetch", "off", "4", 101), switched("prefetch", "4", "off", 201, 0.2, 9.6)],
+        OFF,
+    )
 
     assert found == [Interval(OFF, SLOW), Interval(FOUR, FAST), Interval(OFF, SLOW)]
     assert intervals([switched("prefetch", "off", "4", None)], OFF) == []
@@ -114,24 +127,37 @@ def test_knobs_that_were_turned_at_one_step_began_one_stretch() -> None:
 def test_what_an_experiment_turned_since_is_taken_back_first() -> None:
     switches = [turned("prefetch", "4", 101), turned("workers", "8", 201)]
 
-    assert intervals([switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, switches) == [
+    assert intervals(
+        [switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, switches
+    ) == [
         Interval(OFF, SLOW),
         Interval(FOUR, FAST),
     ]
 
 
 def test_a_shuffle_makes_no_other_setting() -> None:
-    (before, after) = intervals([switched("shuffle", "auto", "off", 101)], {**OFF, "shuffle": "off"})
+    (before, after) = intervals(
+        [switched("shuffle", "auto", "off", 101)], {**OFF, "shuffle": "off"}
+    )
 
     assert before.knobs == after.knobs == OFF
 
 
 def test_the_newest_stretch_of_a_setting_is_found_with_its_neighbour() -> None:
-    older, newer, other = Interval(OFF, SLOW), Interval(OFF, split(12.0, 13.0, 0.8)), Interval(FOUR, FAST)
+    older, newer, other = (
+        Interval(OFF, SLOW),
+        Interval(OFF, split(12.0, 13.0, 0.8)),
+        Interval(FOUR, FAST),
+    )
 
     assert find_measured([older, other, newer], OFF, FOUR) == (newer.split, other.split)
     assert find_measured([older, newer], OFF, FOUR) == (newer.split, None)
-    assert find_measured([Interval(OFF, split(9.6, 13.0, 0.8, steps=19)), Interval(OFF, None)], OFF, FOUR) is None
+    assert (
+        find_measured(
+            [Interval(OFF, split(9.6, 13.0, 0.8, steps=19)), Interval(OFF, None)], OFF, FOUR
+        )
+        is None
+    )
 
 
 KNOBS = {"prefetch": "off", "workers": "off"}
@@ -142,7 +168,9 @@ def test_the_error_is_what_means_of_so_many_steps_differ_by() -> None:
     plant = Plant(data_ms=10, compute_ms=10, noise=0.05)
     found = [measure(plant.rows(KNOBS, 40, rng)) for _ in range(200)]
     means = [one.step_ms for one in found if one]
-    assert np.std(means) == pytest.approx(np.median([one.error_ms for one in found if one]), rel=0.25)
+    assert np.std(means) == pytest.approx(
+        np.median([one.error_ms for one in found if one]), rel=0.25
+    )
     assert np.mean(means) == pytest.approx(plant.step_ms(KNOBS), rel=0.01)
 
 

@@ -81,19 +81,43 @@ def changes_of(moves: list[Move]) -> list[dict[str, str]]:
             [{"prefetch": "16", "workers": "4"}, {"workers": "4"}, {"prefetch": "16"}],
             id="short steps begin with a deep buffer",
         ),
-        pytest.param(OFF, measured(18, 10), 1e12, [{"workers": "2"}, {"prefetch": "4"}], id="less data than work"),
         pytest.param(
-            OFF, measured(18, 10), 2e6, [{"workers": "2"}, {"prefetch": "2"}], id="half a buffer that memory bears"
+            OFF,
+            measured(18, 10),
+            1e12,
+            [{"workers": "2"}, {"prefetch": "4"}],
+            id="less data than work",
         ),
         pytest.param(
-            OFF, measured(40, 10), 3e6, [{"workers": "2"}, {"prefetch": "2"}], id="both at once are more than it bears"
+            OFF,
+            measured(18, 10),
+            2e6,
+            [{"workers": "2"}, {"prefetch": "2"}],
+            id="half a buffer that memory bears",
         ),
-        pytest.param(ON, measured(20, 10), 1e12, [{"workers": "16"}, {"prefetch": "16"}], id="more of each"),
         pytest.param(
-            ON, measured(100, 10), 1e12, [{"workers": "32"}, {"prefetch": "16"}], id="far from fed, workers too"
+            OFF,
+            measured(40, 10),
+            3e6,
+            [{"workers": "2"}, {"prefetch": "2"}],
+            id="both at once are more than it bears",
         ),
         pytest.param(
-            {"prefetch": "16", "workers": "64"}, measured(100, 10), 1e12, [], id="as much as there is to turn to"
+            ON, measured(20, 10), 1e12, [{"workers": "16"}, {"prefetch": "16"}], id="more of each"
+        ),
+        pytest.param(
+            ON,
+            measured(100, 10),
+            1e12,
+            [{"workers": "32"}, {"prefetch": "16"}],
+            id="far from fed, workers too",
+        ),
+        pytest.param(
+            {"prefetch": "16", "workers": "64"},
+            measured(100, 10),
+            1e12,
+            [],
+            id="as much as there is to turn to",
         ),
     ],
 )
@@ -103,7 +127,10 @@ def test_what_feeds_a_run_that_starves(
     within = limits(memory)
     at = state(knobs, now)
 
-    assert changes_of([move for move in find_data_wait_moves(at, within) if fits(at, within, move)]) == found
+    assert (
+        changes_of([move for move in find_data_wait_moves(at, within) if fits(at, within, move)])
+        == found
+    )
 
 
 def test_where_it_has_been_it_is_not_new() -> None:
@@ -116,7 +143,9 @@ def test_where_it_has_been_it_is_not_new() -> None:
 
 def test_a_knob_that_is_not_open_is_left() -> None:
     assert changes_of(
-        find_data_wait_moves(state(ON, measured(20, 10)), limits(switchable=frozenset({"prefetch"})))
+        find_data_wait_moves(
+            state(ON, measured(20, 10)), limits(switchable=frozenset({"prefetch"}))
+        )
     ) == [{"prefetch": "16"}]
 
 
@@ -124,24 +153,43 @@ def test_a_knob_that_is_not_open_is_left() -> None:
     ("knobs", "known", "found"),
     [
         pytest.param(ON, {}, [{"workers": "4"}], id="beside a prefetch fewer workers"),
-        pytest.param({"prefetch": "4", "workers": "2"}, {}, [{"workers": "off"}], id="of two, none"),
-        pytest.param({"prefetch": "off", "workers": "8"}, {}, [{"prefetch": "4", "workers": "2"}], id="a prefetch too"),
+        pytest.param(
+            {"prefetch": "4", "workers": "2"}, {}, [{"workers": "off"}], id="of two, none"
+        ),
+        pytest.param(
+            {"prefetch": "off", "workers": "8"},
+            {},
+            [{"prefetch": "4", "workers": "2"}],
+            id="a prefetch too",
+        ),
         pytest.param(
             ON,
             {"accelerated": False},
-            [{"workers": "4"}, {"prefetch": "off"}, {"workers": "32"}, {"workers": "32", "prefetch": "off"}],
+            [
+                {"workers": "4"},
+                {"prefetch": "off"},
+                {"workers": "32"},
+                {"workers": "32", "prefetch": "off"},
+            ],
             id="on a CPU workers alone, and many",
         ),
         pytest.param(OFF, {}, [], id="nothing works ahead"),
         pytest.param(OFF, {"accelerated": False}, [{"workers": "32"}], id="nor on a CPU"),
-        pytest.param(OFF, {"accelerated": False, "cores": 96}, [{"workers": "64"}], id="of many cores"),
-        pytest.param(OFF, {"accelerated": False, "batch_bytes": None}, [], id="nobody knows a batch's size"),
+        pytest.param(
+            OFF, {"accelerated": False, "cores": 96}, [{"workers": "64"}], id="of many cores"
+        ),
+        pytest.param(
+            OFF, {"accelerated": False, "batch_bytes": None}, [], id="nobody knows a batch's size"
+        ),
     ],
 )
 def test_what_eases_a_run_whose_cores_are_crowded(
     knobs: dict[str, str], known: dict[str, Any], found: list[dict[str, str]]
 ) -> None:
-    assert changes_of(find_core_sharing_moves(state(knobs, measured(10, 10)), limits(**known))) == found
+    assert (
+        changes_of(find_core_sharing_moves(state(knobs, measured(10, 10)), limits(**known)))
+        == found
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,11 +197,19 @@ def test_what_eases_a_run_whose_cores_are_crowded(
     [
         pytest.param(KnobChange("workers", "8", "16"), 1e6, 8e6, True, id="eight batches more"),
         pytest.param(KnobChange("workers", "8", "16"), 1e6, 7.9e6, False, id="a little too much"),
-        pytest.param(KnobChange("workers", "8", "16"), None, 1e12, False, id="nobody knows a batch's size"),
+        pytest.param(
+            KnobChange("workers", "8", "16"), None, 1e12, False, id="nobody knows a batch's size"
+        ),
         pytest.param(KnobChange("workers", "8", "4"), None, 0.0, True, id="and fewer need none"),
-        pytest.param(KnobChange("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"),
-        pytest.param(KnobChange("fast_pipeline", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"),
-        pytest.param(KnobChange("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"),
+        pytest.param(
+            KnobChange("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"
+        ),
+        pytest.param(
+            KnobChange("fast_pipeline", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"
+        ),
+        pytest.param(
+            KnobChange("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"
+        ),
     ],
 )
 def test_a_move_keeps_within_the_memory_limit(
@@ -173,7 +229,9 @@ def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bo
 
 
 @pytest.mark.parametrize(("crowding", "eases"), [(1.015, False), (1.03, True)])
-def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowding: float, eases: bool) -> None:
+def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(
+    crowding: float, eases: bool
+) -> None:
     search = AutopilotSearch({"prefetch": "4", "workers": "off"}, measured(20, 10))
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10 * crowding, 0.1 * crowding

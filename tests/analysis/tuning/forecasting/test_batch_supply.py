@@ -25,7 +25,9 @@ from tfwatch.analysis.tuning.forecasting.batch_supply import (
 TIMES = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=40)
 
 
-def test_without_prefetch_a_batch_is_waited_for_in_full_and_with_it_the_slower_side_decides() -> None:
+def test_without_prefetch_a_batch_is_waited_for_in_full_and_with_it_the_slower_side_decides() -> (
+    None
+):
     assert in_turn(10.0, 13.4) == pytest.approx(23.4)
     assert overlapped(40.0, 13.4) == 40.0
     assert 13.4 <= overlapped(10.0, 13.4) <= 13.4 * 1.05
@@ -69,7 +71,9 @@ def test_a_deeper_buffer_is_never_slower(data: list[float], work: float, depth: 
 
 @settings(deadline=None)
 @given(data=st.floats(0.1, 100.0), work=st.floats(0.1, 100.0), depth=st.integers(1, 16))
-def test_batches_that_all_take_the_same_follow_the_formula(data: float, work: float, depth: int) -> None:
+def test_batches_that_all_take_the_same_follow_the_formula(
+    data: float, work: float, depth: int
+) -> None:
     assert queued([data] * 50, [work] * 50, depth)[-1] == pytest.approx(max(data, work))
 
 
@@ -105,7 +109,9 @@ def test_the_fast_pipeline_takes_a_hundredth_a_tenth_or_half() -> None:
 
 def test_a_cache_leaves_a_fiftieth_a_third_or_nearly_all() -> None:
     assert [one.work_ms for one in cached(MADE, None)] == pytest.approx([2, 30, 90])
-    assert [one.work_ms for one in cached(MADE, stages(Map=90, BatchV2=10))] == pytest.approx([2, 30, 90])
+    assert [one.work_ms for one in cached(MADE, stages(Map=90, BatchV2=10))] == pytest.approx(
+        [2, 30, 90]
+    )
 
 
 def test_of_several_maps_a_cache_leaves_the_last() -> None:

@@ -10,11 +10,17 @@ import pytest
 from tests.analysis.findings.test_bottleneck import FOUND, row
 from tests.analysis.samples import make_samples
 from tests.analysis.tuning.forecasting.test_record import Manifest, made, rows_of
-from tfwatch.analysis.tuning.forecasting.evidence import build_evidence, last_table, stage_tables_by_time
+from tfwatch.analysis.tuning.forecasting.evidence import (
+    build_evidence,
+    last_table,
+    stage_tables_by_time,
+)
 
 
 def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped_stretch() -> None:
-    rows = np.concatenate([row(5, 1, 90.0), row(7, 1, 10.0), row(0, 1, 50.0), row(16, 1, 20.0), row(17, 1, 70.0)])
+    rows = np.concatenate(
+        [row(5, 1, 90.0), row(7, 1, 10.0), row(0, 1, 50.0), row(16, 1, 20.0), row(17, 1, 70.0)]
+    )
 
     table = stage_tables_by_time(rows, FOUND)(0, 16 * 10**9)
 
@@ -23,7 +29,9 @@ def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped
     assert stage_tables_by_time(rows, FOUND)(0, 4 * 10**9) is None
 
 
-def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of_its_last_step() -> None:
+def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of_its_last_step() -> (
+    None
+):
     table_at = stage_tables_by_time(np.concatenate([row(6, 1, 10.0), row(15, 1, 20.0)]), FOUND)
 
     at_end = table_at(0, 34 * 10**9)

@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("data_ms", "step_ms"),
-    [pytest.param(9.6, 13.8, id="all of it hidden"), pytest.param(40.0, 40.0, id="more than can be hidden")],
+    [
+        pytest.param(9.6, 13.8, id="all of it hidden"),
+        pytest.param(40.0, 40.0, id="more than can be hidden"),
+    ],
 )
-def test_prefetch_hides_what_a_batch_takes_behind_compute_and_host(data_ms: float, step_ms: float) -> None:
-    assert step_ms_of(forecast(evidence(data_ms), "prefetch", "4")) == pytest.approx(step_ms, rel=0.03)
+def test_prefetch_hides_what_a_batch_takes_behind_compute_and_host(
+    data_ms: float, step_ms: float
+) -> None:
+    assert step_ms_of(forecast(evidence(data_ms), "prefetch", "4")) == pytest.approx(
+        step_ms, rel=0.03
+    )
 
 
 @pytest.mark.parametrize("delay_ms", [5.0, 10.0, 20.0, 40.0])
@@ -81,7 +88,10 @@ def test_a_deeper_buffer_hides_the_rest_of_a_burst() -> None:
 
 
 def test_to_a_scripts_own_pipeline_prefetch_is_only_added() -> None:
-    own: dict[str, Any] = {"knobs": {"prefetch": "default", "workers": "default"}, "switchable": ("prefetch",)}
+    own: dict[str, Any] = {
+        "knobs": {"prefetch": "default", "workers": "default"},
+        "switchable": ("prefetch",),
+    }
     ahead = evidence(9.6, stages=stages(Map=20.0, Prefetch=0.1), **own)
     alone = evidence(9.6, stages=stages(Map=9.5), **own)
 
@@ -139,7 +149,9 @@ def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
     costs = (("map(decode)", "Map", 4.0), ("map(flip)", "Map", 12.0), ("batch(32)", "Batch", 4.0))
     table, off = StageTable(0, tuple(Stage(*one) for one in costs)), {"cache": "off"}
     first, both = (
-        step_ms_of(forecast(evidence(20.0, knobs=off, stages=table, cache_after=after), "cache", "on"))
+        step_ms_of(
+            forecast(evidence(20.0, knobs=off, stages=table, cache_after=after), "cache", "on")
+        )
         for after in ("map(decode)", "map(flip)")
     )
     assert first == pytest.approx(13.8 + 16.0, abs=0.5)
@@ -148,7 +160,9 @@ def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
 
 def test_a_cache_that_would_be_refused_promises_nothing() -> None:
     found = forecast(
-        evidence(20.0, knobs={"cache": "off"}, cache_bytes=4.1 * 2**30, memory_free=6.2 * 2**30), "cache", "on"
+        evidence(20.0, knobs={"cache": "off"}, cache_bytes=4.1 * 2**30, memory_free=6.2 * 2**30),
+        "cache",
+        "on",
     )
 
     assert not found.is_known
@@ -163,7 +177,9 @@ def test_a_cache_that_would_be_refused_promises_nothing() -> None:
         pytest.param(1e5, True, id="not"),
     ],
 )
-def test_a_buffer_beyond_the_memory_limit_is_foretold_as_such(limit: float | None, beyond: bool) -> None:
+def test_a_buffer_beyond_the_memory_limit_is_foretold_as_such(
+    limit: float | None, beyond: bool
+) -> None:
     found = forecast(evidence(20.0, batch_bytes=1e6, memory_limit=limit), "prefetch", "4")
 
     assert found.is_known
@@ -180,14 +196,21 @@ def test_what_workers_make_at_once_is_held_to_the_limit_as_the_autopilot_holds_i
 
 def test_of_two_knobs_turned_at_once_the_buffers_of_both_count() -> None:
     known = evidence(20.0, batch_bytes=1e6, memory_limit=5e6)
-    both, back = (forecast(known, "prefetch", "4", {"workers": workers}) for workers in ("8", "off"))
+    both, back = (
+        forecast(known, "prefetch", "4", {"workers": workers}) for workers in ("8", "off")
+    )
 
     assert (both.needs_bytes, both.is_over_memory_limit) == (12e6, True)
     assert (back.needs_bytes, back.is_over_memory_limit) == (4e6, False)
 
 
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
-    table = StageTable(0, tuple(Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))))
+    table = StageTable(
+        0,
+        tuple(
+            Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))
+        ),
+    )
     known = evidence(20.0, knobs={"cache": "off"}, stages=table)
 
     assert step_ms_of(forecast(known, "cache", "on")) == pytest.approx(13.8 + 6.0, rel=0.05)
@@ -200,9 +223,13 @@ def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
         pytest.param(stages(Map=1.5, BatchV2=11.0), id="another stage has their time"),
     ],
 )
-def test_where_stages_mislead_the_range_still_holds_what_an_h200s_host_did(table: StageTable) -> None:
+def test_where_stages_mislead_the_range_still_holds_what_an_h200s_host_did(
+    table: StageTable,
+) -> None:
     """Steps of 12.5 ms became 7.7 with workers, where a batch stage seemed to be the limit."""
-    known = evidence(5.3, compute=7.0, host=0.2, knobs={"prefetch": "4"}, stages=table, batch_size=32)
+    known = evidence(
+        5.3, compute=7.0, host=0.2, knobs={"prefetch": "4"}, stages=table, batch_size=32
+    )
 
     found = forecast(known, "workers", "auto")
 
@@ -212,7 +239,9 @@ def test_where_stages_mislead_the_range_still_holds_what_an_h200s_host_did(table
 
 def test_short_waits_behind_a_prefetch_may_be_those_of_fetching_alone() -> None:
     """Steps of 2.3 ms became 3.0 without it on an H200's host."""
-    known = evidence(0.9, compute=1.3, host=0.1, knobs={"prefetch": "4"}, stages=stages(Map=0.6, Prefetch=0.05))
+    known = evidence(
+        0.9, compute=1.3, host=0.1, knobs={"prefetch": "4"}, stages=stages(Map=0.6, Prefetch=0.05)
+    )
 
     found = forecast(known, "prefetch", "off")
 
@@ -224,13 +253,20 @@ def test_short_waits_behind_a_prefetch_may_be_those_of_fetching_alone() -> None:
 
 
 def switched(knob: str, old: str, new: str, step: int, before: float, after: float) -> Comparison:
-    old_side, new_side = (breakdown(make_steps(np.full(100, wait), compute=13.0, host=0.8)) for wait in (before, after))
-    return Comparison(knob, old, new, "key", 0, step - 1, step, old_side, new_side, ratio=1.0, settled=True)
+    old_side, new_side = (
+        breakdown(make_steps(np.full(100, wait), compute=13.0, host=0.8))
+        for wait in (before, after)
+    )
+    return Comparison(
+        knob, old, new, "key", 0, step - 1, step, old_side, new_side, ratio=1.0, settled=True
+    )
 
 
 def test_a_setting_that_was_measured_is_its_own_forecast() -> None:
     there = switched("prefetch", "off", "4", 101, before=9.6, after=0.3)
-    found = forecast(evidence(0.3, knobs={"prefetch": "4"}, comparisons=(there,)), "prefetch", "off")
+    found = forecast(
+        evidence(0.3, knobs={"prefetch": "4"}, comparisons=(there,)), "prefetch", "off"
+    )
 
     assert found.measured
     assert step_ms_of(found) == pytest.approx(23.4)
@@ -260,9 +296,15 @@ def test_a_measurement_of_other_knobs_is_none() -> None:
 
 def copied_by_the_step(copy: float, dispatch: float, drain: float, host: float = 0.3) -> Evidence:
     """Return the evidence of steps that copy their batches themselves."""
-    rows = make_steps(np.zeros(100), compute=copy + dispatch + drain, host=host, dispatch=dispatch, copy=copy)
+    rows = make_steps(
+        np.zeros(100), compute=copy + dispatch + drain, host=host, dispatch=dispatch, copy=copy
+    )
     return replace(
-        evidence(0.0), rows=rows, breakdown=breakdown(rows), knobs={"device_prefetch": "off"}, accelerated=True
+        evidence(0.0),
+        rows=rows,
+        breakdown=breakdown(rows),
+        knobs={"device_prefetch": "off"},
+        accelerated=True,
     )
 
 
@@ -279,11 +321,16 @@ def test_a_step_is_never_forecast_to_be_shorter_than_its_copy() -> None:
 
 
 def test_a_short_copy_is_hidden_whole() -> None:
-    assert step_ms_of(forecast(copied_by_the_step(0.3, 1.5, 0.1), "device_prefetch", "2")) == pytest.approx(1.9)
+    assert step_ms_of(
+        forecast(copied_by_the_step(0.3, 1.5, 0.1), "device_prefetch", "2")
+    ) == pytest.approx(1.9)
 
 
 def test_vectorised_maps_of_a_script_have_no_forecast() -> None:
     known = evidence(20.0, knobs={"fast_pipeline": "off"}, fast_pipeline="vectorised")
     found = forecast(known, "fast_pipeline", "on")
     assert not found.is_known
-    assert found.why == "no forecast: tf.data does not show which part of a map is spent on calling it for each example"
+    assert (
+        found.why
+        == "no forecast: tf.data does not show which part of a map is spent on calling it for each example"
+    )

@@ -87,7 +87,13 @@ def test_the_forecast_of_the_present_setting_is_the_present_step(
     table=st.sampled_from([None, stages(Map=20.0, BatchV2=1.0), stages(Map=math.nan)]),
 )
 def test_every_possible_switch_has_a_forecast_above_its_floor_or_a_reason(
-    wait: float, compute: float, prefetch: str, workers: str, accelerated: bool, used: float, table: StageTable | None
+    wait: float,
+    compute: float,
+    prefetch: str,
+    workers: str,
+    accelerated: bool,
+    used: float,
+    table: StageTable | None,
 ) -> None:
     known = evidence(
         wait,

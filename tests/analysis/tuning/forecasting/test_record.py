@@ -52,10 +52,18 @@ def rows_of(waits: list[float]) -> Rows:
 
 
 def made(rows: Rows, events: list[Event] = EVENTS) -> EvidenceTables:
-    samples = make_samples(np.arange(0.5, 9.0, 0.5), process_cores=1.5, cpu_cores=2.0, memory_available_bytes=8e9)
-    switches = [event for event in events if isinstance(event, PipelineSwitched) and event.step <= len(rows)]
+    samples = make_samples(
+        np.arange(0.5, 9.0, 0.5), process_cores=1.5, cpu_cores=2.0, memory_available_bytes=8e9
+    )
+    switches = [
+        event for event in events if isinstance(event, PipelineSwitched) and event.step <= len(rows)
+    ]
     return EvidenceTables(
-        Manifest(), lambda first, last: rows[max(first, 1) - 1 : last], samples, lambda step, at_ns: None, switches
+        Manifest(),
+        lambda first, last: rows[max(first, 1) - 1 : last],
+        samples,
+        lambda step, at_ns: None,
+        switches,
     )
 
 
@@ -103,7 +111,10 @@ def test_what_has_not_settled_and_what_was_turned_together_is_left_out() -> None
     ]
 
     assert record(made(rows, together), compare(together, 200, made(rows).rows_between)) == Record()
-    assert record(made(rows[:150]), compare(EVENTS[:2], 150, made(rows[:150]).rows_between)) == Record()
+    assert (
+        record(made(rows[:150]), compare(EVENTS[:2], 150, made(rows[:150]).rows_between))
+        == Record()
+    )
     assert np.isnan(Record().median_error)
 
 

@@ -73,15 +73,22 @@ def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SimpleNamespace(trainable_variables=[])
     assert device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.CPU
 
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [SimpleNamespace(name="/device:GPU:0")])
+    monkeypatch.setattr(
+        tf.config, "list_logical_devices", lambda kind: [SimpleNamespace(name="/device:GPU:0")]
+    )
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     assert device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.UNIFIED
 
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     assert device_copy.find_device(model, eager=True, is_flat=True) is NotTimed.EAGER
-    assert device_copy.find_device(model, eager=False, is_flat=False, is_spread=True) is NotTimed.SPREAD
+    assert (
+        device_copy.find_device(model, eager=False, is_flat=False, is_spread=True)
+        is NotTimed.SPREAD
+    )
     assert device_copy.find_device(model, eager=False, is_flat=False) is NotTimed.NOT_PLAIN
-    assert device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.ELSEWHERE  # operations run on the CPU
+    assert (
+        device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.ELSEWHERE
+    )  # operations run on the CPU
 
 
 def train(folder: Path | None, switches: dict[int, Any]) -> tuple[Any, Any]:
@@ -92,7 +99,9 @@ def train(folder: Path | None, switches: dict[int, Any]) -> tuple[Any, Any]:
     from tfwatch import Watch
 
     keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.Input((64, 64, 3)), keras.layers.AveragePooling2D(8), keras.layers.Flatten()])
+    model = keras.Sequential(
+        [keras.Input((64, 64, 3)), keras.layers.AveragePooling2D(8), keras.layers.Flatten()]
+    )
     model.add(keras.layers.Dense(4))
     model.compile("sgd", "mse", jit_compile=False)
     x = np.random.default_rng(0).normal(size=(210, 64, 64, 3)).astype("float32")
@@ -104,7 +113,10 @@ def train(folder: Path | None, switches: dict[int, Any]) -> tuple[Any, Any]:
         if watch and batch in switches:
             watch.set(device_prefetch=switches[batch])
 
-    callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=end), *([watch] if watch else [])]
+    callbacks = [
+        keras.callbacks.LambdaCallback(on_train_batch_end=end),
+        *([watch] if watch else []),
+    ]
     data = tf.data.Dataset.from_tensor_slices((x, x[:, 0, 0, :1])).batch(24)
     model.fit(data, epochs=2, verbose=0, callbacks=callbacks)
     return (losses, [one.tobytes() for one in model.get_weights()]), open_run(
@@ -130,7 +142,9 @@ def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
     assert np.isfinite(run.steps["copy_ms"]).all()
     assert (run.steps["copy_ms"] + run.steps["dispatch_ms"] <= run.steps["compute_ms"]).all()
     assert run.manifest.copied_bytes == {"float32": 24 * 64 * 64 * 3 * 4}
-    assert [event.new for event in run.events if type(event).__name__ == "PipelineSwitched"][:3] == ["2", "off", "1"]
+    assert [event.new for event in run.events if type(event).__name__ == "PipelineSwitched"][
+        :3
+    ] == ["2", "off", "1"]
 
 
 def test_a_prefetch_to_the_device_is_off_or_a_number() -> None:
@@ -213,7 +227,11 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
         tf.numpy_function(lambda: time.sleep(0.02), [], [])
         return batch
 
-    monkeypatch.setattr(live_switch, "on_device", lambda batches, _: batches.map(late) if slow == "copy" else batches)
+    monkeypatch.setattr(
+        live_switch,
+        "on_device",
+        lambda batches, _: batches.map(late) if slow == "copy" else batches,
+    )
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
     with determinism(False):  # it forbids the clock of the stamps
@@ -232,7 +250,9 @@ def fit_slowly(folder: Path, late: Any) -> Any:
 
     from tfwatch import Watch
 
-    model = keras.Sequential([keras.Input((64, 64, 3)), keras.layers.Flatten(), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((64, 64, 3)), keras.layers.Flatten(), keras.layers.Dense(1)]
+    )
     model.compile("sgd", "mse", jit_compile=False)
     data = tf.data.Dataset.from_tensors((tf.zeros((32, 64, 64, 3)), tf.zeros((32, 1)))).repeat(12)
     watch = Watch(folder)
@@ -241,7 +261,9 @@ def fit_slowly(folder: Path, late: Any) -> Any:
     return open_run(watch.run_path or "")
 
 
-@pytest.mark.parametrize(("reported", "passes"), [(1.0, True), (0.5, False), (0.0, False), (np.nan, False)])
+@pytest.mark.parametrize(
+    ("reported", "passes"), [(1.0, True), (0.5, False), (0.0, False), (np.nan, False)]
+)
 def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
     reported: float, passes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -255,7 +277,9 @@ def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
     monkeypatch.setattr(injected_copy, "_copy_ms", lambda part: 6.5 if part.shape[0] > 1 else 0.5)
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(device_copy.DeviceCopy, "__call__", lambda *_: reported * 6e6)
-    compared = SimpleNamespace(copy=lambda kind, size: injected_copy.compare_copies(kind, size, tmp_path))
+    compared = SimpleNamespace(
+        copy=lambda kind, size: injected_copy.compare_copies(kind, size, tmp_path)
+    )
 
     (case,) = _copy("uint8", 1)(compared)  # type: ignore[arg-type]
     assert case.passed is passes

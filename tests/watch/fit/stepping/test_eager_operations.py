@@ -14,7 +14,12 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.events import Noted
 from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.fit.stepping.eager_operations import Calls, Operations, _tensorflow_calls, time_operations
+from tfwatch.watch.fit.stepping.eager_operations import (
+    Calls,
+    Operations,
+    _tensorflow_calls,
+    time_operations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +61,11 @@ def test_only_the_time_of_operations_counts_and_each_call_starts_at_zero() -> No
 
     def step(ns: int) -> int:
         time.advance(1000)  # Python's
-        return int(module.TFE_Py_Execute(ns) + module.TFE_Py_FastPathExecute(ns) + module.TFE_Py_ExecuteCancelable(1))
+        return int(
+            module.TFE_Py_Execute(ns)
+            + module.TFE_Py_FastPathExecute(ns)
+            + module.TFE_Py_ExecuteCancelable(1)
+        )
 
     assert (timed(operations, step, 30), operations.took_ns) == (61, 61)
     assert (timed(operations, step, 5), operations.took_ns) == (11, 11)
@@ -98,7 +107,11 @@ def test_two_threads_count_their_own_operations_and_tensorflow_is_restored() -> 
     module = module_of(time)
     before = dict(vars(module))
     calls = Calls(module)
-    first_is_in, second_is_in, first_is_out = threading.Event(), threading.Event(), threading.Event()
+    first_is_in, second_is_in, first_is_out = (
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
     first = Operations(calls, Clock(now_ns=time.read))
     took: dict[str, int] = {}
 
@@ -145,13 +158,19 @@ def test_a_step_within_a_step_is_counted_in_both() -> None:
     assert vars(module) == before
 
 
-def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_notes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_notes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _tensorflow_calls.cache_clear()
-    monkeypatch.setitem(sys.modules, "tensorflow.python", SimpleNamespace(pywrap_tfe=SimpleNamespace()))
+    monkeypatch.setitem(
+        sys.modules, "tensorflow.python", SimpleNamespace(pywrap_tfe=SimpleNamespace())
+    )
     writer = RunWriter(None, make_manifest(), FakeClock().clock)
 
     assert time_operations(writer) is None
     assert not writer.manifest().op_by_op
     writer.flush()
     (note,) = (event.text for event in read_run(writer).events if isinstance(event, Noted))
-    assert note.startswith("Python time between operations is unknown: operations cannot be timed (")
+    assert note.startswith(
+        "Python time between operations is unknown: operations cannot be timed ("
+    )

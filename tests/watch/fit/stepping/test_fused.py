@@ -39,7 +39,9 @@ def batches(arrays: Any) -> Any:
     return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
 
 
-def test_a_clock_that_op_determinism_forbids_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_clock_that_op_determinism_forbids_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     from tfwatch.watch.fit.stepping.fused_steps import find_clock
@@ -75,7 +77,9 @@ def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
     assert np.flatnonzero(rows["host_ms"]).tolist() == last
     assert rows["flags"].tolist() == [Flag.COMPILE | Flag.EPOCH_START] + [0] * (STEPS - 1)
     total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
-    np.testing.assert_allclose(total_ms[:-1], np.diff(rows["start_ns"].astype(np.int64)) / 1e6, rtol=1e-3)
+    np.testing.assert_allclose(
+        total_ms[:-1], np.diff(rows["start_ns"].astype(np.int64)) / 1e6, rtol=1e-3
+    )
     assert f"steps_per_execution={GROUP}" in run.manifest.split
     assert notes(run) == [f"step timing: {run.manifest.split}"]
     if split == "fused":
@@ -83,7 +87,11 @@ def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
 
 
 def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
-    model: Any, make_model: Callable[[], Any], arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Any,
+    make_model: Callable[[], Any],
+    arrays: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tfwatch.watch.fit.stepping import step_runners
 
@@ -94,7 +102,9 @@ def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
     run = watched(model, arrays, tmp_path)
     stock = make_model()
     compile_built(stock, steps_per_execution=GROUP)
-    assert fingerprint(model, model.history) == fingerprint(stock, stock.fit(batches(arrays), verbose=0))
+    assert fingerprint(model, model.history) == fingerprint(
+        stock, stock.fit(batches(arrays), verbose=0)
+    )
     assert run.manifest.not_split == "not in a graph"
     assert notes(run) == ["the steps of this fit are not split: not in a graph"]
     assert len(run.steps) == 0
@@ -115,7 +125,9 @@ def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
     monkeypatch.setattr(step_runners, "clock_offset_ns", set_in_the_second_call)
     run = watched(model, arrays, tmp_path)
     assert run.steps["step"].tolist() == [*range(1, GROUP + 1), STEPS]
-    assert notes(run)[1:] == [f"the wall clock was set: the {GROUP} steps up to step {2 * GROUP} are not timed"]
+    assert notes(run)[1:] == [
+        f"the wall clock was set: the {GROUP} steps up to step {2 * GROUP} are not timed"
+    ]
     assert run.ended
     assert run.ended.steps == STEPS
 
@@ -129,7 +141,9 @@ def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
 
     watch = Watch(tmp_path)
     watch.set(prefetch=4)
-    off = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch="off"))
+    off = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: watch.set(prefetch="off")
+    )
     model.fit(batches(arrays), verbose=0, callbacks=[watch, off])
     run = open_run(watch.run_path or "")
     on, switched = (event for event in run.events if isinstance(event, PipelineSwitched))

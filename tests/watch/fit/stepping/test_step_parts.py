@@ -27,7 +27,9 @@ def test_a_wait_is_the_part_of_the_fetch_after_the_previous_step() -> None:
     assert (parts.wait_ms + parts.compute_ms).sum() == 82
 
 
-def test_a_call_in_two_runs_waits_from_the_last_step_of_the_first_to_the_batch_of_the_second() -> None:
+def test_a_call_in_two_runs_waits_from_the_last_step_of_the_first_to_the_batch_of_the_second() -> (
+    None
+):
     first, none, second = run(0, 5, 10, 12), run(13, 14), run(20, 30, 40, 40)
     parts = split_steps(0, 41 * MS, [first, none, second])
     assert parts.wait_ms.tolist() == [5, 20]
@@ -58,7 +60,13 @@ def test_readings_that_are_never_close_are_repeated_a_few_times() -> None:
 
 @pytest.mark.parametrize(
     ("moved_ms", "passed_ms", "expected"),
-    [(0.9, 10, False), (-1.1, 10, True), (5, 10_000, False), (-11, 10_000, True), (3.6e6, 10, True)],
+    [
+        (0.9, 10, False),
+        (-1.1, 10, True),
+        (5, 10_000, False),
+        (-11, 10_000, True),
+        (3.6e6, 10, True),
+    ],
 )
 def test_a_synchronized_clock_is_distinguished_from_one_that_was_set(
     moved_ms: float, passed_ms: float, expected: bool

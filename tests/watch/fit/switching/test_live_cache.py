@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.whole import events_of, hold_out_few, only, result, train, write_images
-from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.core.events import (
+    EpochEnded,
+    Noted,
+    PipelineSwitched,
+    SwitchAsked,
+    SwitchFailed,
+    SwitchMissed,
+)
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Control, Request, Scheduled
@@ -50,7 +57,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def unswitched(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+def unswitched(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Run]:
     """Train a workload without a switch, once for all tests; both forms of a pipeline give the same result."""
 
     @functools.cache
@@ -62,7 +71,9 @@ def unswitched(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def switched(run: Run) -> list[tuple[str, str, str, int]]:
-    return [(event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)]
+    return [
+        (event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)
+    ]
 
 
 def requested(run: Run) -> list[tuple[str, str, int]]:
@@ -84,8 +95,13 @@ def test_random_switches_with_the_cache_among_them_change_no_bit(
     ]
     switches = [Scheduled(rng.randrange(4 * STEPS), *rng.choice(choices)) for _ in range(8)]
     # On over the end of an epoch and through a whole one, off and on again.
-    cache = [Scheduled(step, "cache", value) for step, value in ((4, True), (50, False), (54, True), (58, False))]
-    turned, outcome = train(name, settings, tmp_path, *switches, *cache, Scheduled(60, "cache", True))
+    cache = [
+        Scheduled(step, "cache", value)
+        for step, value in ((4, True), (50, False), (54, True), (58, False))
+    ]
+    turned, outcome = train(
+        name, settings, tmp_path, *switches, *cache, Scheduled(60, "cache", True)
+    )
     assert outcome.cause == "finished"
     assert ("cache", "off", "on", 2 * STEPS + 1) in switched(turned)
     assert any(switch[:3] == ("cache", "on", "off") for switch in switched(turned))
@@ -103,7 +119,9 @@ def test_both_forms_of_a_pipeline_are_cached_separately(settings: Settings, tmp_
     cached, _ = train("generator", settings, tmp_path, *forms, knobs=Knobs(cache=True))
     assert result(cached) == result(still)
     for run in (still, cached):
-        made = [(old, new, step) for knob, old, new, step in switched(run) if knob == "fast_pipeline"]
+        made = [
+            (old, new, step) for knob, old, new, step in switched(run) if knob == "fast_pipeline"
+        ]
         assert made == [("off", "on", 31), ("on", "off", 51), ("off", "on", 71)]
 
 
@@ -119,7 +137,12 @@ def test_a_cache_and_a_shuffle_take_effect_with_an_epoch(
     cached = [("cache", "off", "on", 2 * STEPS + 1), ("cache", "on", "off", 71)]
     assert requested(alone) == [("auto", "4", 5), ("4", "auto", 50)]
     assert switched(alone) == shuffled
-    assert requested(beside) == [("auto", "4", 5), ("off", "on", 9), ("4", "auto", 50), ("on", "off", 70)]
+    assert requested(beside) == [
+        ("auto", "4", 5),
+        ("off", "on", 9),
+        ("4", "auto", 50),
+        ("on", "off", 70),
+    ]
     assert switched(beside) == [shuffled[0], cached[0], shuffled[1], cached[1]]
     assert first_epoch(alone) == first_epoch(unswitched("generator"))
     assert result(beside) == result(alone)
@@ -135,7 +158,11 @@ def test_what_is_cancelled_or_comes_too_late_changes_nothing(
     One that never took effect, in the last epoch, is reported.
     """
     shuffle = [Scheduled(5, "shuffle", 4), Scheduled(9, "shuffle", "auto")]
-    cache = [Scheduled(12, "cache", True), Scheduled(16, "cache", False), Scheduled(68, "cache", True)]
+    cache = [
+        Scheduled(12, "cache", True),
+        Scheduled(16, "cache", False),
+        Scheduled(68, "cache", True),
+    ]
     run, _ = train("generator", settings, tmp_path, *shuffle, *cache, knobs=FAST)
     assert [(old, new) for old, new, _ in requested(run)] == [
         ("auto", "4"),
@@ -168,9 +195,12 @@ def test_a_cache_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "refusal"), [("cache", True, Refusal.NOTHING_TO_CACHE), ("shuffle", 5, Refusal.OWN_SHUFFLE)]
+    ("knob", "value", "refusal"),
+    [("cache", True, Refusal.NOTHING_TO_CACHE), ("shuffle", 5, Refusal.OWN_SHUFFLE)],
 )
-def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, value: Setting, refusal: Refusal, tmp_path: Path) -> None:
+def test_a_knob_that_a_pipeline_lacks_is_refused(
+    knob: str, value: Setting, refusal: Refusal, tmp_path: Path
+) -> None:
     writer, _ = begin_run(tmp_path, "run")
     session = Session(writer)
     deferred = DeferredSwitches(session, ScriptPipeline())
@@ -179,9 +209,18 @@ def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, value: Setting, refu
     assert deferred.refusal(Request(knob, value)) == refusal.words
 
 
-def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(settings: Settings, tmp_path: Path) -> None:
+def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(
+    settings: Settings, tmp_path: Path
+) -> None:
     control = Control(FAST)
-    train("generator", replace(settings, steps=9), tmp_path, Scheduled(5, "shuffle", 4), knobs=FAST, control=control)
+    train(
+        "generator",
+        replace(settings, steps=9),
+        tmp_path,
+        Scheduled(5, "shuffle", 4),
+        knobs=FAST,
+        control=control,
+    )
     assert (control.knobs, control.requested_knobs) == (FAST, FAST.with_value("shuffle", 4))
 
 

@@ -37,14 +37,24 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         pytest.param("unknown length", 2, [ORDER], id="unknown length"),
         pytest.param("parts of an epoch", 2, [], id="epochs of another length than the data"),
         pytest.param(
-            "from a function", 4, ["its pipeline has 1 map with parallel calls, not 2"], id="a function distributes"
+            "from a function",
+            4,
+            ["its pipeline has 1 map with parallel calls, not 2"],
+            id="a function distributes",
         ),
         pytest.param("a cache", 2, [], id="a cache"),
         pytest.param("vectorised", 2, [], id="vectorised maps"),
-        pytest.param("fused", 2, [ORDER.replace("filter", "assert_cardinality")], id="several steps in a call"),
+        pytest.param(
+            "fused",
+            2,
+            [ORDER.replace("filter", "assert_cardinality")],
+            id="several steps in a call",
+        ),
     ],
 )
-def test_switches_change_no_bit(seen: dict[str, Any], kind: str, switched: int, refused: list[str]) -> None:
+def test_switches_change_no_bit(
+    seen: dict[str, Any], kind: str, switched: int, refused: list[str]
+) -> None:
     found = seen[kind]
     assert found["equal"]
     assert found["switched"] >= switched
@@ -62,7 +72,9 @@ def test_nothing_is_replaced_before_a_request(seen: dict[str, Any]) -> None:
     assert seen["untouched"] == {"equal": True, "installed": False}
 
 
-def test_the_stages_below_a_strategy_have_figures_once_a_switch_was_asked_for(seen: dict[str, Any]) -> None:
+def test_the_stages_below_a_strategy_have_figures_once_a_switch_was_asked_for(
+    seen: dict[str, Any],
+) -> None:
     found = seen["stages"]
     assert {"map(double)", "map(shifted)", "batch(8)", "prefetch"} <= set(found["found"])
     assert found["rows"] > 0
@@ -75,5 +87,7 @@ def test_a_relay_that_cannot_be_built_changes_no_bit(seen: dict[str, Any]) -> No
     assert first["equal"]
     assert later["equal"]
     assert (first["switched"], later["switched"] > 0) == (0, True)
-    assert first["refused"] == ["batches are spread over several devices (AttributeError: no relay here)"]
+    assert first["refused"] == [
+        "batches are spread over several devices (AttributeError: no relay here)"
+    ]
     assert any("no relay here" in note for note in later["notes"])

@@ -90,7 +90,9 @@ def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(
     import keras
 
     watch = watch_in(tmp_path)
-    switch = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batch or watch.set(workers=3))
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch or watch.set(workers=3)
+    )
     make_model().fit(with_epoch(arrays), verbose=0, callbacks=[watch, switch])
     run = open_run(watch.run_path)
     asked, missed = events_of(run, SwitchAsked), events_of(run, SwitchMissed)
@@ -118,7 +120,9 @@ def test_an_interleave_switches_with_each_epoch_and_leaves_the_weights_equal(
 
     settings, results, watch = [3, "auto", "off", "default", 2], [], watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(workers=settings.pop(0))
+        on_train_batch_end=lambda batch, logs: (
+            settings and batch == 1 and watch.set(workers=settings.pop(0))
+        )
     )
     for callbacks in ([], [watch, switch]):
         model = make_model()
@@ -154,11 +158,18 @@ def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
 ) -> None:
     import keras
 
-    settings: list[dict[str, Any]] = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}, {"cache": False}]
+    settings: list[dict[str, Any]] = [
+        {"cache": True},
+        {"prefetch": 4},
+        {"prefetch": 1},
+        {"cache": False},
+    ]
     settings.append({"cache": True})
     results, watch = [], watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(**settings.pop(0))
+        on_train_batch_end=lambda batch, logs: (
+            settings and batch == 1 and watch.set(**settings.pop(0))
+        )
     )
     for callbacks in ([], [watch, switch]):
         model = make_model()
@@ -167,20 +178,30 @@ def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
     assert results[0] == results[1]
     run = open_run(watch.run_path)
     steps = -(-len(arrays[0]) // BATCH)
-    made = [(event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)]
+    made = [
+        (event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)
+    ]
     cached, dropped = ("cache", "off", "on", 2 * steps + 1), ("cache", "on", "off", 4 * steps + 1)
     assert [one for one in made if one[0] == "cache"] == [cached, dropped]
-    assert [event.epochs for event in events_of(run, SwitchAsked) if event.knob == "cache"] == [2, 1, 2]
+    assert [event.epochs for event in events_of(run, SwitchAsked) if event.knob == "cache"] == [
+        2,
+        1,
+        2,
+    ]
     assert [event.knob for event in events_of(run, SwitchMissed)] == ["cache"]
     assert not events_of(run, SwitchFailed)
 
 
-def test_a_cache_that_is_off_again_while_it_fills_is_no_switch(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_cache_that_is_off_again_while_it_fills_is_no_switch(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     import keras
 
     settings, results, watch = [{"cache": True}, {"cache": False}], [], watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: settings and batch == 1 and watch.set(**settings.pop(0))
+        on_train_batch_end=lambda batch, logs: (
+            settings and batch == 1 and watch.set(**settings.pop(0))
+        )
     )
     for callbacks in ([], [watch, switch]):
         model = make_model()
@@ -209,7 +230,9 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
                 model.train_function._runner = watch._recorder._runner
 
         switch = keras.callbacks.LambdaCallback(on_train_batch_end=give_up)
-        model.fit(at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch] if watched else [])
+        model.fit(
+            at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch] if watched else []
+        )
         results.append(_weights(model))
     assert results[0] == results[1]
 
@@ -238,8 +261,14 @@ def _switching_fast(watch: Any, settings: dict[int, dict[str, Any]]) -> Any:
 def test_proved_maps_take_whole_batches_and_leave_the_weights_equal(
     make_data: Any, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    settings: dict[int, dict[str, Any]] = {2: {"fast_pipeline": True}, 3: {"workers": 2}, 5: {"cache": True}}
-    settings |= {6: {"fast_pipeline": False}, 8: {"fast_pipeline": True}} if make_data is at_once else {}
+    settings: dict[int, dict[str, Any]] = {
+        2: {"fast_pipeline": True},
+        3: {"workers": 2},
+        5: {"cache": True},
+    }
+    settings |= (
+        {6: {"fast_pipeline": False}, 8: {"fast_pipeline": True}} if make_data is at_once else {}
+    )
     results, watch = [], watch_in(tmp_path)
     for callbacks in ([], [watch, _switching_fast(watch, settings)]):
         model = make_model()
@@ -247,7 +276,9 @@ def test_proved_maps_take_whole_batches_and_leave_the_weights_equal(
         results.append((_weights(model), history.history["loss"]))
     assert results[0] == results[1]
     run = open_run(watch.run_path)
-    made = [event.new for event in events_of(run, PipelineSwitched) if event.knob == "fast_pipeline"]
+    made = [
+        event.new for event in events_of(run, PipelineSwitched) if event.knob == "fast_pipeline"
+    ]
     assert made == (["on", "off", "on"] if make_data is at_once else ["on"])
     (failed,) = events_of(run, SwitchFailed)
     assert failed.knob == "cache"
@@ -260,7 +291,9 @@ def _exponents(arrays: Any) -> Any:
     return tf.data.Dataset.from_tensor_slices(arrays).map(lambda x, y: (tf.exp(x), y)).batch(BATCH)
 
 
-def test_maps_that_differ_in_the_last_bit_stay_as_written(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_maps_that_differ_in_the_last_bit_stay_as_written(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
     watch = watch_in(tmp_path)
     switch = _switching_fast(watch, {1: {"fast_pipeline": True}})
     make_model().fit(_exponents(arrays), epochs=2, verbose=0, callbacks=[watch, switch])
@@ -280,15 +313,26 @@ def test_a_key_pressed_again_before_the_proof_cancels_the_switch(
 
     begin = threading.Event()
     prove = ProvableMaps.prove
-    monkeypatch.setattr(ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments))
+    monkeypatch.setattr(
+        ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments)
+    )
     watch, settings = watch_in(tmp_path), [True, False]
     switch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: watch.set(fast_pipeline=settings.pop(0)) if settings else begin.set()
+        on_train_batch_end=lambda batch, logs: (
+            watch.set(fast_pipeline=settings.pop(0)) if settings else begin.set()
+        )
     )
     make_model().fit(at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch])
     run = open_run(watch.run_path)
-    assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [("off", "on"), ("off", "off")]
-    assert not [*events_of(run, PipelineSwitched), *events_of(run, SwitchFailed), *events_of(run, SwitchMissed)]
+    assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [
+        ("off", "on"),
+        ("off", "off"),
+    ]
+    assert not [
+        *events_of(run, PipelineSwitched),
+        *events_of(run, SwitchFailed),
+        *events_of(run, SwitchMissed),
+    ]
 
 
 def test_a_cache_that_is_requested_before_the_proof_refuses_the_switch(
@@ -300,7 +344,9 @@ def test_a_cache_that_is_requested_before_the_proof_refuses_the_switch(
 
     begin = threading.Event()
     prove = ProvableMaps.prove
-    monkeypatch.setattr(ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments))
+    monkeypatch.setattr(
+        ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments)
+    )
     watch, settings = watch_in(tmp_path), [{"fast_pipeline": True}, {"cache": True}]
 
     def switch(*_: Any, **__: Any) -> None:
@@ -345,8 +391,18 @@ _INTERLEAVE = {
             {"cache": _NO_MAP, "fast_pipeline": _NO_BATCH, **_INTERLEAVE},
             ["workers"],
         ),
-        (known, ["prefetch"], {"workers": _NO_MAP, "cache": _NO_MAP, "fast_pipeline": _NO_MAP, **_SHUFFLE}, []),
-        (augmented, ["prefetch", "cache"], {"workers": _DRAWS, "fast_pipeline": _DRAWS, **_SHUFFLE}, ["cache"]),
+        (
+            known,
+            ["prefetch"],
+            {"workers": _NO_MAP, "cache": _NO_MAP, "fast_pipeline": _NO_MAP, **_SHUFFLE},
+            [],
+        ),
+        (
+            augmented,
+            ["prefetch", "cache"],
+            {"workers": _DRAWS, "fast_pipeline": _DRAWS, **_SHUFFLE},
+            ["cache"],
+        ),
     ],
 )
 def test_run_json_has_the_knobs_of_the_pipeline(
@@ -356,15 +412,25 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     from tfwatch.watch.fit.switching.described_knobs import KnobDescriber
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
-    writer = make_writer("test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"])
+    writer = make_writer(
+        "test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"]
+    )
     KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())
     manifest = writer.manifest()
-    assert (manifest.switchable, manifest.fixed, manifest.from_epoch) == (switchable, fixed, from_epoch)
+    assert (manifest.switchable, manifest.fixed, manifest.from_epoch) == (
+        switchable,
+        fixed,
+        from_epoch,
+    )
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterator_is_there(
-    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps_per_execution: int,
+    arrays: Any,
+    make_model: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import keras
 
@@ -384,7 +450,9 @@ def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterat
             watch.set(workers=3)
         if trained == 12:  # a training that waits for the second iterator does not come here
             reads.set()
-            wait_until(lambda: not any(thread.name == "tfwatch-replay" for thread in threading.enumerate()))
+            wait_until(
+                lambda: not any(thread.name == "tfwatch-replay" for thread in threading.enumerate())
+            )
 
     results, watch = [], watch_in(tmp_path)
     for callbacks in ([], [watch, keras.callbacks.LambdaCallback(on_train_batch_end=switch)]):
@@ -417,7 +485,9 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
     over = threading.Event()
     monkeypatch.setattr(replay, "_dropper", lambda _source: over.wait)
     watch = watch_in(tmp_path)
-    switch = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batch == 12 and watch.set(workers=3))
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch == 12 and watch.set(workers=3)
+    )
     try:
         make_model().fit(at_once(arrays), epochs=epochs, verbose=0, callbacks=[watch, switch])
     finally:

@@ -52,8 +52,14 @@ def placed(*marks: Mark) -> str:
     [
         (PipelineSwitched(0, "prefetch", "off", "4", 1, 3, 2.0, "key"), "p prefetch off>4"),
         (PipelineSwitched(0, "workers", "off", "auto", 1, 3, 2.0, "key"), "w workers off>auto"),
-        (PipelineSwitched(0, "latency_ms", "20 ms", "off", 1, 3, 2.0, "key"), "l latency 20 ms>off"),
-        (PipelineSwitched(0, "fast_pipeline", "off", "on", 1, 3, 2.0, "key"), "t fast pipeline off>on"),
+        (
+            PipelineSwitched(0, "latency_ms", "20 ms", "off", 1, 3, 2.0, "key"),
+            "l latency 20 ms>off",
+        ),
+        (
+            PipelineSwitched(0, "fast_pipeline", "off", "on", 1, 3, 2.0, "key"),
+            "t fast pipeline off>on",
+        ),
         (SwitchFailed(0, "fast_pipeline", "no"), "X fast pipeline switch failed"),
         (ValidationEnded(3 * SECOND, 0, 2100.0), "EV 2.1 s"),
         (EpochEnded(0, 1, 500, {}), "E 2"),
@@ -107,7 +113,10 @@ def test_a_stall_and_a_compile_are_found_in_the_bars() -> None:
         flags=[int(Flag.COMPILE)] + [0] * 5,
     )
     marks = bar_marks(bars, 30.0, np.zeros(6, dtype=np.bool_))
-    assert [(mark.at_s, mark.texts[0]) for mark in marks] == [(0.0, "C compile 2.4 s"), (0.75, "S stall 3.5 s")]
+    assert [(mark.at_s, mark.texts[0]) for mark in marks] == [
+        (0.0, "C compile 2.4 s"),
+        (0.75, "S stall 3.5 s"),
+    ]
 
 
 def test_a_wait_that_filled_a_shuffle_buffer_is_named() -> None:
@@ -144,7 +153,9 @@ def test_a_clip_label_that_fits_nowhere_is_left_out() -> None:
     assert clip_labels(np.array([1.0, 412.7, 1.0]), over, ~over) == []
 
 
-@pytest.mark.parametrize(("value_ms", "text"), [(412.7, ">412 ms"), (3590.0, ">3.5 s"), (20_900.0, ">20 s")])
+@pytest.mark.parametrize(
+    ("value_ms", "text"), [(412.7, ">412 ms"), (3590.0, ">3.5 s"), (20_900.0, ">20 s")]
+)
 def test_clip_labels_round_down_so_that_they_hold(value_ms: float, text: str) -> None:
     over = np.ones(20, dtype=np.bool_)
     assert clip_labels(np.full(20, value_ms), over, ~over)[0][1] == text
@@ -154,11 +165,15 @@ def test_stretches_are_found_at_both_edges() -> None:
     assert runs(np.array([True, False, True, True])) == [(0, 1), (2, 4)]
 
 
-@pytest.mark.parametrize(("window_s", "most", "step"), [(22.75, 6, 5.0), (364, 6, 120.0), (3640, 6, 900.0)])
+@pytest.mark.parametrize(
+    ("window_s", "most", "step"), [(22.75, 6, 5.0), (364, 6, 120.0), (3640, 6, 900.0)]
+)
 def test_ticks_are_round(window_s: float, most: int, step: float) -> None:
     assert tick_step(window_s, most) == step
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(16.0, "-16 s"), (300.0, "-5 min"), (7200.0, "-2 h")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(16.0, "-16 s"), (300.0, "-5 min"), (7200.0, "-2 h")]
+)
 def test_ticks_read_in_their_largest_unit(seconds: float, text: str) -> None:
     assert ago(seconds) == text

@@ -34,9 +34,13 @@ TEXTURE = {
 }
 
 
-def columns(*parts: tuple[float, float, float], steps: int | list[int] = 10, flags: list[int] | None = None) -> Bars:
+def columns(
+    *parts: tuple[float, float, float], steps: int | list[int] = 10, flags: list[int] | None = None
+) -> Bars:
     """Quarter seconds from 0 on, each (wait, host, compute) ms."""
-    wait, host, compute = (np.array(values, dtype=np.float64) for values in zip(*parts, strict=True))
+    wait, host, compute = (
+        np.array(values, dtype=np.float64) for values in zip(*parts, strict=True)
+    )
     counts = np.where(np.isnan(wait), 0, steps)
     starts = np.arange(len(parts), dtype=np.float64) * 0.25
     bits = np.array(flags or [0] * len(parts), dtype=np.uint16)
@@ -74,7 +78,12 @@ STARVED, COMPUTE_BOUND = (10.0, 5.0, 15.0), (0.0, 5.0, 15.0)
 
 
 def test_compute_host_and_wait_stack_and_prefetch_cuts_the_cap_off() -> None:
-    cells = stack(columns(STARVED, STARVED, GAP, COMPUTE_BOUND, COMPUTE_BOUND), top_ms=30.0, rows=6, fine=False)
+    cells = stack(
+        columns(STARVED, STARVED, GAP, COMPUTE_BOUND, COMPUTE_BOUND),
+        top_ms=30.0,
+        rows=6,
+        fine=False,
+    )
     assert coarse(cells) == [
         "##   ",
         "##   ",
@@ -131,7 +140,9 @@ def test_a_thin_wait_is_always_drawn_or_never_so_that_a_strip_has_no_speckles() 
     """Wherever the compute ends within its cell, 0.3 ms of wait on a 20 ms axis leaves no trace."""
     compute_bound = columns(*((0.3, 0.0, 10.0 + n * 0.15) for n in range(16)))
     moderate = columns(*((2.0, 0.0, 10.0 + n * 0.15) for n in range(16)))
-    hidden, shown = (stack(bars, top_ms=20.0, rows=4, fine=True) for bars in (compute_bound, moderate))
+    hidden, shown = (
+        stack(bars, top_ms=20.0, rows=4, fine=True) for bars in (compute_bound, moderate)
+    )
     assert not ((hidden.lower == Part.WAIT) | (hidden.upper == Part.WAIT)).any()
     assert ((shown.lower == Part.WAIT) | (shown.upper == Part.WAIT)).any(axis=0).all()
 
@@ -143,14 +154,18 @@ def test_a_thin_wait_is_always_drawn_or_never_so_that_a_strip_has_no_speckles() 
         pytest.param((2.4, 2.6, 2.7), True, id="half a row is mostly reached"),
     ],
 )
-def test_thin_host_time_is_drawn_for_all_columns_or_for_none(host_ms: tuple[float, ...], drawn: bool) -> None:
+def test_thin_host_time_is_drawn_for_all_columns_or_for_none(
+    host_ms: tuple[float, ...], drawn: bool
+) -> None:
     bars = columns(*((8.0, host, 10.0) for host in host_ms))
     rows = coarse(stack(bars, top_ms=30.0, rows=6, fine=False))
     assert [("." in column) for column in zip(*rows, strict=True)] == [drawn] * 3
 
 
 def test_a_wait_beyond_the_top_is_a_stall_of_full_height() -> None:
-    cells = stack(columns(COMPUTE_BOUND, (3500.0, 5.0, 15.0), COMPUTE_BOUND), top_ms=30.0, rows=3, fine=False)
+    cells = stack(
+        columns(COMPUTE_BOUND, (3500.0, 5.0, 15.0), COMPUTE_BOUND), top_ms=30.0, rows=3, fine=False
+    )
     assert coarse(cells) == [" ! ", "...", "==="]
     assert cells.clipped.tolist() == [False, True, False]
 
@@ -162,7 +177,14 @@ def test_what_ran_leaves_a_trace_however_short() -> None:
 
 def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
     compiling = (0.0, 0.0, 600.0)
-    bars = columns(GAP, compiling, compiling, COMPUTE_BOUND, steps=[0, 1, 0, 10], flags=[0, int(Flag.COMPILE), 0, 0])
+    bars = columns(
+        GAP,
+        compiling,
+        compiling,
+        COMPUTE_BOUND,
+        steps=[0, 1, 0, 10],
+        flags=[0, int(Flag.COMPILE), 0, 0],
+    )
     assert bars.muted.tolist() == [False, True, True, False]
     assert coarse(stack(bars, top_ms=30.0, rows=2, fine=False))[0] == " // "
 
@@ -170,13 +192,17 @@ def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
 @pytest.mark.parametrize(
     ("since_s", "expected"),
     [
-        pytest.param(0.6, "  !!", id="a stall fills the columns in which nothing began, and the newest"),
+        pytest.param(
+            0.6, "  !!", id="a stall fills the columns in which nothing began, and the newest"
+        ),
         pytest.param(0.9, "    ", id="a step younger than 0.15 s is not drawn"),
         pytest.param(0.8, "   !", id="it shows beside finished steps when it stands out from them"),
     ],
 )
 def test_the_open_wait_is_a_wall(since_s: float, expected: str) -> None:
-    bars = with_open_step(columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, COMPUTE_BOUND), since_s, 0.99, Part.WAIT)
+    bars = with_open_step(
+        columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, COMPUTE_BOUND), since_s, 0.99, Part.WAIT
+    )
     assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False))[0] == expected
 
 
@@ -192,7 +218,8 @@ def test_an_open_compute_is_drawn_as_compute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needed", "top"), [(0.9, 1.0), (1.2, 1.5), (13.9, 15.0), (23.4, 30.0), (41.0, 50.0), (640.0, 800.0), (0.0, 1.0)]
+    ("needed", "top"),
+    [(0.9, 1.0), (1.2, 1.5), (13.9, 15.0), (23.4, 30.0), (41.0, 50.0), (640.0, 800.0), (0.0, 1.0)],
 )
 def test_tops_are_round_numbers(needed: float, top: float) -> None:
     assert nice_top(needed) == pytest.approx(top)
@@ -210,7 +237,9 @@ def test_the_top_ignores_stalls_and_keeps_still() -> None:
 def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() -> None:
     young = [(0.0, 0.0, 25.0)] * 8
     assert next_top(columns(*young, (875.0, 0.0, 25.0)), None) == 30.0
-    assert next_top(columns((880.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=1), None) == 1000.0, "all steps are long"
+    assert next_top(columns((880.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=1), None) == 1000.0, (
+        "all steps are long"
+    )
 
 
 def test_without_a_top_every_column_has_full_height() -> None:
@@ -222,7 +251,14 @@ def test_single_steps_have_their_own_copies() -> None:
     timed = step_rows(COMPUTE_BOUND, COMPUTE_BOUND)
     timed["copy_ms"] = [10.0, np.nan]
     bars = bars_of_steps(timed, 3)
-    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == ["   ", "   ", " x.", " x=", " .=", " =="]
+    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == [
+        "   ",
+        "   ",
+        " x.",
+        " x=",
+        " .=",
+        " ==",
+    ]
     assert bars.parts_of(1) == {"wait": 0.0, "copy": 10.0, "host": 5.0, "compute": 5.0}
     assert bars.parts_of(2) == {"wait": 0.0, "host": 5.0, "compute": 15.0}
     assert bars_of_steps(step_rows(COMPUTE_BOUND), 3).copy_ms is None
@@ -245,7 +281,9 @@ def test_no_steps_at_all_are_empty_columns() -> None:
 
 
 def test_shares_weigh_columns_by_their_steps_and_leave_flagged_ones_out() -> None:
-    bars = columns((10.0, 0.0, 10.0), (0.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=[30, 10, 1], flags=[0, 0, 8])
+    bars = columns(
+        (10.0, 0.0, 10.0), (0.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=[30, 10, 1], flags=[0, 0, 8]
+    )
     assert mean_share(bars) == pytest.approx(300 / 800)
     assert bars.share.tolist() == pytest.approx([0.5, 0.0, 900 / 920])
     assert mean_share(columns(GAP)) is None
@@ -255,7 +293,9 @@ def test_shares_weigh_columns_by_their_steps_and_leave_flagged_ones_out() -> Non
     ("target_s", "count", "width"),
     [(18.0, 91, 0.25), (18.0, 59, 0.5), (300.0, 91, 4.0), (3600.0, 91, 40.0), (1e12, 91, 86400.0)],
 )
-def test_columns_are_as_narrow_as_the_span_allows(target_s: float, count: int, width: float) -> None:
+def test_columns_are_as_narrow_as_the_span_allows(
+    target_s: float, count: int, width: float
+) -> None:
     assert column_width(target_s, count) == width
 
 

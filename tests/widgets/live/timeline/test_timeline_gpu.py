@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from tests.widgets.runs import CannedRun
 
 
-def half_busy(run: CannedRun, seconds: float, busy: float, ours: float, **columns: float) -> CannedRun:
+def half_busy(
+    run: CannedRun, seconds: float, busy: float, ours: float, **columns: float
+) -> CannedRun:
     """Write steps with these GPU samples."""
     run.columns = {"gpu_busy": busy, "gpu_process_busy": ours, **columns}
     run.steps(seconds, *COMPUTE_BOUND)
@@ -26,7 +28,9 @@ def half_busy(run: CannedRun, seconds: float, busy: float, ours: float, **column
 async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) -> None:
     run.columns = {"gpu_busy": 0.5, "gpu_process_busy": 0.5, "gpu_power_w": 9.84}
     run.steps(8.0, *STARVED)
-    run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key"))
+    run.writer.event(
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key")
+    )
     run.columns = {"gpu_busy": 1.0, "gpu_process_busy": 0.87, "gpu_power_w": 19.84}
     run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 16) as (app, _):
@@ -40,7 +44,11 @@ async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) ->
 
 @pytest.mark.parametrize(
     ("ours", "power_w", "figure"),
-    [(0.87, 9.84, "91 %, 87 ours"), (float("nan"), 9.84, "91 %, 9.8 W"), (float("nan"), 412.0, "91 %, 412 W")],
+    [
+        (0.87, 9.84, "91 %, 87 ours"),
+        (float("nan"), 9.84, "91 %, 9.8 W"),
+        (float("nan"), 412.0, "91 %, 412 W"),
+    ],
 )
 async def test_a_small_screen_has_one_row_of_it_in_place_of_the_cpu(
     run: CannedRun, ours: float, power_w: float, figure: str
@@ -58,7 +66,9 @@ async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run:
     half_busy(run, 4.0, float("nan"), float("nan"))
     half_busy(run, 4.0, 1.0, 1.0)
     async with shown(run) as (app, _):
-        assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1]), rows(app.timeline)[-1]
+        assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1]), rows(
+            app.timeline
+        )[-1]
 
 
 async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: CannedRun) -> None:
@@ -91,8 +101,12 @@ async def test_without_colour_other_programs_have_a_texture(
     assert ours * 30 in lower
 
 
-async def test_without_a_gpu_the_strip_gets_its_rows_and_the_frame_the_reason(run: CannedRun) -> None:
-    run.writer.event(SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor"))
+async def test_without_a_gpu_the_strip_gets_its_rows_and_the_frame_the_reason(
+    run: CannedRun,
+) -> None:
+    run.writer.event(
+        SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor")
+    )
     run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         assert app.timeline._border_subtitle is not None
@@ -110,12 +124,19 @@ async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> N
     async with shown(run) as (app, _):
         assert not [text for text in rows(app.timeline) if text.startswith("GPU")]
         app.timeline.jump_to(8.0)
-        assert next(text for text in rows(app.timeline) if text.startswith("GPU")).endswith(" 90 %, 90 ours")
+        assert next(text for text in rows(app.timeline) if text.startswith("GPU")).endswith(
+            " 90 %, 90 ours"
+        )
 
 
 @pytest.mark.parametrize(
     ("height", "compact", "strip_rows", "gpu_rows", "has_cpu"),
-    [(17, False, 11, 2, True), (14, False, 9, 2, False), (10, False, 6, 1, False), (7, True, 4, 1, False)],
+    [
+        (17, False, 11, 2, True),
+        (14, False, 9, 2, False),
+        (10, False, 6, 1, False),
+        (7, True, 4, 1, False),
+    ],
 )
 def test_the_gpu_takes_the_rows_of_the_cpu_where_they_are_dear(
     height: int, compact: bool, strip_rows: int, gpu_rows: int, has_cpu: bool

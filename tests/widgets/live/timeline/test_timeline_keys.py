@@ -29,7 +29,9 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
         run.steps(3.0, *STARVED)
         show(app.timeline, run.snapshot())
         assert rows(app.timeline) == before
-        assert title(app.timeline).startswith(f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live")
+        assert title(app.timeline).startswith(
+            f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live"
+        )
         assert app.timeline.frozen_at_s == pytest.approx(8.0, abs=0.05)
         await pilot.press("space")
         assert not app.timeline.frozen
@@ -46,7 +48,9 @@ async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None
         assert app.timeline.frozen
         assert title(app.timeline).endswith("wait 0.2 host 1.0 compute 13.0 ms")
         app.timeline.action_look(-40)
-        assert re.search(r"steps [\d ]+ to [\d ]+: wait 10.0 host 1.0 compute 13.0 ms$", title(app.timeline))
+        assert re.search(
+            r"steps [\d ]+ to [\d ]+: wait 10.0 host 1.0 compute 13.0 ms$", title(app.timeline)
+        )
         assert "|" in rows(app.timeline)[0]
         await pilot.press("end")
         assert not app.timeline.frozen
@@ -79,16 +83,35 @@ async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: Canned
     async with shown(run, 120, 20) as (app, pilot):
 
         def beside() -> list[str]:
-            texts = [app.timeline.render_line(y).text[-WIDE:] for y in range(app.timeline.size.height)]
+            texts = [
+                app.timeline.render_line(y).text[-WIDE:] for y in range(app.timeline.size.height)
+            ]
             return [" ".join(text.lstrip("#.= ").split()) for text in texts]
 
         await pilot.press("space")
-        newest = ["wait 0.2", "host 1.0", "compute 13.0", "step 14.2", "p95 14.2", "1 %", "75 %", "7.0 of 10 cores"]
+        newest = [
+            "wait 0.2",
+            "host 1.0",
+            "compute 13.0",
+            "step 14.2",
+            "p95 14.2",
+            "1 %",
+            "75 %",
+            "7.0 of 10 cores",
+        ]
         assert [words for words in newest if words in beside()] == newest
         assert "then, mean ms" in rows(app.timeline)[1]
         app.timeline.jump_to(20.0)
         assert "in view, mean ms" in rows(app.timeline)[1]
-        own = ["wait 10.0", "host 1.0", "compute 13.0", "step 24.0", "42 %", "25 %", "4.0 of 10 cores"]
+        own = [
+            "wait 10.0",
+            "host 1.0",
+            "compute 13.0",
+            "step 24.0",
+            "42 %",
+            "25 %",
+            "4.0 of 10 cores",
+        ]
         assert [words for words in own if words in beside()] == own
         assert not {"step 14.2", "p95 14.2", "1 %", "75 %"} & {*beside()}
         await pilot.press("end")
@@ -152,7 +175,9 @@ async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: 
         app.timeline.snapshot = None
         show(app.timeline, over)
         assert title(app.timeline).startswith("the whole run, 5:00")
-        assert len(rows(app.timeline)[8].rstrip()) == app.timeline.size.width - WIDE, "its steps fill the chart"
+        assert len(rows(app.timeline)[8].rstrip()) == app.timeline.size.width - WIDE, (
+            "its steps fill the chart"
+        )
         app.timeline.jump_to(100.0)
         await pilot.pause()
         assert title(app.timeline).startswith(f"VIEWING {time_of_day(100.0)[:5]}")
@@ -195,7 +220,16 @@ async def test_zoom_goes_from_single_steps_to_the_whole_run(run: CannedRun) -> N
             titles.append(title(app.timeline))
     spans = [words.split(" ... ")[0] for words in titles]
     minutes, whole, seconds = "last 6 min", "the whole run, 11:40", "last 23 s"
-    assert spans == [seconds, minutes, whole, whole, minutes, seconds, "last 91 steps", "last 91 steps"]
+    assert spans == [
+        seconds,
+        minutes,
+        whole,
+        whole,
+        minutes,
+        seconds,
+        "last 91 steps",
+        "last 91 steps",
+    ]
     assert titles[-1].endswith("one column = 1 step")
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 def starved_then_switched(run: CannedRun) -> CannedRun:
     run.steps(8.0, *STARVED)
-    run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key"))
+    run.writer.event(
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key")
+    )
     run.step(12.0, 1.0, 13.0, Flag.SWITCH)
     run.steps(8.0, *COMPUTE_BOUND)
     return run
@@ -84,8 +86,12 @@ async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canne
     assert "91 %" in wide[8]
 
 
-@pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.HOST], ids=lambda phase: phase.name)
-async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(run: CannedRun, phase: Phase) -> None:
+@pytest.mark.parametrize(
+    "phase", [Phase.WAIT, Phase.COMPUTE, Phase.HOST], ids=lambda phase: phase.name
+)
+async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(
+    run: CannedRun, phase: Phase
+) -> None:
     run.steps(8.0, *COMPUTE_BOUND)
     run.phase(phase)
     async with shown(run, 120, 15) as (app, _):
@@ -94,12 +100,22 @@ async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(run: 
         show(app.timeline, run.snapshot())
         assert "before, mean ms" in rows(app.timeline)[1]
         lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
-        assert {role for line in lines for text, role in line if text in ("   0.2", "  14.2")} == {"quiet"}
-        share = next(piece for line in lines if line[0][0] == "starve " for piece in line if piece[0].endswith(" %"))
+        assert {role for line in lines for text, role in line if text in ("   0.2", "  14.2")} == {
+            "quiet"
+        }
+        share = next(
+            piece
+            for line in lines
+            if line[0][0] == "starve "
+            for piece in line
+            if piece[0].endswith(" %")
+        )
     assert share == (" 91 %", "bad") if phase is Phase.WAIT else (" 1 %", "good")
 
 
-async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tmp_path: Path) -> None:
+async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
+    tmp_path: Path,
+) -> None:
     run = CannedRun(tmp_path)
     run.steps(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)
@@ -123,13 +139,20 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tm
         pytest.param(Life.ENDED, "last", {"number", "bad"}, id="its outcome"),
     ],
 )
-async def test_figures_that_are_not_of_now_are_grey(run: CannedRun, life: Life, when: str, roles: set[str]) -> None:
+async def test_figures_that_are_not_of_now_are_grey(
+    run: CannedRun, life: Life, when: str, roles: set[str]
+) -> None:
     run.steps(20.0, *STARVED)
     async with shown(run, 120, 15) as (app, _):
         show(app.timeline, replace(run.snapshot(), life=life))
         lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
         assert f"{when}, mean ms" in rows(app.timeline)[1]
-    found = [(text, role) for line in lines for text, role in line if text in ("  24.0", "  10.0", " 42 %")]
+    found = [
+        (text, role)
+        for line in lines
+        for text, role in line
+        if text in ("  24.0", "  10.0", " 42 %")
+    ]
     assert [text for text, _ in found] == ["  10.0", "  24.0", "  24.0", " 42 %"]
     assert {role for _, role in found} == roles
 
@@ -143,7 +166,9 @@ async def test_figures_that_are_not_of_now_are_grey(run: CannedRun, life: Life, 
         (Phase.WAIT, "waiting for the first batch, 6.2 s"),
     ],
 )
-async def test_before_the_first_step_the_chart_shows_the_phase(run: CannedRun, phase: Phase, words: str) -> None:
+async def test_before_the_first_step_the_chart_shows_the_phase(
+    run: CannedRun, phase: Phase, words: str
+) -> None:
     run.phase(phase)
     run.wait(6200)
     async with shown(run) as (app, _):
@@ -193,7 +218,9 @@ async def test_single_steps_show_every_eighth_batch(run: CannedRun) -> None:
         assert "#       #       #       #" in rows(app.timeline)[2]
 
 
-async def test_only_rows_that_changed_are_painted_again(run: CannedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_rows_that_changed_are_painted_again(
+    run: CannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run.steps(20.2, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         painted: list[tuple[Region, ...]] = []
@@ -234,7 +261,12 @@ async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun)
 
 @pytest.mark.parametrize(
     ("height", "compact", "strip_rows", "has_cpu", "has_axis"),
-    [(13, False, 9, True, True), (10, True, 7, True, False), (6, True, 3, True, False), (5, True, 3, False, False)],
+    [
+        (13, False, 9, True, True),
+        (10, True, 7, True, False),
+        (6, True, 3, True, False),
+        (5, True, 3, False, False),
+    ],
 )
 def test_the_strip_gets_what_the_rows_below_leave(
     height: int, compact: bool, strip_rows: int, has_cpu: bool, has_axis: bool

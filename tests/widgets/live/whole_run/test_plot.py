@@ -42,7 +42,12 @@ def test_what_a_longer_line_has_beyond_the_frame_is_not_drawn_into_its_last_colu
 
 def test_braille_has_two_by_four_dots_in_a_cell() -> None:
     frame = Frame((0, 1), (0, 4), 2, 1)
-    assert [_text([_line([y, y])], frame, unicode=True) for y in (0, 1, 2, 3)] == [["⣀⣀"], ["⠤⠤"], ["⠒⠒"], ["⠉⠉"]]
+    assert [_text([_line([y, y])], frame, unicode=True) for y in (0, 1, 2, 3)] == [
+        ["⣀⣀"],
+        ["⠤⠤"],
+        ["⠒⠒"],
+        ["⠉⠉"],
+    ]
 
 
 def test_a_later_line_is_drawn_over_an_earlier_one() -> None:
@@ -82,7 +87,9 @@ def test_a_figure_has_at_most_five_characters(value: float | None, text: str) ->
 EPOCHS = ((0.0, "1"), (3.0, "2"), (5.9, "10"))
 
 
-def _run_rows(height: int, unicode: bool = False, epochs: tuple[tuple[float, str], ...] = EPOCHS) -> list[str]:
+def _run_rows(
+    height: int, unicode: bool = False, epochs: tuple[tuple[float, str], ...] = EPOCHS
+) -> list[str]:
     waits = np.array([10.0, 10.0, 0.0, 0.0, np.nan, 0.0])
     steps = np.where(np.isnan(waits), 0, 20)
     parts = (waits, waits * 0 + 1.0, waits * 0 + 9.0)
@@ -98,8 +105,12 @@ def test_the_run_in_one_row_has_its_switches_and_stalls_among_the_bars() -> None
 
 
 def test_one_or_two_rows_have_the_epochs_that_fit_between_the_other_marks() -> None:
-    assert _run_rows(1, epochs=((0.0, "10"), (3.0, "20"))) == ["=Sp20."], "a mark would cut the first one"
-    assert _run_rows(2, epochs=((3.0, "20"), (5.0, "3"))) == ["==.. .", " Sp20 "], "too near to the one before"
+    assert _run_rows(1, epochs=((0.0, "10"), (3.0, "20"))) == ["=Sp20."], (
+        "a mark would cut the first one"
+    )
+    assert _run_rows(2, epochs=((3.0, "20"), (5.0, "3"))) == ["==.. .", " Sp20 "], (
+        "too near to the one before"
+    )
 
 
 def test_more_rows_have_the_marks_and_the_epochs_below_the_bars() -> None:

@@ -51,12 +51,16 @@ def find_gpus(events: Sequence[object]) -> GpusFound | None:
     return next((event for event in reversed(events) if isinstance(event, GpusFound)), None)
 
 
-def gpu_lanes(rows: Rows, found: GpusFound | None, of: Callable[[Any], Any] = np.mean) -> tuple[GpuLane, ...]:
+def gpu_lanes(
+    rows: Rows, found: GpusFound | None, of: Callable[[Any], Any] = np.mean
+) -> tuple[GpuLane, ...]:
     """Return each GPU over rows of `core.rows.GPU`; none without a strategy over several."""
     if found is None or len(found.names) < 2:
         return ()
     return tuple(
-        GpuLane(device, name, found.memory_bytes.get(device), *_figures(rows[rows["gpu"] == index], of))
+        GpuLane(
+            device, name, found.memory_bytes.get(device), *_figures(rows[rows["gpu"] == index], of)
+        )
         for index, (device, name) in enumerate(found.names.items())
     )
 

@@ -49,7 +49,9 @@ class MemoryOverRun:
     @property
     def text(self) -> str:
         """The figures, e.g. `8.0 GB at the start, 28.0 at the end, peak 28.5`."""
-        begin, end, peak = (size / 2**30 for size in (self.begin_bytes, self.end_bytes, self.peak_bytes))
+        begin, end, peak = (
+            size / 2**30 for size in (self.begin_bytes, self.end_bytes, self.peak_bytes)
+        )
         if not self.grew:
             return units.gigabytes(self.peak_bytes)
         return f"{begin:.1f} GB at the start, {end:.1f} at the end, peak {peak:.1f}"
@@ -58,7 +60,9 @@ class MemoryOverRun:
 def memory_over_run(samples: Rows) -> MemoryOverRun | None:
     """Return the memory over these rows of `core.rows.SAMPLE`; None where no row has the process' memory."""
     known = samples["process_bytes"][np.isfinite(samples["process_bytes"])]
-    return MemoryOverRun(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None
+    return (
+        MemoryOverRun(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None
+    )
 
 
 #: The window of both, seconds, and the least number of samples in it.
@@ -103,11 +107,17 @@ def check_gpu(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) ->
     begin_s = max(end_s - _WINDOW_S, since_s)
     seen = begins_s >= begin_s
     filled_s = float(total_s[seen].sum())
-    if now_s - end_s > _OPEN_S or filled_s < _FILLED * (end_s - begin_s) or steps["flags"][seen].any():
+    if (
+        now_s - end_s > _OPEN_S
+        or filled_s < _FILLED * (end_s - begin_s)
+        or steps["flags"][seen].any()
+    ):
         return None
     busy = _busy(samples[-64:], begin_s + _PERIOD_S, end_s + _PERIOD_S / 2)
     return (
-        None if busy is None else GpuCheck(float(steps["wait_ms"][seen].sum(dtype=np.float64)) / 1e3 / filled_s, busy)
+        None
+        if busy is None
+        else GpuCheck(float(steps["wait_ms"][seen].sum(dtype=np.float64)) / 1e3 / filled_s, busy)
     )
 
 
@@ -187,7 +197,9 @@ def growth(samples: Rows) -> Growth | None:
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the medians of `_POINTS` stretches of equal length, the newest rows in the last."""
     each = len(values) // _POINTS
-    medians: NDArray[np.float64] = np.median(values[-each * _POINTS :].reshape(_POINTS, each), axis=1)
+    medians: NDArray[np.float64] = np.median(
+        values[-each * _POINTS :].reshape(_POINTS, each), axis=1
+    )
     return medians
 
 
@@ -271,7 +283,12 @@ class Machine:
 
 
 def summarise_machine(
-    rows: Rows, events: Sequence[object], growth: Growth | None = None, *, since_s: float = 0.0, typical: bool = False
+    rows: Rows,
+    events: Sequence[object],
+    growth: Growth | None = None,
+    *,
+    since_s: float = 0.0,
+    typical: bool = False,
 ) -> Machine:
     """Sum up these rows of `core.rows.SAMPLE`: means, and the newest level of heat and memory pressure.
 
@@ -299,7 +316,9 @@ def summarise_machine(
 def gpu_status(events: Sequence[object]) -> GpuFound | SensorMissing | None:
     """Return the newest event on the GPU's figures: their source, or the reason for none."""
     for event in reversed(events):
-        if isinstance(event, GpuFound) or (isinstance(event, SensorMissing) and event.sensor == GPU):
+        if isinstance(event, GpuFound) or (
+            isinstance(event, SensorMissing) and event.sensor == GPU
+        ):
             return event
     return None
 
@@ -318,7 +337,9 @@ def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
 
 def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     """Return the GPU's figures over some samples; None where all of them are missing."""
-    columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)
+    columns = (
+        *("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),
+    )
     means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
     if all(mean is None for mean in means[:-1]):
         return None
@@ -339,7 +360,9 @@ def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
 
 
 def _figure(values: NDArray[np.floating], of: _Of) -> float | None:
-    values = np.ascontiguousarray(values)  # of a column in the rows each look costs as much as the copy
+    values = np.ascontiguousarray(
+        values
+    )  # of a column in the rows each look costs as much as the copy
     known = values[np.isfinite(values)].astype(np.float64)
     return float(of(known)) if len(known) else None
 
@@ -356,8 +379,22 @@ def _level(values: NDArray[np.floating], words: Sequence[str]) -> int | None:
 
 #: The columns of `core.rows.SAMPLE` whose medians are reported.
 MEDIAN_COLUMNS = (
-    *("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c", "gpu_memory_bytes"),
-    *("cpu_power_w", "cpu_cores", "process_cores", "process_bytes", "memory_used_bytes", "memory_available_bytes"),
+    *(
+        "gpu_busy",
+        "gpu_process_busy",
+        "gpu_power_w",
+        "gpu_freq_mhz",
+        "gpu_temperature_c",
+        "gpu_memory_bytes",
+    ),
+    *(
+        "cpu_power_w",
+        "cpu_cores",
+        "process_cores",
+        "process_bytes",
+        "memory_used_bytes",
+        "memory_available_bytes",
+    ),
     *("swap_used_bytes", "swap_in_bytes_s", "swap_out_bytes_s", "disk_read_bytes_s", "own_cores"),
 )
 
@@ -387,7 +424,11 @@ class Hardware:
 
 
 def summarise_hardware(
-    samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool, gpus: Rows | None = None
+    samples: Rows,
+    steps: Rows,
+    events: Sequence[object],
+    accelerated: bool,
+    gpus: Rows | None = None,
 ) -> Hardware:
     """Sum up the machine of a run; rows of `core.rows.SAMPLE`, plausible ones of `STEP`, and rows of `GPU`.
 
@@ -407,7 +448,9 @@ def summarise_hardware(
         swap_s=limit_time_s(events, "swap"),
         others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
         process_memory=memory_over_run(training),
-        gpus=() if gpus is None else gpu_lanes(_while_training(gpus, steps), find_gpus(events), median),
+        gpus=()
+        if gpus is None
+        else gpu_lanes(_while_training(gpus, steps), find_gpus(events), median),
     )
 
 
@@ -420,7 +463,9 @@ def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
 def _while_training(samples: Rows, steps: Rows) -> Rows:
     if not len(steps):
         return samples[:0]
-    return chosen(samples, (samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps)))
+    return chosen(
+        samples, (samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps))
+    )
 
 
 def _end_ns(steps: Rows) -> float:

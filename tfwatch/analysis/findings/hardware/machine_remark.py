@@ -57,7 +57,12 @@ def is_running_out(machine: Machine, left_s: float | None) -> bool:
 
 def is_gpu_unused(now: Situation, machine: Machine) -> bool:
     """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the CPU."""
-    return machine.found is not None and not now.accelerated and not now.cpu_asked and bool(now.steps_total)
+    return (
+        machine.found is not None
+        and not now.accelerated
+        and not now.cpu_asked
+        and bool(now.steps_total)
+    )
 
 
 def swap_time_text(machine: Machine) -> str:
@@ -105,7 +110,11 @@ def _buffers(now: Situation) -> Iterable[tuple[str, float, float, float]]:
 
 
 def _hot(now: Situation, machine: Machine) -> str:
-    return f"heat is {HEAT[machine.heat]}: clocks are lowered" if machine.heat and is_hot(machine) else ""
+    return (
+        f"heat is {HEAT[machine.heat]}: clocks are lowered"
+        if machine.heat and is_hot(machine)
+        else ""
+    )
 
 
 def _others(now: Situation, machine: Machine) -> str:
@@ -122,7 +131,9 @@ def _runs_out(now: Situation, machine: Machine) -> str:
     if machine.growth is None or not is_running_out(machine, now.left_s):
         return ""
     grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
-    return f"{grows}: {swap_time_text(machine)}{', before the end' if now.left_s is not None else ''}"
+    return (
+        f"{grows}: {swap_time_text(machine)}{', before the end' if now.left_s is not None else ''}"
+    )
 
 
 def _battery(now: Situation, machine: Machine) -> str:
@@ -130,7 +141,11 @@ def _battery(now: Situation, machine: Machine) -> str:
 
 
 def _unused(now: Situation, machine: Machine) -> str:
-    return "TensorFlow does not use the GPU; tfwatch doctor shows why" if is_gpu_unused(now, machine) else ""
+    return (
+        "TensorFlow does not use the GPU; tfwatch doctor shows why"
+        if is_gpu_unused(now, machine)
+        else ""
+    )
 
 
 _CHECKS: tuple[Callable[[Situation, Machine], str], ...] = (

@@ -125,8 +125,16 @@ def judging_steps(state: SearchState, move: Move, limits: Limits) -> int:
     """Return the number of steps that a move may be judged by: the budget less the switches there and back."""
     knobs = state.knobs
     settings_after = move.settings_after(knobs)
-    switching = limits.buffered_steps(knobs) + settling_steps(settings_after) + limits.buffered_steps(settings_after)
-    first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
+    switching = (
+        limits.buffered_steps(knobs)
+        + settling_steps(settings_after)
+        + limits.buffered_steps(settings_after)
+    )
+    first = (
+        0
+        if move.knob != "cache"
+        else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
+    )
     return min(MOST, limits.steps - switching - first)
 
 
@@ -137,7 +145,10 @@ def settling_steps(knobs: Mapping[str, str]) -> int:
 
 def buffered_steps(knobs: Mapping[str, str]) -> int:
     """Return the number of steps that the buffers of a setting still serve after a request for another, plus one."""
-    return sum(depth(knobs.get(knob, "off")) for knob in ("prefetch", "workers", "device_prefetch")) + 1
+    return (
+        sum(depth(knobs.get(knob, "off")) for knob in ("prefetch", "workers", "device_prefetch"))
+        + 1
+    )
 
 
 def drop_settling_rows(rows: Rows, steps: int) -> Rows:
@@ -177,8 +188,16 @@ _AGAIN = "the measurements so far favor it: the two settings are compared again"
 def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
     """Return the moves that may shorten data wait, the most promising kinds first."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
-    found = [_single_change(state, "fast_pipeline", "on" if state.knobs.get("fast_pipeline") == "off" else "")]
-    if prefetch in _OFF and workers in _OFF and state.now.work_ms < state.now.step_ms - state.now.work_ms:
+    found = [
+        _single_change(
+            state, "fast_pipeline", "on" if state.knobs.get("fast_pipeline") == "off" else ""
+        )
+    ]
+    if (
+        prefetch in _OFF
+        and workers in _OFF
+        and state.now.work_ms < state.now.step_ms - state.now.work_ms
+    ):
         found.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
     calls = (
         _largest_fitting(state, limits, "workers", _first_workers(state, limits))
@@ -194,9 +213,14 @@ def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
 
 def find_copy_moves(state: SearchState, limits: Limits) -> list[Move]:
     """Return the move that copies batches to the device ahead, where the copy is the limit."""
-    if state.now.copy_ms < COPY_FROM * state.now.step_ms or state.knobs.get("device_prefetch") != "off":
+    if (
+        state.now.copy_ms < COPY_FROM * state.now.step_ms
+        or state.knobs.get("device_prefetch") != "off"
+    ):
         return []
-    return _new_moves(state, limits, [_single_change(state, "device_prefetch", first_on("device_prefetch"))])
+    return _new_moves(
+        state, limits, [_single_change(state, "device_prefetch", first_on("device_prefetch"))]
+    )
 
 
 def find_core_sharing_moves(state: SearchState, limits: Limits) -> list[Move]:
@@ -232,10 +256,19 @@ def fits(state: SearchState, limits: Limits, move: Move) -> bool:
     if move.knob == "fast_pipeline":
         return True
     if move.knob == "cache":
-        return move.forecast is not None and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
+        return (
+            move.forecast is not None
+            and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
+        )
     if limits.batch_bytes is None:
-        return all(change.old in _OFF or _number(change.new) <= _number(change.old) for change in move.changes)
-    return _extra_bytes(state, move.settings_after(state.knobs), limits.batch_bytes) <= limits.memory_bytes
+        return all(
+            change.old in _OFF or _number(change.new) <= _number(change.old)
+            for change in move.changes
+        )
+    return (
+        _extra_bytes(state, move.settings_after(state.knobs), limits.batch_bytes)
+        <= limits.memory_bytes
+    )
 
 
 def _first_workers(state: SearchState, limits: Limits) -> int:
@@ -279,7 +312,9 @@ def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | Non
 
 def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
     """Return the changes that lead to these values."""
-    return tuple(KnobChange(knob, state.knobs[knob], new) for knob, new in values if state.knobs[knob] != new)
+    return tuple(
+        KnobChange(knob, state.knobs[knob], new) for knob, new in values if state.knobs[knob] != new
+    )
 
 
 def _forecast(state: SearchState, changes: tuple[KnobChange, ...]) -> Forecast | None:
@@ -319,10 +354,14 @@ def _next_larger(state: SearchState, limits: Limits, knob: str) -> str:
 def _value_fits(state: SearchState, limits: Limits, knob: str, value: str) -> bool:
     if limits.batch_bytes is None:
         return state.knobs.get(knob) in _OFF
-    return _extra_bytes(state, {**state.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
+    return (
+        _extra_bytes(state, {**state.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
+    )
 
 
-def _extra_bytes(state: SearchState, settings_after: Mapping[str, str], batch_bytes: float) -> float:
+def _extra_bytes(
+    state: SearchState, settings_after: Mapping[str, str], batch_bytes: float
+) -> float:
     return needed_bytes(settings_after, batch_bytes) - needed_bytes(state.start, batch_bytes)
 
 

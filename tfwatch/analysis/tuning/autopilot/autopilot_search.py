@@ -26,7 +26,13 @@ from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     fits,
     judging_steps,
 )
-from tfwatch.analysis.tuning.autopilot.estimator import Estimator, ForecastDatum, MeasuredDatum, Measurement, measure
+from tfwatch.analysis.tuning.autopilot.estimator import (
+    Estimator,
+    ForecastDatum,
+    MeasuredDatum,
+    Measurement,
+    measure,
+)
 from tfwatch.analysis.tuning.forecasting.batch_supply import needed_bytes
 from tfwatch.analysis.tuning.forecasting.forecast import NINE_OF_TEN
 from tfwatch.core import units
@@ -83,16 +89,22 @@ class AutopilotSearch:
     @property
     def changed(self) -> frozenset[str]:
         """The knobs that differ from their settings at the start."""
-        return frozenset(knob for knob, value in self.knobs.items() if value != self._start.get(knob))
+        return frozenset(
+            knob for knob, value in self.knobs.items() if value != self._start.get(knob)
+        )
 
     def state(self, make_forecast: MakeForecast) -> SearchState:
         visited = [*(one.knobs for one in self._measured), *self._refused]
-        return SearchState(self._start, self.knobs, self.now, visited, make_forecast, self._compute_floor_ms)
+        return SearchState(
+            self._start, self.knobs, self.now, visited, make_forecast, self._compute_floor_ms
+        )
 
     def next(self, make_forecast: MakeForecast, limits: Limits) -> Move | Stop:
         """Return the next move, or the reason to stop. make_forecast: of a switch from the current settings."""
         state, now = self.state(make_forecast), self.now
-        copying = [m for m in find_copy_moves(state, limits) if judging_steps(state, m, limits) >= LEAST]
+        copying = [
+            m for m in find_copy_moves(state, limits) if judging_steps(state, m, limits) >= LEAST
+        ]
         if copying:
             return copying[0]
         if now.step_ms <= (1 + NEAR_COMPUTE_FLOOR) * self._compute_floor_ms < math.inf:
@@ -103,9 +115,15 @@ class AutopilotSearch:
         crowded = now.work_ms > (1 + _CROWDED) * self._compute_floor_ms
         if not starves and limits.accelerated and not crowded:
             return Stop("not_starving", _wait_text(now))
-        feed = [move for move in find_data_wait_moves(state, limits) if starves or move.knob in _LIGHTER]
+        feed = [
+            move for move in find_data_wait_moves(state, limits) if starves or move.knob in _LIGHTER
+        ]
         fitting = [move for move in feed if fits(state, limits, move)]
-        eased = [move for move in find_core_sharing_moves(state, limits) if crowded and fits(state, limits, move)]
+        eased = [
+            move
+            for move in find_core_sharing_moves(state, limits)
+            if crowded and fits(state, limits, move)
+        ]
         moves = self._rank(state, fitting, eased)
         best = next((move for move in moves if judging_steps(state, move, limits) >= LEAST), None)
         if best:
@@ -113,7 +131,9 @@ class AutopilotSearch:
         if any(move.knob != "cache" for move in moves):
             left = f"{max(limits.steps, 0)} of {BUDGET} steps are left, not enough to judge another switch"
             return Stop("budget", f"{left}; {_wait_text(now)}")
-        return _nothing_left(now, starves, bool(feed) and not fitting, "cache" in [move.knob for move in fitting])
+        return _nothing_left(
+            now, starves, bool(feed) and not fitting, "cache" in [move.knob for move in fitting]
+        )
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
         """Judge a move by its settled steps. Returns whether it is kept; None where it needs more steps."""
@@ -126,12 +146,16 @@ class AutopilotSearch:
         if not last and not slower and after.error_ms > _EXACT * after.step_ms:
             return None
         if new.knobs not in [one.knobs for one in self._measured]:
-            checked = replace(self._forecast_datum(move), measured_log_ratio=change, measured_error=error)
+            checked = replace(
+                self._forecast_datum(move), measured_log_ratio=change, measured_error=error
+            )
             self._forecast_data = [*self._forecast_data, checked]
         self._compute_floor_ms = min(self._compute_floor_ms, after.work_ms)
         self._measured = [*self._measured, new]
         price = _price(new.knobs) - _price(self.knobs)
-        saving = Estimator(self._measured, self._forecast_data).expected_saving(self.knobs, new.knobs)
+        saving = Estimator(self._measured, self._forecast_data).expected_saving(
+            self.knobs, new.knobs
+        )
         kept = change <= _SLOWER and saving > price
         has_gain = move.forecast is not None and self._expected_log(move) < 0
         self.reason = _reason(before, new, has_gain=has_gain, kept=kept)
@@ -155,31 +179,48 @@ class AutopilotSearch:
     def _rank(self, state: SearchState, feed: list[Move], eased: list[Move]) -> list[Move]:
         """Return the moves that pay for their steps, the best first."""
         candidates = [*feed, *eased]
-        estimator = Estimator(self._measured, [*self._forecast_data, *map(self._forecast_datum, candidates)])
-        back = find_return_moves(state, [one.knobs for one in self._measured if one.knobs not in self._refused])
+        estimator = Estimator(
+            self._measured, [*self._forecast_data, *map(self._forecast_datum, candidates)]
+        )
+        back = find_return_moves(
+            state, [one.knobs for one in self._measured if one.knobs not in self._refused]
+        )
         # No buffer shortens a step below its compute and host time.
-        most = math.log(state.now.step_ms / state.compute_floor_ms) if state.compute_floor_ms > 0 else math.inf
+        most = (
+            math.log(state.now.step_ms / state.compute_floor_ms)
+            if state.compute_floor_ms > 0
+            else math.inf
+        )
         gains = {}
         for move in [*candidates, *back]:
             settings = move.settings_after(self.knobs)
-            gain = estimator.expected_gain(self.knobs, settings, _price(settings) - _price(self.knobs))
+            gain = estimator.expected_gain(
+                self.knobs, settings, _price(settings) - _price(self.knobs)
+            )
             gains[move.changes] = gain if move.knob in _LIGHTER else min(gain, most)
         ranked = sorted([*candidates, *back], key=lambda move: -gains[move.changes])
         # A highly starving step first tries every new switch against data wait, also those forecast to gain nothing.
-        new = [move for move in ranked if move in feed] if state.now.wait_share >= HIGHLY_FROM else []
+        new = (
+            [move for move in ranked if move in feed] if state.now.wait_share >= HIGHLY_FROM else []
+        )
         return [*new, *(move for move in ranked if gains[move.changes] >= _LEAST_GAIN)]
 
     def _forecast_datum(self, move: Move) -> ForecastDatum:
         forecast, spread = move.forecast, 0.0
         if forecast is not None and 0 < forecast.low_ms < forecast.high_ms:
             spread = math.log(forecast.high_ms / forecast.low_ms) / (2 * NINE_OF_TEN)
-        return ForecastDatum(dict(self.knobs), move.settings_after(self.knobs), self._expected_log(move), spread)
+        return ForecastDatum(
+            dict(self.knobs), move.settings_after(self.knobs), self._expected_log(move), spread
+        )
 
     def _expected_log(self, move: Move) -> float:
         """Return the logarithm of the step after a move over that before it, by its forecast."""
         forecast, now = move.forecast, self.now
         if forecast is not None and forecast.is_known:
-            return math.log((forecast.step_ms if math.isnan(forecast.mean_ms) else forecast.mean_ms) / now.step_ms)
+            return math.log(
+                (forecast.step_ms if math.isnan(forecast.mean_ms) else forecast.mean_ms)
+                / now.step_ms
+            )
         return math.log(1 - _HALF * now.wait_share)
 
 
@@ -203,14 +244,20 @@ def _reason(before: MeasuredDatum, after: MeasuredDatum, *, has_gain: bool, kept
         return "slower"
     if not kept:
         return "no gain beyond noise"
-    return "within noise" + (", faster as forecast" if has_gain and gained > 0 else ", probably no slower")
+    return "within noise" + (
+        ", faster as forecast" if has_gain and gained > 0 else ", probably no slower"
+    )
 
 
 def _nothing_left(now: Measurement, starves: bool, refused: bool, caches: bool) -> Stop:
     cache = "; a cache (key c) would gain from the epoch after it is filled" if caches else ""
     if not starves:
         return Stop("not_starving", _wait_text(now) + cache)
-    limit = "the other switches need more memory than the limit" if refused else "no other switch is likely to help"
+    limit = (
+        "the other switches need more memory than the limit"
+        if refused
+        else "no other switch is likely to help"
+    )
     return Stop("nothing_left", f"{_wait_text(now)}; {limit}{cache}")
 
 

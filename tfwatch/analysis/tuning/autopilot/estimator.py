@@ -74,7 +74,9 @@ def measure(rows: Rows) -> Measurement | None:
     count = max(len(kept) * (1 - correlation) / (1 + correlation), 2.0)
     error = math.sqrt(spread / (len(kept) - 1) / count) / (1 - 2 * _TAIL)
     copy = float(np.nan_to_num(kept["copy_ms"]).mean(dtype=np.float64))
-    return Measurement(len(kept), float(step.mean()), error, min(float(work.mean()), float(step.mean())), copy)
+    return Measurement(
+        len(kept), float(step.mean()), error, min(float(work.mean()), float(step.mean())), copy
+    )
 
 
 def _winsorised(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,14 +135,20 @@ class ForecastDatum:
 class Estimator:
     """Estimates the step of every measured setting (at least one) and of those forecast from them."""
 
-    def __init__(self, measurements: Sequence[MeasuredDatum], forecasts: Sequence[ForecastDatum]) -> None:
+    def __init__(
+        self, measurements: Sequence[MeasuredDatum], forecasts: Sequence[ForecastDatum]
+    ) -> None:
         settings = [one.knobs for one in measurements] + [one.settings_after for one in forecasts]
-        self._at = {_key(one): n for n, one in enumerate({_key(one): one for one in settings}.values())}
+        self._at = {
+            _key(one): n for n, one in enumerate({_key(one): one for one in settings}.values())
+        }
         scale = _error_scale(forecasts)
         rows = [self._row(one.knobs) for one in measurements] + [
             self._row(one.settings_after) - self._row(one.knobs) for one in forecasts
         ]
-        sure = 1 / np.array([one.deviation for one in measurements] + [scale * one.deviation for one in forecasts])
+        sure = 1 / np.array(
+            [one.deviation for one in measurements] + [scale * one.deviation for one in forecasts]
+        )
         logs = np.array([one.log for one in measurements] + [one.log_ratio for one in forecasts])
         weighed = np.array(rows) * sure[:, None]
         self._spread = np.linalg.inv(weighed.T @ weighed)
@@ -150,17 +158,24 @@ class Estimator:
         """Return the expected saving of a setting over another, as a share of a step; below 0 where it is slower."""
         return float((self._row(here) - self._row(there)) @ self._mean)
 
-    def expected_gain(self, here: Mapping[str, str], there: Mapping[str, str], price: float) -> float:
+    def expected_gain(
+        self, here: Mapping[str, str], there: Mapping[str, str], price: float
+    ) -> float:
         """Return the expected gain of a measurement of a setting, as a share of a step; the better of the two is kept.
 
         price: the saving that it needs to be the better. The knowledge gradient (Frazier, Powell, Dayanik 2008).
         """
         apart = self._row(there) - self._row(here)
         spread = float(self._row(there) @ self._spread @ self._row(there))
-        learns = abs(float(apart @ self._spread @ self._row(there))) / math.sqrt(spread + _VARIATION**2)
+        learns = abs(float(apart @ self._spread @ self._row(there))) / math.sqrt(
+            spread + _VARIATION**2
+        )
         better = self.expected_saving(here, there) - price
         z = better / learns
-        return learns * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) + better * (1 + math.erf(z / math.sqrt(2))) / 2
+        return (
+            learns * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+            + better * (1 + math.erf(z / math.sqrt(2))) / 2
+        )
 
     def _row(self, knobs: Mapping[str, str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         row = np.zeros(len(self._at))
@@ -171,7 +186,10 @@ class Estimator:
 def _error_scale(forecasts: Iterable[ForecastDatum]) -> float:
     """Return the error of the forecasts so far over the assumed one."""
     known = [one for one in forecasts if not math.isnan(one.measured_log_ratio)]
-    errors = [(one.measured_log_ratio - one.log_ratio) / math.hypot(one.deviation, one.measured_error) for one in known]
+    errors = [
+        (one.measured_log_ratio - one.log_ratio) / math.hypot(one.deviation, one.measured_error)
+        for one in known
+    ]
     return math.sqrt((_FAITH + sum(error**2 for error in errors)) / (_FAITH + len(errors)))
 
 
@@ -188,7 +206,9 @@ class Interval:
 
 
 def intervals(
-    comparisons: Sequence[Comparison], knobs: Mapping[str, str], switches: Sequence[PipelineSwitched] = ()
+    comparisons: Sequence[Comparison],
+    knobs: Mapping[str, str],
+    switches: Sequence[PipelineSwitched] = (),
 ) -> list[Interval]:
     """Return the stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
 
@@ -196,7 +216,9 @@ def intervals(
     Switches at one step begin one stretch.
     """
     made = [(switch.step, switch) for switch in comparisons if switch.step is not None]
-    past = [(turn.step, turn.change) for turn in switches] or [(step, switch.change) for step, switch in made]
+    past = [(turn.step, turn.change) for turn in switches] or [
+        (step, switch.change) for step, switch in made
+    ]
     state, found = dict(knobs), []
     for n in range(len(made) - 1, -1, -1):
         step, switch = made[n]
@@ -210,7 +232,9 @@ def intervals(
     return found[::-1]
 
 
-def _undo_after(state: dict[str, str], past: list[tuple[int, KnobChange]], step: int) -> dict[str, str]:
+def _undo_after(
+    state: dict[str, str], past: list[tuple[int, KnobChange]], step: int
+) -> dict[str, str]:
     """Return the knobs before the changes after a step, and remove these from `past`."""
     later = []
     while past and past[-1][0] > step:
@@ -230,7 +254,9 @@ def find_measured(
         split = history[n].split
         if history[n].knobs == wanted and split is not None and split.steps >= LEAST:
             beside = [history[near].split for near in (n + 1, n - 1) if _is_at(history, near, now)]
-            return split, next((one for one in beside if one is not None and one.steps >= LEAST), None)
+            return split, next(
+                (one for one in beside if one is not None and one.steps >= LEAST), None
+            )
     return None
 
 

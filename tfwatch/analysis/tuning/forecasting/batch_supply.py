@@ -73,7 +73,11 @@ class Supply:
     def data_ms(self, workers: str, cores: int) -> float:
         """Return D, the time between two batches where none waits for the step."""
         at_once = parallelism(workers, cores)
-        return by_workers(self.parallel_ms * self.loss, self.serial_ms, at_once, cores) if at_once else self.work_ms
+        return (
+            by_workers(self.parallel_ms * self.loss, self.serial_ms, at_once, cores)
+            if at_once
+            else self.work_ms
+        )
 
     def step_ms(self, prefetch: str, workers: str, work_ms: float, cores: int) -> float:
         """Return the step time with `work_ms` of compute and host."""
@@ -134,10 +138,14 @@ def supplies(
 
 def in_form(found: tuple[Supply, ...], fast: bool) -> tuple[Supply, ...] | None:
     """Return the supplies of the fast pipeline in place of the slow one; None for the slow one."""
-    return tuple(one.scaled(share) for one, share in zip(found, _FAST, strict=True)) if fast else None
+    return (
+        tuple(one.scaled(share) for one, share in zip(found, _FAST, strict=True)) if fast else None
+    )
 
 
-def cached(found: tuple[Supply, ...], table: StageTable | None, after: str = "") -> tuple[Supply, ...]:
+def cached(
+    found: tuple[Supply, ...], table: StageTable | None, after: str = ""
+) -> tuple[Supply, ...]:
     """Return the supplies with a full cache: the stages up to the one with the name `after` do no work.
 
     Without that name, the stages before the first random one; of several maps, the last one counts as random.
@@ -153,7 +161,11 @@ def _left_after(table: StageTable | None, after: str) -> float | None:
     if table is None or not table.all_ms > 0:
         return None
     places = [n for n, stage in enumerate(table.stages) if stage.name == after]
-    above = [stage.busy_ms for stage in table.stages[places[0] + 1 :] if stage.busy_ms > 0] if places else []
+    above = (
+        [stage.busy_ms for stage in table.stages[places[0] + 1 :] if stage.busy_ms > 0]
+        if places
+        else []
+    )
     return sum(above) / table.all_ms if len(places) == 1 else None
 
 
@@ -161,7 +173,11 @@ def _left(table: StageTable | None) -> float | None:
     """Return the share of the work that remains with a cache; None without stage figures."""
     if table is None or not table.all_ms > 0:
         return None
-    maps = [stage.busy_ms for stage in table.stages if stage.kind.startswith(_MAPS) and stage.busy_ms > 0]
+    maps = [
+        stage.busy_ms
+        for stage in table.stages
+        if stage.kind.startswith(_MAPS) and stage.busy_ms > 0
+    ]
     return 1 - sum(maps[:-1]) / table.all_ms if len(maps) > 1 else None
 
 
@@ -172,7 +188,11 @@ def _in_maps(table: StageTable | None, work_ms: float, guess: int) -> float | No
     """
     if table is None or not table.all_ms > 0:
         return None
-    maps_ms = sum(stage.busy_ms for stage in table.stages if stage.kind.startswith(_MAPS) and stage.busy_ms > 0)
+    maps_ms = sum(
+        stage.busy_ms
+        for stage in table.stages
+        if stage.kind.startswith(_MAPS) and stage.busy_ms > 0
+    )
     hidden_ms = max(work_ms - table.all_ms, 0.0)
     shown_ms = min(maps_ms, work_ms * maps_ms / table.all_ms)
     more_ms = _HIDDEN_IN_MAPS[guess] * hidden_ms + _MISASSIGNED[guess] * work_ms
@@ -184,7 +204,9 @@ def _elements(table: StageTable | None, batch_size: int | None) -> float:
     each = float(batch_size or BATCH)
     if table is None:
         return each
-    maps = {n: stage.busy_ms for n, stage in enumerate(table.stages) if stage.kind.startswith(_MAPS)}
+    maps = {
+        n: stage.busy_ms for n, stage in enumerate(table.stages) if stage.kind.startswith(_MAPS)
+    }
     costliest = max(maps, key=lambda n: -1.0 if math.isnan(maps[n]) else maps[n], default=0)
     return each if any("Batch" in stage.kind for stage in table.stages[costliest:]) else 1.0
 

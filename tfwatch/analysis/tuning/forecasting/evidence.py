@@ -147,7 +147,9 @@ def cores_of(run: RunDescription) -> int:
     return max(1, math.ceil(min(filter(None, known), default=1)))
 
 
-def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:
+def stage_tables_by_time(
+    rows: Rows, found: Mapping[int, StagesFound]
+) -> Callable[[int, int], StageTable | None]:
     """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the last reading.
 
     None where that is 20 s before the moment: the same readings as a live screen has.
@@ -167,7 +169,11 @@ def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callab
 
 
 def build_evidence(
-    tables: EvidenceTables, comparisons: Sequence[Comparison], step: int, at_ns: int, no_forecast_reason: str = ""
+    tables: EvidenceTables,
+    comparisons: Sequence[Comparison],
+    step: int,
+    at_ns: int,
+    no_forecast_reason: str = "",
 ) -> Evidence:
     """Build the evidence after `step` steps, at `at_ns`; `comparisons` are those up to then."""
     run, made = tables.run, [switch for switch in tables.switches if switch.step <= step]

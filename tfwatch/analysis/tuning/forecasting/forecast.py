@@ -89,7 +89,11 @@ class Forecast:
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
     """Return the forecast of every switch that the keys offer, in their order."""
-    return tuple(forecast(evidence, knob, value) for knob in evidence.switchable for value in choices(evidence, knob))
+    return tuple(
+        forecast(evidence, knob, value)
+        for knob in evidence.switchable
+        for value in choices(evidence, knob)
+    )
 
 
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
@@ -98,17 +102,24 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     if now is None or not estimator.affects_step_time(knob):
         return ()
     made = evidence.switches or evidence.comparisons
-    last_on = next((turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None)
+    last_on = next(
+        (turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None
+    )
     return knob_state.choices(
-        knob_state.KnobState(knob, now, last_on or knob_state.first_on(knob)), len(evidence.parallel_stages)
+        knob_state.KnobState(knob, now, last_on or knob_state.first_on(knob)),
+        len(evidence.parallel_stages),
     )
 
 
-def forecast(evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER) -> Forecast:
+def forecast(
+    evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER
+) -> Forecast:
     """Return the forecast of one switch. together_with: prefetch or workers switched at the same step."""
     split, why_not = evidence.breakdown, no_forecast_reason(evidence)
     if why_not or split is None:
-        return Forecast(knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not)
+        return Forecast(
+            knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not
+        )
     wanted = estimator.step_time_knobs({**evidence.knobs, knob: value, **together_with})
     measured_before = estimator.find_measured(evidence.history, wanted, evidence.knobs)
     is_measured = True
@@ -117,11 +128,22 @@ def forecast(evidence: Evidence, knob: str, value: str, together_with: Mapping[s
     elif measured_before:
         found = _as_seen(split, *measured_before)
     else:
-        found, is_measured = predict(evidence, split, knob, value, compute_floor_ms(evidence), together_with), False
+        found, is_measured = (
+            predict(evidence, split, knob, value, compute_floor_ms(evidence), together_with),
+            False,
+        )
     if full := _no_room(evidence, knob, value):
         found = f"a cache {full.words}"
     if isinstance(found, str):
-        return Forecast(knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), f"no forecast: {found}")
+        return Forecast(
+            knob,
+            value,
+            math.nan,
+            math.nan,
+            math.nan,
+            compute_floor_ms(evidence),
+            f"no forecast: {found}",
+        )
     return _make_forecast(evidence, split, knob, value, together_with, found, is_measured)
 
 
@@ -134,7 +156,11 @@ def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
 
 def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
     """Return the reason why the training would refuse a cache; None where it would not."""
-    return no_room(evidence.cache_bytes, evidence.memory_free) if (knob, value) == ("cache", "on") else None
+    return (
+        no_room(evidence.cache_bytes, evidence.memory_free)
+        if (knob, value) == ("cache", "on")
+        else None
+    )
 
 
 def no_forecast_reason(evidence: Evidence) -> str:
@@ -173,7 +199,9 @@ def _make_forecast(
 ) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
     needs, limit = _needs_bytes(evidence, {knob: value, **together_with}), evidence.memory_limit
-    off = math.hypot(usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence))
+    off = math.hypot(
+        usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence)
+    )
     return Forecast(
         knob=knob,
         value=value,
@@ -197,7 +225,11 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
         return "the rest is compute"
     table = evidence.stages
     place = table.bottleneck if table else None
-    return f"{table.stages[place.stage].name} is the limit" if table and place else "preparing batches is the limit"
+    return (
+        f"{table.stages[place.stage].name} is the limit"
+        if table and place
+        else "preparing batches is the limit"
+    )
 
 
 def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
@@ -206,7 +238,9 @@ def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
     if not turned.keys() & {"prefetch", "workers"} or evidence.batch_bytes is None:
         return None
     then, now = {**evidence.knobs, **turned}, evidence.knobs
-    more = batch_supply.needed_bytes(then, evidence.batch_bytes) - batch_supply.needed_bytes(now, evidence.batch_bytes)
+    more = batch_supply.needed_bytes(then, evidence.batch_bytes) - batch_supply.needed_bytes(
+        now, evidence.batch_bytes
+    )
     return max(more, 0.0)
 
 
@@ -258,7 +292,9 @@ def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
     return Record(tuple(one for one in found if one is not None))
 
 
-def check_forecast(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> CheckedForecast | None:
+def check_forecast(
+    tables: EvidenceTables, comparisons: Sequence[Comparison], n: int
+) -> CheckedForecast | None:
     """Check the forecast of the n-th switch, made from the evidence before its request.
 
     None where it lacks steps, where several knobs switched at one step, and where no forecast can be made.
@@ -267,7 +303,11 @@ def check_forecast(tables: EvidenceTables, comparisons: Sequence[Comparison], n:
     if switch.step is None or not switch.settled or switch.beside or switch.after is None:
         return None
     forecast_made = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
-    return CheckedForecast(switch, forecast_made, switch.after.step.median) if forecast_made.is_known else None
+    return (
+        CheckedForecast(switch, forecast_made, switch.after.step.median)
+        if forecast_made.is_known
+        else None
+    )
 
 
 def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:

@@ -12,9 +12,21 @@ from tfwatch.analysis.findings.bottleneck import FETCH_MS
 from tfwatch.analysis.steps.verdict import MODERATELY_FROM
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.forecasting import batch_supply
-from tfwatch.analysis.tuning.forecasting.batch_supply import ALONE, BESIDE_EACH_OTHER, Range, queued, shared_cores
+from tfwatch.analysis.tuning.forecasting.batch_supply import (
+    ALONE,
+    BESIDE_EACH_OTHER,
+    Range,
+    queued,
+    shared_cores,
+)
 from tfwatch.analysis.tuning.forecasting.stage_supply import staged
-from tfwatch.core.knobs import BETWEEN_STAGES, PY_DATASET_KNOBS, VECTORISED, parse_latency, stage_value
+from tfwatch.core.knobs import (
+    BETWEEN_STAGES,
+    PY_DATASET_KNOBS,
+    VECTORISED,
+    parse_latency,
+    stage_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +111,10 @@ def predict(
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     if evidence.replicas > 1 and evidence.stages is None:
         return _NO_STAGES
-    new = {name: _plain(evidence, name, turned) for name, turned in ((knob, value), *together_with.items())}
+    new = {
+        name: _plain(evidence, name, turned)
+        for name, turned in ((knob, value), *together_with.items())
+    }
     if _gains_prefetch(evidence, then):
         new["prefetch"] = "auto"
     model = _model(evidence, split, knob, value, new)
@@ -108,14 +123,19 @@ def predict(
     work_ms = _typical(split.compute) + _typical(split.host)
     # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
     work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_pipeline" else work_ms
-    befores = [_step_ms(one, runs, work_ms, evidence.cores) for one, runs in zip(model.before, model.runs, strict=True)]
+    befores = [
+        _step_ms(one, runs, work_ms, evidence.cores)
+        for one, runs in zip(model.before, model.runs, strict=True)
+    ]
     if model.is_staged:  # the longest assumption about single stages is the least sure one
         befores[-1] = min(befores[-1], split.step.median)
     changes = [
         _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - before_ms
         for after, runs, before_ms in zip(model.after, model.runs, befores, strict=True)
     ]
-    steps = [max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes]
+    steps = [
+        max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes
+    ]
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
     found = Prediction(steps[1], means[1], min(steps), max(steps), "")
     if knob == "prefetch":
@@ -141,8 +161,14 @@ class _Model:
     is_staged: bool = False
 
 
-def _model(evidence: Evidence, split: Breakdown, knob: str, value: str, new: Mapping[str, str]) -> _Model | str:
-    guesses, runs, now = _guesses(evidence, split), _as_it_runs(evidence), evidence.knobs.get("workers", "off")
+def _model(
+    evidence: Evidence, split: Breakdown, knob: str, value: str, new: Mapping[str, str]
+) -> _Model | str:
+    guesses, runs, now = (
+        _guesses(evidence, split),
+        _as_it_runs(evidence),
+        evidence.knobs.get("workers", "off"),
+    )
     if knob in _STAGED and BETWEEN_STAGES in now + new.get("workers", ""):
         stages = staged(guesses, evidence.stages, evidence.parallel_stages, evidence.batch_size)
         wanted = value if knob == "workers" else new.get("workers", now)
@@ -150,13 +176,23 @@ def _model(evidence: Evidence, split: Breakdown, knob: str, value: str, new: Map
             return _AS_WRITTEN if stages else _NO_STAGE
         return _Model(stages, stages, [{**known, "workers": now} for known in runs], is_staged=True)
     turned = _turned(evidence, guesses, knob, value)
-    return _UNSEEN.get(knob, "this knob has no model") if turned is None else _Model(guesses, turned, runs)
+    return (
+        _UNSEEN.get(knob, "this knob has no model")
+        if turned is None
+        else _Model(guesses, turned, runs)
+    )
 
 
 def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
     """Return whether TensorFlow adds a prefetch at the end, as it does except after a stage that works ahead."""
-    is_left = then.get("prefetch") == "default" and then.get("workers") != evidence.knobs.get("workers")
-    return is_left and evidence.stages is not None and any(stage.is_parallel for stage in evidence.stages.stages[-1:])
+    is_left = then.get("prefetch") == "default" and then.get("workers") != evidence.knobs.get(
+        "workers"
+    )
+    return (
+        is_left
+        and evidence.stages is not None
+        and any(stage.is_parallel for stage in evidence.stages.stages[-1:])
+    )
 
 
 def _is_as_written_again(now: str, wanted: str, stages: int) -> bool:
@@ -166,7 +202,11 @@ def _is_as_written_again(now: str, wanted: str, stages: int) -> bool:
 
 def _sets_interleave(evidence: Evidence, knob: str) -> bool:
     stages = evidence.stages.stages if evidence.stages else ()
-    return knob == "workers" and knob in evidence.from_epoch and any("Interleave" in stage.kind for stage in stages)
+    return (
+        knob == "workers"
+        and knob in evidence.from_epoch
+        and any("Interleave" in stage.kind for stage in stages)
+    )
 
 
 def _copied_ahead(split: Breakdown) -> Prediction | str:
@@ -178,7 +218,10 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
     """
     if split.copy is None:
         return "the copy of batches is not timed"
-    copy, host_side = split.copy.median, split.dispatch.median + split.host.median + split.wait.median
+    copy, host_side = (
+        split.copy.median,
+        split.dispatch.median + split.host.median + split.wait.median,
+    )
     now_ms, least_ms = split.step.median, max(copy, split.step.median - copy)
     found = [max(now_ms - min(share * host_side, copy), least_ms) for share in (1.0, _OVERLAP, 0.0)]
     saved = now_ms - found[1]
@@ -186,7 +229,9 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
     return Prediction(found[1], split.step.mean - saved, found[0], found[2], why)
 
 
-def _step_ms(made: Supply | StagedSupply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
+def _step_ms(
+    made: Supply | StagedSupply, knobs: Mapping[str, str], work_ms: float, cores: int
+) -> float:
     return made.step_ms(knobs.get("prefetch", "off"), knobs.get("workers", "off"), work_ms, cores)
 
 
@@ -195,7 +240,9 @@ def _step_ms(made: Supply | StagedSupply, knobs: Mapping[str, str], work_ms: flo
 
 def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
     latency_ms = _latency(evidence.knobs.get("latency_ms", "off"))
-    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.batch_size, latency_ms)
+    return batch_supply.supplies(
+        _work(evidence, split), evidence.stages, evidence.batch_size, latency_ms
+    )
 
 
 def _work(evidence: Evidence, split: Breakdown) -> Range:
@@ -235,7 +282,9 @@ def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> 
     """Return the work hidden by a prefetch or a parallel map: at most as much as fits into the step."""
     work_ms = split.work_mean_ms
     if ahead and starves:
-        return Range(split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once)
+        return Range(
+            split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once
+        )
     if ahead:
         return Range(0.0, work_ms * at_once / 2, work_ms * at_once)
     return Range(split.wait.mean, split.wait.mean * (1 + at_once) / 2, split.step.mean * at_once)
@@ -253,10 +302,15 @@ def _from_history(evidence: Evidence) -> float | None:
             or interval.split.steps < LEAST
         ):
             continue
-        more_ms = _latency(now.get("latency_ms", "off")) - _latency(interval.knobs.get("latency_ms", "off"))
+        more_ms = _latency(now.get("latency_ms", "off")) - _latency(
+            interval.knobs.get("latency_ms", "off")
+        )
         if interval.knobs.get("prefetch", "off") == "off" and evidence.replicas < 2:
             return max(_typical(interval.split.wait) + more_ms, 0.0)
-        if interval.split.wait_share >= MODERATELY_FROM and interval.knobs.get("prefetch") != "default":
+        if (
+            interval.split.wait_share >= MODERATELY_FROM
+            and interval.knobs.get("prefetch") != "default"
+        ):
             return max(_typical(interval.split.step) + more_ms, 0.0)
     return None
 
@@ -293,14 +347,18 @@ def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
     The cores in use beyond one for the step prepare batches; a sleep uses none.
     """
     table = evidence.stages
-    spent = sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
+    spent = (
+        sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
+    )
     if table is None or spent <= table.all_ms / 2:
         return False
     work_ms = split.work_mean_ms
     return not evidence.cores_used * split.step.mean - work_ms < spent / 2
 
 
-def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str) -> tuple[Supply, ...] | None:
+def _turned(
+    evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
+) -> tuple[Supply, ...] | None:
     old = evidence.knobs.get(knob, "off")
     if knob == "latency_ms":
         more_ms = _latency(new) - _latency(old)
@@ -308,7 +366,11 @@ def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
     if knob == "fast_pipeline":
         return batch_supply.in_form(guesses, new == "on")
     if knob == "cache":
-        return batch_supply.cached(guesses, evidence.stages, evidence.cache_after) if new == "on" else None
+        return (
+            batch_supply.cached(guesses, evidence.stages, evidence.cache_after)
+            if new == "on"
+            else None
+        )
     return guesses
 
 
@@ -343,7 +405,9 @@ def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | No
     return None if hidden is None else queued(hidden.tolist(), work.tolist(), depth)
 
 
-def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], depth: int) -> NDArray[np.float64] | None:
+def _before_the_buffer(
+    waits: NDArray[np.float64], work: NDArray[np.float64], depth: int
+) -> NDArray[np.float64] | None:
     """Return the times of batches that came in bursts behind a buffer of `depth`; None where they did not.
 
     A wait behind a full buffer is the part of a burst that `depth` steps did not overlap.
@@ -359,9 +423,15 @@ def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], de
 # -- cores --------------------------------------------------------------------------------------
 
 
-def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Prediction, then: Mapping[str, str]) -> Prediction:
+def _on_shared_cores(
+    evidence: Evidence, split: Breakdown, found: Prediction, then: Mapping[str, str]
+) -> Prediction:
     """Correct a prediction for the cores: more overlap may need more of them than there are, as work is conserved."""
-    turned = [knob for knob in ("prefetch", "workers") if then.get(knob, "off") != evidence.knobs.get(knob, "off")]
+    turned = [
+        knob
+        for knob in ("prefetch", "workers")
+        if then.get(knob, "off") != evidence.knobs.get(knob, "off")
+    ]
     if not turned:
         return found
     now_ms, more = split.step.median, then[turned[0]] != "off"

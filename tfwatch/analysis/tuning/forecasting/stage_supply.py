@@ -87,7 +87,9 @@ class StagedSupply:
     def _on_all_ms(self, workers: str, cores: int) -> float:
         """Return the time of a batch if its work fills all cores."""
         calls = [stage.calls_under(workers, cores) for stage in self.stages]
-        works = (s.work_ms * (self.loss if n else 1.0) for s, n in zip(self.stages, calls, strict=True))
+        works = (
+            s.work_ms * (self.loss if n else 1.0) for s, n in zip(self.stages, calls, strict=True)
+        )
         return sum(works) / max(cores, 1)
 
     def _share_ahead(self, workers: str, cores: int) -> float:
@@ -106,12 +108,15 @@ def staged(
         return None
     stages = _without_end(table.stages)
     places = [n for n, stage in enumerate(stages) if _own_name(stage) in names]
-    if [_own_name(stages[n]) for n in places] != [*names] or any(math.isnan(stages[n].busy_ms) for n in places):
+    if [_own_name(stages[n]) for n in places] != [*names] or any(
+        math.isnan(stages[n].busy_ms) for n in places
+    ):
         return None
     settings = {at: n for n, at in enumerate(places)}
     works = zip(*(_works_ms(stage, stages, found, table.all_ms) for stage in stages), strict=True)
     made = [
-        tuple(_stage_work(stages, n, ms, settings.get(n), batch_size) for n, ms in enumerate(each)) for each in works
+        tuple(_stage_work(stages, n, ms, settings.get(n), batch_size) for n, ms in enumerate(each))
+        for each in works
     ]
     return tuple(StagedSupply(each, found[n].loss, computes=n > 0) for n, each in enumerate(made))
 
@@ -126,7 +131,9 @@ def _own_name(stage: Stage) -> str:
     return stage.name.partition(", ")[0]
 
 
-def _works_ms(stage: Stage, stages: Sequence[Stage], found: Sequence[Supply], all_ms: float) -> list[float]:
+def _works_ms(
+    stage: Stage, stages: Sequence[Stage], found: Sequence[Supply], all_ms: float
+) -> list[float]:
     """Return the work of a stage by each assumption. Where no calls run beside each other, it adds up to the whole."""
     busy_ms = stage.busy_ms if stage.busy_ms > 0 else 0.0
     if not any(_calls_now(one) > 1 for one in stages):

@@ -59,7 +59,9 @@ class DeviceCopy:
     def begin(self, batch: Sequence[Any]) -> None:
         """Choose the parts to copy by the first batch, and measure the time of a copy beside its bytes."""
         sizes = [int(part.shape.num_elements() or 0) * part.dtype.size for part in batch]
-        self._parts = [n for n, part in enumerate(batch) if part.dtype in _KINDS and sizes[n] >= LEAST_BYTES]
+        self._parts = [
+            n for n, part in enumerate(batch) if part.dtype in _KINDS and sizes[n] >= LEAST_BYTES
+        ]
         copied: defaultdict[str, int] = defaultdict(int)
         for n in self._parts:
             copied[batch[n].dtype.name] += sizes[n]
@@ -191,7 +193,9 @@ def why_no_device_prefetch() -> NotTimed | None:
     return NotTimed.UNIFIED if platform.system() == "Darwin" else None
 
 
-def find_device(model: Any, *, eager: bool, is_flat: bool, is_spread: bool = False) -> str | NotTimed:
+def find_device(
+    model: Any, *, eager: bool, is_flat: bool, is_spread: bool = False
+) -> str | NotTimed:
     """Return the GPU that a model's steps copy their batches to, or why the copy is not timed.
 
     is_flat: batches are lists of plain tensors. is_spread: over the devices of a strategy.
@@ -205,7 +209,9 @@ def find_device(model: Any, *, eager: bool, is_flat: bool, is_spread: bool = Fal
     if not is_flat:
         return NotTimed.NOT_PLAIN
     wanted = tf.config.list_logical_devices("GPU")[0].name
-    used = {_short(part.value.device) for part in model.trainable_variables} | {_short(_probe().device)}
+    used = {_short(part.value.device) for part in model.trainable_variables} | {
+        _short(_probe().device)
+    }
     return wanted if used == {_short(wanted)} else NotTimed.ELSEWHERE
 
 

@@ -38,7 +38,9 @@ class Calls:
         with self._lock:
             if not self._timing:
                 self._bare = self._found()
-                vars(self._module).update({name: self._time(call) for name, call in self._bare.items()})
+                vars(self._module).update(
+                    {name: self._time(call) for name, call in self._bare.items()}
+                )
             self._timing += 1
         thread = threading.get_ident()
         outer = self._accounts.get(thread)
@@ -121,8 +123,13 @@ def time_operations(writer: RunWriter) -> Operations | None:
         return None
     try:
         found = Operations(_tensorflow_calls())
-    except (ImportError, AttributeError) as error:  # private names, which another TensorFlow may lack
-        writer.note(f"Python time between operations is unknown: operations cannot be timed ({error})")
+    except (
+        ImportError,
+        AttributeError,
+    ) as error:  # private names, which another TensorFlow may lack
+        writer.note(
+            f"Python time between operations is unknown: operations cannot be timed ({error})"
+        )
         return None
     writer.describe(op_by_op=True)
     return found

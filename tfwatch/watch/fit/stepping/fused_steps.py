@@ -50,7 +50,9 @@ def find_clock(clock: Clock) -> GraphClock:
     """
     if config.is_op_determinism_enabled():
         # Under its default name TensorFlow says of an error in the data's own Python that it came from here.
-        read = partial(tf.numpy_function, lambda: clock.now_ns() / 1e9, [], tf.float64, name="tfwatch_clock")
+        read = partial(
+            tf.numpy_function, lambda: clock.now_ns() / 1e9, [], tf.float64, name="tfwatch_clock"
+        )
         return GraphClock(read, clock.now_ns)
     return GraphClock(tf.timestamp, clock.wall_ns)
 
@@ -93,7 +95,9 @@ class FusedSteps:
 
     def _outputs_of(self, batch: Any) -> Any:
         """Return the specs of a step's outputs. Builds the model if it is not built yet."""
-        traced = tf.function(self._step, input_signature=[batch], autograph=False).get_concrete_function()
+        traced = tf.function(
+            self._step, input_signature=[batch], autograph=False
+        ).get_concrete_function()
         return tf.nest.map_structure(_fixed, traced.structured_outputs)
 
     def _when_landed(self, last: tf.Tensor) -> tf.Tensor:
@@ -113,7 +117,9 @@ class FusedSteps:
         def goes_on(step: tf.Tensor, batch: Any, *_: Any) -> tf.Tensor:
             return tf.logical_and(step < limit, batch.has_value())
 
-        def body(step: tf.Tensor, batch: Any, outputs: Any, stamps: Any, examples: tf.Tensor) -> Any:
+        def body(
+            step: tf.Tensor, batch: Any, outputs: Any, stamps: Any, examples: tf.Tensor
+        ) -> Any:
             def run() -> Any:
                 parts = batch.get_value()
                 made, operations = _with_operations(lambda: self._step(parts))
@@ -122,10 +128,14 @@ class FusedSteps:
             # Keras has this condition too, although the loop has checked it: on a GPU, loops without it overlapped no
             # fetch. With distributed batches Keras' own fails at a ragged batch; without the condition they train.
             skip = (outputs, tf.zeros(()), 0)
-            made, last, seen = run() if self._spread else tf.cond(goes_on(step, batch), run, lambda: skip)
+            made, last, seen = (
+                run() if self._spread else tf.cond(goes_on(step, batch), run, lambda: skip)
+            )
             following = tf.cond(step + 1 < limit, iterator.get_next_as_optional, lambda: batch)
             there = self._last_of(tf.nest.flatten(following, expand_composites=True), "/CPU:0")
-            stamps = _note(stamps, step + 1, _aside(self._landed, last), _aside(self._reached, there))
+            stamps = _note(
+                stamps, step + 1, _aside(self._landed, last), _aside(self._reached, there)
+            )
             return step + 1, following, made, stamps, examples + seen
 
         begun = self.clock.read_after([])
@@ -133,9 +143,15 @@ class FusedSteps:
             first = iterator.get_next_as_optional()
         with tf.device("/CPU:0"):
             stamps = tf.TensorArray(tf.float64, size=limit + 1, element_shape=(2,))
-        stamps = _note(stamps, 0, begun, self.clock.read_after(tf.nest.flatten(first, expand_composites=True)))
-        none = _optional(tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), self._outputs))
-        step, _, outputs, stamps, examples = tf.while_loop(goes_on, body, [0, first, none, stamps, 0])
+        stamps = _note(
+            stamps, 0, begun, self.clock.read_after(tf.nest.flatten(first, expand_composites=True))
+        )
+        none = _optional(
+            tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), self._outputs)
+        )
+        step, _, outputs, stamps, examples = tf.while_loop(
+            goes_on, body, [0, first, none, stamps, 0]
+        )
         return tf.stack([step, examples]), stamps.stack(), outputs.get_value()
 
 
@@ -170,7 +186,9 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
 def examples_in(batch: Any) -> tf.Tensor:
     """Return the number of examples in a batch, as `count_examples` does; -1 if unknown."""
     first = next(iter(tf.nest.flatten(batch)), None)
-    parts: tuple[Any, ...] = first.values if isinstance(first, tf.distribute.DistributedValues) else (first,)
+    parts: tuple[Any, ...] = (
+        first.values if isinstance(first, tf.distribute.DistributedValues) else (first,)
+    )
     if not all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts):
         return tf.constant(-1)
     counts = [_length(part, "/CPU:0" if len(parts) == 1 else part.device) for part in parts]

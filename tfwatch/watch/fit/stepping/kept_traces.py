@@ -40,7 +40,9 @@ def _context() -> object:
     Without that private name, two contexts are never the same, and every `fit` traces.
     """
     try:
-        from tensorflow.python.eager.polymorphic_function.function_context import make_function_context
+        from tensorflow.python.eager.polymorphic_function.function_context import (
+            make_function_context,
+        )
 
         return make_function_context()
     except (ImportError, AttributeError, TypeError):

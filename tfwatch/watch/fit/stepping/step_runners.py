@@ -19,7 +19,12 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
-from tfwatch.watch.fit.stepping.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
+from tfwatch.watch.fit.stepping.fused_steps import (
+    FusedSteps,
+    clock_offset_ns,
+    clock_was_set,
+    find_clock,
+)
 from tfwatch.watch.fit.stepping.single_step import SingleStep
 from tfwatch.watch.step_log import bookkeeping
 
@@ -117,8 +122,12 @@ class BatchStep:
         return self.is_ready and self.traces > 0
 
     def _compiled(self, signature: list[Any]) -> Any:
-        def multi_step_on_iterator(*parts: Any) -> Any:  # errors name it: it is named as Keras' function
-            batch = self._shape.ensure_shapes(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
+        def multi_step_on_iterator(
+            *parts: Any,
+        ) -> Any:  # errors name it: it is named as Keras' function
+            batch = self._shape.ensure_shapes(
+                parts[0] if self._shape.flat is None else self._shape.pack(list(parts))
+            )
             self._has_begun = True
             outputs = self._original(iter((batch,)))
             self.traces += 1
@@ -248,20 +257,26 @@ class StepByStepRunner:
         return dispatched_ns - operations.took_ns if operations else dispatched_ns
 
     @bookkeeping(None)
-    def _end_call(self, start_ns: int, call: _Call, dispatched_ns: int, batch: Any, logs: dict[str, Any]) -> None:
+    def _end_call(
+        self, start_ns: int, call: _Call, dispatched_ns: int, batch: Any, logs: dict[str, Any]
+    ) -> None:
         self._done_ns = done_ns = self._now_ns()
         (got_ns, copy_ns, was_ready, traces), step_log = call, self._step_log
         if not was_ready or self._step.traces != traces:
             step_log.flags |= _RETRACE if was_ready else _COMPILE
         if self._step.failure and not was_ready:
-            self._note(f"the step runs as Keras calls it, as it cannot be traced: {self._step.failure}")
+            self._note(
+                f"the step runs as Keras calls it, as it cannot be traced: {self._step.failure}"
+            )
         if self._copy:
             # A fetch ends with the wait for a copy ahead, if there is one: it is a part of the copy.
             ahead_ns = self._copy.wait_ns(start_ns, got_ns, self._fetch.ready_ns)
             got_ns, copy_ns = got_ns - ahead_ns, copy_ns + ahead_ns
         if got_ns - start_ns > LATE_NS:
             self._fetch.explain_wait(got_ns - start_ns)
-        step_log.record_step(start_ns, got_ns, copy_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
+        step_log.record_step(
+            start_ns, got_ns, copy_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs
+        )
 
 
 class UnfusedRunner(StepByStepRunner):
@@ -278,7 +293,9 @@ class UnfusedRunner(StepByStepRunner):
         is_scripts: bool,
         copy: TimedCopy | None = None,
     ) -> None:
-        super().__init__(step, fetch, step_log, writer, is_scripts=is_scripts, calls_at_end=False, copy=copy)
+        super().__init__(
+            step, fetch, step_log, writer, is_scripts=is_scripts, calls_at_end=False, copy=copy
+        )
         self.description = f"exact, steps_per_execution={steps} one by one"
         self._steps = steps
 
@@ -320,7 +337,9 @@ class UntimedRunner:
         self._fetch.switches.hand_back(self._step_log.steps)
         self._begin_call()
         outputs = original(iterator)
-        self._step_log.count_untimed_steps(self._steps, outputs if isinstance(outputs, dict) else {})
+        self._step_log.count_untimed_steps(
+            self._steps, outputs if isinstance(outputs, dict) else {}
+        )
         return outputs
 
     @bookkeeping(None)
@@ -351,7 +370,9 @@ class InGraphRunner:
         steps: int,
     ) -> None:
         """traced: the steps that an earlier `fit` traced."""
-        self.description = "in-graph timestamps" + (f", steps_per_execution={steps}" if steps > 1 else "")
+        self.description = "in-graph timestamps" + (
+            f", steps_per_execution={steps}" if steps > 1 else ""
+        )
         self._fetch = fetch
         self._step_log = step_log
         self._writer = writer
@@ -419,9 +440,13 @@ class InGraphRunner:
         examples: int | None,
         logs: dict[str, Any],
     ) -> None:
-        self._step_log.record_fused_steps(start_ns, self._writer.now_ns(), runs, flags, examples, logs)
+        self._step_log.record_fused_steps(
+            start_ns, self._writer.now_ns(), runs, flags, examples, logs
+        )
 
-    def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:
+    def _execute(
+        self, iterator: Any, limit: int
+    ) -> tuple[NDArray[np.float64] | None, int, int, Any]:
         """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
         number of steps and of examples; and the outputs of the last step."""
         clocks = self._read_clocks()
@@ -433,7 +458,9 @@ class InGraphRunner:
         try:
             with cancellable:
                 stamps_s, examples, outputs = self.steps(iterator, limit)
-        except tf.errors.OutOfRangeError:  # the end of the data, as Keras' function raises it for single steps
+        except (
+            tf.errors.OutOfRangeError
+        ):  # the end of the data, as Keras' function raises it for single steps
             self._step_log.set_phase(Phase.EPOCH_END)
             raise
         except tf.errors.OpError as error:
@@ -453,7 +480,11 @@ class InGraphRunner:
         self, stamps_s: NDArray[np.float64], before: tuple[int, int] | None
     ) -> NDArray[np.float64] | None:
         after = self._read_clocks()
-        if before is None or after is None or clock_was_set(after[1] - before[1], after[0] - before[0]):
+        if (
+            before is None
+            or after is None
+            or clock_was_set(after[1] - before[1], after[0] - before[0])
+        ):
             return None
         return stamps_s * 1e9 + before[1]
 
@@ -490,7 +521,9 @@ class TrainFunction:
     def __call__(self, iterator: Any) -> Any:
         """Run one call in place of the original."""
         try:
-            runner = self._runner if iterator is self._iterator else self._adopt(self.original, iterator)
+            runner = (
+                self._runner if iterator is self._iterator else self._adopt(self.original, iterator)
+            )
             if runner is not None:
                 self._runner, self._iterator = runner, iterator
                 logs = runner(self.original, iterator)

@@ -77,7 +77,10 @@ class CurrentPipeline:
         """Let go of Keras' iterator over a relay, and of the iterators below it."""
         if self.relayed:
             # As the pipeline's own source it is disposed of with that.
-            last, bases = [self.relayed.iterator, self._direct], [self.keras] if self.script.is_rebuilt else []
+            last, bases = (
+                [self.relayed.iterator, self._direct],
+                [self.keras] if self.script.is_rebuilt else [],
+            )
             self.relayed = self.keras = self._direct = None
             self._replace(self._make_pipeline(self._session.build), is_rebuilt=False)
             dispose(last, bases, [])
@@ -95,7 +98,10 @@ class CurrentPipeline:
 
     def open_direct(self) -> None:
         """Prepare to fetch from Keras' iterator itself."""
-        old, self._direct = [self._direct], BatchIterator(self.relayed.iterator if self.relayed else self.keras)
+        old, self._direct = (
+            [self._direct],
+            BatchIterator(self.relayed.iterator if self.relayed else self.keras),
+        )
         dispose(old, [], [])
 
     def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:

@@ -42,14 +42,20 @@ class LateSwitch:
 
 def waiting_note(batches: int) -> str:
     """Return the sentence that says why a switch does not take effect with the next batch."""
-    return f"the switch takes effect once {units.count(batches)} batches of this epoch are read again"
+    return (
+        f"the switch takes effect once {units.count(batches)} batches of this epoch are read again"
+    )
 
 
 class DeferredSwitches:
     """The switches that take effect with an epoch."""
 
     def __init__(self, session: Session, script: ScriptPipeline) -> None:
-        self._control, self._shuffle, self._own_store = session.control, session.shuffle, session.store
+        self._control, self._shuffle, self._own_store = (
+            session.control,
+            session.shuffle,
+            session.store,
+        )
         self._script = None if session.source is not None else script
         self._py_dataset, self._relayed = session.py_dataset, session.relayed
         self._writer = session.writer
@@ -127,7 +133,11 @@ class DeferredSwitches:
     @property
     def _waiting_of_script(self) -> list[str]:
         """The knobs of a script's own pipeline whose switches wait."""
-        names = PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "prefetch", "cache", "fast_pipeline")
+        names = (
+            PY_DATASET_KNOBS
+            if self._script is None
+            else (*PY_DATASET_KNOBS, "prefetch", "cache", "fast_pipeline")
+        )
         return [knob for knob in names if knob in self._waiting]
 
     def with_waiting(self, knobs: Knobs) -> Knobs:
@@ -140,7 +150,9 @@ class DeferredSwitches:
         """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take effect with it."""
         knobs = self.with_waiting(knobs)
         self.close_unused_cache(knobs)
-        begun = [knob for knob in self._waiting_of_script if knob != "cache" or self._has_filled(knobs)]
+        begun = [
+            knob for knob in self._waiting_of_script if knob != "cache" or self._has_filled(knobs)
+        ]
         return knobs, [self._waiting.pop(knob) for knob in begun]
 
     def _has_filled(self, knobs: Knobs) -> bool:
@@ -177,7 +189,9 @@ class DeferredSwitches:
     def close(self) -> None:
         """End with the training."""
         for asked in self._waiting.values():
-            missed = SwitchMissed(self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step)
+            missed = SwitchMissed(
+                self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step
+            )
             self._writer.event(missed)
         if self._store is not None:
             self._store.close()
@@ -269,7 +283,9 @@ class ProvedSwitch:
         """End with the training."""
         if self._waiting is not None:
             asked = self._waiting[0]
-            self._writer.event(SwitchMissed(self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step))
+            self._writer.event(
+                SwitchMissed(self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step)
+            )
         self._waiting = None
         if self._proving is not None:
             self._proving.leave(_LEAVE_S)

@@ -37,11 +37,16 @@ class KnobDescriber:
 
         used: as the training reads it, if a switch was requested.
         """
-        dataset, is_spread = dataset_of(iterator), isinstance(iterator, tf.distribute.DistributedIterator)
+        dataset, is_spread = (
+            dataset_of(iterator),
+            isinstance(iterator, tf.distribute.DistributedIterator),
+        )
         if dataset is None or (dataset, is_spread) == (self._described[0](), self._described[1]):
             return
         self._described = weakref.ref(dataset), is_spread
-        with fails_open(lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")):
+        with fails_open(
+            lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")
+        ):
             self._write(iterator, used, is_spread=is_spread)
 
     def _write(self, iterator: Any, used: ScriptPipeline, *, is_spread: bool) -> None:
@@ -49,7 +54,9 @@ class KnobDescriber:
         script.read(iterator)
         script.is_rebuilt = used.is_rebuilt
         refused = why_not_switchable(iterator)
-        why_none = self._relayed.why_not_later if self._relayed else refused.words if refused else ""
+        why_none = (
+            self._relayed.why_not_later if self._relayed else refused.words if refused else ""
+        )
         why_no_fast = script.why_no_fast or used.why_not_proved(iterator)
         reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: why_no_fast}
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-_NO_OTHER = "steps_per_epoch: one iterator gives the batches of all epochs; set it before fit begins"
+_NO_OTHER = (
+    "steps_per_epoch: one iterator gives the batches of all epochs; set it before fit begins"
+)
 #: Kinds of data behind one Python generator: what an iterator took ahead of it, no other one gets.
 _READ_ONCE = ("generator", "PyDataset")
 _FROM_FUNCTION = "DistributedDatasetsFromFunction"
@@ -65,7 +67,10 @@ class RelayedEpochs:
 
     def _find_obstacle(self) -> str:
         strategy = getattr(self.stock, "_strategy", None)
-        if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.extended._in_multi_worker_mode():
+        if (
+            not isinstance(strategy, tf.distribute.MirroredStrategy)
+            or strategy.extended._in_multi_worker_mode()
+        ):
             return Refusal.OTHER_STRATEGY.words
         if kind_of_data(self._epochs()) in _READ_ONCE:
             return Refusal.ONE_READER.words
@@ -143,7 +148,11 @@ class RelayedEpochs:
 
     @property
     def _parts(self) -> int:
-        return self.stock._strategy.num_replicas_in_sync if type(self.stock).__name__ == _FROM_FUNCTION else 1
+        return (
+            self.stock._strategy.num_replicas_in_sync
+            if type(self.stock).__name__ == _FROM_FUNCTION
+            else 1
+        )
 
     def _make(self) -> tuple[Relay, Any]:
         """Return a relay, and the distributed data set over it, which splits a batch as Keras' own one does."""
@@ -178,11 +187,15 @@ class RelayedEpochs:
         splits the batches as it is, else it puts an older one in its place.
         """
         made = self.stock._cloned_datasets[0]
-        graph = made._as_serialized_graph(external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE)
+        graph = made._as_serialized_graph(
+            external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE
+        )
         return b"RebatchDatasetV2" in graph.numpy()
 
 
 def find_relayed(epochs: Any | None) -> RelayedEpochs | None:
     """Return the epochs of a `fit` that a relay can serve; None where one iterator of tf.data gives the batches."""
     dataset = getattr(epochs, "_distributed_dataset", None)
-    return None if dataset is None or isinstance(dataset, tf.data.Dataset) else RelayedEpochs(epochs)
+    return (
+        None if dataset is None or isinstance(dataset, tf.data.Dataset) else RelayedEpochs(epochs)
+    )

@@ -16,7 +16,12 @@ from tfwatch.runs.control.requests import Request
 from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
-from tfwatch.watch.fit.switching.deferred_switches import DeferredSwitches, LateSwitch, ProvedSwitch, waiting_note
+from tfwatch.watch.fit.switching.deferred_switches import (
+    DeferredSwitches,
+    LateSwitch,
+    ProvedSwitch,
+    waiting_note,
+)
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
 
 if TYPE_CHECKING:
@@ -40,12 +45,19 @@ class RequestedSwitches:
     """
 
     def __init__(
-        self, session: Session, on_rebuilt: Callable[[Any], None], note_failure: Callable[[str], None]
+        self,
+        session: Session,
+        on_rebuilt: Callable[[Any], None],
+        note_failure: Callable[[str], None],
     ) -> None:
         self.in_graph = False
         self.script = ScriptPipeline()
         self._session, self._on_rebuilt, self._note_failure = session, on_rebuilt, note_failure
-        self._writer, self._control, self._py_dataset = session.writer, session.control, session.py_dataset
+        self._writer, self._control, self._py_dataset = (
+            session.writer,
+            session.control,
+            session.py_dataset,
+        )
         self._deferred = DeferredSwitches(session, self.script)
         self._proved = ProvedSwitch(session.control, session.writer, self.script)
         self.current = CurrentPipeline(session, self.script, self._deferred.state, note_failure)
@@ -103,7 +115,9 @@ class RequestedSwitches:
     def _install_relay(self) -> None:
         """Have the batches of the epoch go through a relay if anything is requested."""
         assert self._relayed
-        is_asked = self._control.has_requests or self._control.has_tuner_request or self._deferred.waits
+        is_asked = (
+            self._control.has_requests or self._control.has_tuner_request or self._deferred.waits
+        )
         if is_asked or self._control.knobs != AS_WRITTEN or self.current.relayed is not None:
             with fails_open(self._refuse_relay):
                 self._relayed.install()
@@ -139,7 +153,9 @@ class RequestedSwitches:
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
-        is_own = knobs.workers == knobs.prefetch == "default" and not (knobs.cache or knobs.fast_pipeline)
+        is_own = knobs.workers == knobs.prefetch == "default" and not (
+            knobs.cache or knobs.fast_pipeline
+        )
         if (is_own and not begun and self.current.relayed is None) or why_not_switchable(iterator):
             return False
         self.script.read(iterator)
@@ -161,7 +177,9 @@ class RequestedSwitches:
 
     def _without_impossible(self, knobs: Knobs) -> Knobs:
         """Return the knobs without those that the data set of this epoch, another one, cannot have."""
-        if knobs.fast_pipeline and not self.script.is_proved:  # the proof is that of another data set
+        if (
+            knobs.fast_pipeline and not self.script.is_proved
+        ):  # the proof is that of another data set
             knobs = self._leave("fast_pipeline", knobs)
         if isinstance(knobs.workers, tuple) and self.script.why_not_workers(knobs.workers):
             knobs = self._leave("workers", knobs)
@@ -269,7 +287,9 @@ class RequestedSwitches:
             if self.current.is_ours:
                 raise
             self.hand_back(steps)
-            self._note_failure(f"the script's own pipeline continues: {why}; the one before: {reason(error)}")
+            self._note_failure(
+                f"the script's own pipeline continues: {why}; the one before: {reason(error)}"
+            )
         if self.requested:
             with fails_open(self._note_failure):
                 self._refuse(why)
@@ -290,7 +310,9 @@ class RequestedSwitches:
         kept = replace(AS_WRITTEN, **{knob: getattr(self._control.knobs, knob) for knob in own})
         for name, old, new in self._control.knobs.differences(kept):
             now_ns = self._writer.now_ns()
-            self._writer.event(PipelineSwitched(now_ns, name, old, new, steps, steps + 1, 0.0, "data"))
+            self._writer.event(
+                PipelineSwitched(now_ns, name, old, new, steps, steps + 1, 0.0, "data")
+            )
         self._control.knobs = kept
 
     # -- requests ---------------------------------------------------------------------------------
@@ -303,14 +325,24 @@ class RequestedSwitches:
             now = self._writer.now_ns()
             if refusal:
                 setting, new = show(getattr(knobs, request.knob)), show(request.value)
-                self._writer.event(SwitchFailed(now, request.knob, refusal, setting, new, steps, setting))
+                self._writer.event(
+                    SwitchFailed(now, request.knob, refusal, setting, new, steps, setting)
+                )
                 continue
             turned = knobs.with_value(request.knob, request.value)
             cancelled = self._deferred.cancelled_by(request) or self._proved.cancelled_by(request)
             for name, old, new in cancelled or knobs.differences(turned):
                 asked = self._proved.resumed(request)
                 if asked is None:
-                    asked = SwitchAsked(now, name, old, new, steps, request.by, self._deferred.epochs_until(name, new))
+                    asked = SwitchAsked(
+                        now,
+                        name,
+                        old,
+                        new,
+                        steps,
+                        request.by,
+                        self._deferred.epochs_until(name, new),
+                    )
                     self._writer.event(asked)
                 if self._proved.defer(asked, request):
                     turned = knobs
@@ -322,7 +354,9 @@ class RequestedSwitches:
 
     def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
         """Note once that a script's own prefetch stays where only a pipeline above it is switched."""
-        is_above = not (self.current.is_ours or self.script.is_rebuilt or self.script.needs_rebuild(turned))
+        is_above = not (
+            self.current.is_ours or self.script.is_rebuilt or self.script.needs_rebuild(turned)
+        )
         if (asked.knob, asked.new) == ("prefetch", "off") and is_above and not self._has_noted_off:
             self._has_noted_off = True
             self._writer.note(_STAYS)
@@ -333,9 +367,15 @@ class RequestedSwitches:
             if no_copy:
                 return no_copy.value
         if self.current.is_ours:
-            return Refusal.ONE_FOR_ALL.words if isinstance(request.value, tuple) else self._deferred.refusal(request)
+            return (
+                Refusal.ONE_FOR_ALL.words
+                if isinstance(request.value, tuple)
+                else self._deferred.refusal(request)
+            )
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
-            return self._py_dataset.refusal(request, self._deferred.with_waiting(self._control.knobs))
+            return self._py_dataset.refusal(
+                request, self._deferred.with_waiting(self._control.knobs)
+            )
         return self._refusal_of_script(request)
 
     def _refusal_of_script(self, request: Request) -> str:
@@ -350,7 +390,9 @@ class RequestedSwitches:
         self.script.read(self.current.keras)
         if request.knob == "workers":
             return self.script.why_not_workers(request.value)
-        if proved := self._proved.refusal(request, self._deferred.with_waiting(self._control.knobs)):
+        if proved := self._proved.refusal(
+            request, self._deferred.with_waiting(self._control.knobs)
+        ):
             return proved
         if request.knob == "cache":
             return self.script.why_no_cache or self._deferred.refusal(request)
@@ -363,7 +405,9 @@ class RequestedSwitches:
             now_ns = self._writer.now_ns()
             for request in self._control.take():
                 now, new = show(getattr(self._control.knobs, request.knob)), show(request.value)
-                failed = SwitchFailed(now_ns, request.knob, Refusal.NOT_SPLIT.words, now, new, steps, now)
+                failed = SwitchFailed(
+                    now_ns, request.knob, Refusal.NOT_SPLIT.words, now, new, steps, now
+                )
                 self._writer.event(failed)
 
     def _refuse(self, reason: str) -> None:
@@ -376,20 +420,35 @@ class RequestedSwitches:
             if now == asked.new:  # what failed came after it
                 self.requested.append(asked)
             else:
-                self._writer.event(SwitchFailed(now_ns, asked.knob, reason, asked.old, asked.new, asked.step, now))
+                self._writer.event(
+                    SwitchFailed(now_ns, asked.knob, reason, asked.old, asked.new, asked.step, now)
+                )
 
     # -- reports ----------------------------------------------------------------------------------
 
     def report(self, step: int) -> bool:
         """Report the switches whose first batch is that of `step`, or came before; return whether there are any."""
-        if self._late is not None or self.current.is_switching or (first := self.current.first_step(step)) > step:
+        if (
+            self._late is not None
+            or self.current.is_switching
+            or (first := self.current.first_step(step)) > step
+        ):
             return False
         now = self._writer.now_ns()
         requested, self.requested = self.requested, []
         for asked in requested:
             if asked.new != asked.old:  # a cache turned off while it fills was never in effect
                 self._writer.event(
-                    PipelineSwitched(now, asked.knob, asked.old, asked.new, asked.step, first, self._build_ms, asked.by)
+                    PipelineSwitched(
+                        now,
+                        asked.knob,
+                        asked.old,
+                        asked.new,
+                        asked.step,
+                        first,
+                        self._build_ms,
+                        asked.by,
+                    )
                 )
         self._deferred.close_unused_cache(self._control.knobs)
         self.current.leave_gate(self._control.knobs)
@@ -397,7 +456,13 @@ class RequestedSwitches:
 
     def close(self) -> None:
         """End with the training: report the switches that it did not wait for."""
-        ends = (self._proved.close, self._report_unreached, self._end_late, self.current.drop, self.current.close)
+        ends = (
+            self._proved.close,
+            self._report_unreached,
+            self._end_late,
+            self.current.drop,
+            self.current.close,
+        )
         uninstall = self._relayed.uninstall if self._relayed is not None else lambda: None
         for part in (*ends, self._deferred.close, uninstall):
             with fails_open(self._note_failure):
@@ -418,5 +483,7 @@ class RequestedSwitches:
             self._leave_late()
             for asked in self.requested:
                 now_ns = self._writer.now_ns()
-                self._writer.event(SwitchMissed(now_ns, asked.knob, asked.old, asked.new, asked.step))
+                self._writer.event(
+                    SwitchMissed(now_ns, asked.knob, asked.old, asked.new, asked.step)
+                )
             self.requested.clear()

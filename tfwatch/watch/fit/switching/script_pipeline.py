@@ -76,7 +76,13 @@ class ScriptPipeline:
         if dataset is None or dataset is self._dataset:
             return
         self.close_cache()
-        self._dataset, self._pipeline, self._place, self.store, self.maps = dataset, None, None, None, None
+        self._dataset, self._pipeline, self._place, self.store, self.maps = (
+            dataset,
+            None,
+            None,
+            None,
+            None,
+        )
         self.why_not = _why_unreadable(self._read_maps)
         self._why_no_maps = self.why_not or _why_unreadable(self._read_vectorised)
         self.why_no_cache = _why_unreadable(self._read_cache)
@@ -111,8 +117,14 @@ class ScriptPipeline:
     def note_order(iterator: Any) -> None:
         """Note the order of a large shuffle while its buffer is empty: later to read it takes 4 us an element."""
         dataset = dataset_of(iterator)
-        shuffles = [node for node in nodes_of(dataset) if reshuffles(node)] if dataset is not None else []
-        if len(shuffles) == 1 and elements_ahead(shuffles[0]) > _LARGE_SHUFFLE and not why_not_switchable(iterator):
+        shuffles = (
+            [node for node in nodes_of(dataset) if reshuffles(node)] if dataset is not None else []
+        )
+        if (
+            len(shuffles) == 1
+            and elements_ahead(shuffles[0]) > _LARGE_SHUFFLE
+            and not why_not_switchable(iterator)
+        ):
             with fails_open(lambda _: None):  # then it is read when it is needed
                 note_seeds(iterator)
 
@@ -128,7 +140,11 @@ class ScriptPipeline:
     @property
     def why_order_stays(self) -> dict[str, str]:
         """The reasons why the settings stay that order its elements, by setting; none for batches that Keras makes."""
-        return {} if self._dataset is None or _given_of(self._dataset) else why_order_stays(self._dataset)
+        return (
+            {}
+            if self._dataset is None or _given_of(self._dataset)
+            else why_order_stays(self._dataset)
+        )
 
     @property
     def is_proved(self) -> bool:
@@ -163,7 +179,11 @@ class ScriptPipeline:
         """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
         if knob == _FAST:
             return self.why_no_fast or "its proof was that of another data set"
-        return self.why_not or "its data set has other stages" if knob == _WORKERS else self.why_no_cache
+        return (
+            self.why_not or "its data set has other stages"
+            if knob == _WORKERS
+            else self.why_no_cache
+        )
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
@@ -188,13 +208,17 @@ class ScriptPipeline:
     @property
     def keeps_order(self) -> bool:
         """True if it can be rebuilt and gives its elements in one order."""
-        return self._pipeline is not None and not self.why_not and not why_in_any_order(self._dataset)
+        return (
+            self._pipeline is not None and not self.why_not and not why_in_any_order(self._dataset)
+        )
 
     @property
     def from_epoch(self) -> list[str]:
         """The knobs of it that take effect with an epoch."""
         waits = [_WORKERS] if self.waits_for_epoch and not self.why_not else []
-        begins = [_FAST] if self.why_not_now and not self.is_rebuilt and not self.why_no_fast else []
+        begins = (
+            [_FAST] if self.why_not_now and not self.is_rebuilt and not self.why_no_fast else []
+        )
         return [*waits, *begins, *([] if self.why_no_cache else [_CACHE])]
 
     def is_far(self, batches: int) -> bool:
@@ -300,7 +324,9 @@ def _rebuilt(dataset: tf.data.Dataset) -> RebuiltPipeline:
 
 
 def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> Seeds:
-    known = noted_seeds(iterator, len(shuffles)) or read_seeds(iterator, len(shuffles), has_begun=has_begun)
+    known = noted_seeds(iterator, len(shuffles)) or read_seeds(
+        iterator, len(shuffles), has_begun=has_begun
+    )
     return dict(zip(map(id, shuffles), known, strict=False))
 
 

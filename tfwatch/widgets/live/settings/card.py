@@ -70,7 +70,9 @@ class CardPane(FramedPane, can_focus=True):
         self.running_experiment = view.situation.experiment
         self.autopilot_run = newest_autopilot_run(view)
         can_switch = bool(view.snapshot.manifest.switchable) or view.awaits_fit
-        none_yet = (_HINT if can_switch else _NONE) if view.situation.live else "no switch in this run yet"
+        none_yet = (
+            (_HINT if can_switch else _NONE) if view.situation.live else "no switch in this run yet"
+        )
         self.hint = "no switch in this run" if view.is_over else none_yet
 
     def _update_titles(self) -> None:
@@ -84,7 +86,9 @@ class CardPane(FramedPane, can_focus=True):
         self.set_titles(_TITLE, note)
         self.repaint_rows()
 
-    watch_comparisons = watch_experiment = watch_running_experiment = watch_autopilot_run = _update_titles
+    watch_comparisons = watch_experiment = watch_running_experiment = watch_autopilot_run = (
+        _update_titles
+    )
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.running_experiment:
@@ -106,14 +110,22 @@ class CardPane(FramedPane, can_focus=True):
             lines.append(row((self.offer, "$text-accent")))
         lines.append(self._legend(newest))
         if isinstance(newest, Restart):
-            lines.append(row((f"restarted: {switch_text.changes_text(newest.changes)}", "$foreground 65%")))
+            lines.append(
+                row((f"restarted: {switch_text.changes_text(newest.changes)}", "$foreground 65%"))
+            )
         older = reversed(self.comparisons[:-1][-_OLDER:])
-        return [*lines, *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older)]
+        return [
+            *lines,
+            *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older),
+        ]
 
     def _experiment_rows(self, ended: ExperimentEnded, width: int) -> list[Content]:
         """Draw a bar for each setting, then the result, then the switches before the experiment."""
         lines = self._step_bars(
-            {switch_text.setting_text(ended.knob, value): ms for value, ms in ended.step_ms.items()},
+            {
+                switch_text.setting_text(ended.knob, value): ms
+                for value, ms in ended.step_ms.items()
+            },
             width,
             _is_proved(ended.answer),
         )
@@ -123,50 +135,86 @@ class CardPane(FramedPane, can_focus=True):
         if ended.step_ms and not _is_proved(ended.answer):
             lines.append(row(("grey: the difference may be noise", QUIET_COLOUR)))
         older = reversed(self.comparisons[-_OLDER:])
-        return [*lines, *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older)]
+        return [
+            *lines,
+            *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older),
+        ]
 
     def _autopilot_rows(self, run: AutopilotRun, width: int) -> list[Content]:
         """Draw the step at the start and now as bars, then each move with its forecast, newest first."""
-        sides = {"at the start": run.before_ms, "now" if run.ended is None else "at the end": run.after_ms}
+        sides = {
+            "at the start": run.before_ms,
+            "now" if run.ended is None else "at the end": run.after_ms,
+        }
         step_ms = {side: took_ms for side, took_ms in sides.items() if took_ms is not None}
-        lines = self._step_bars(step_ms, width, run.ended is not None and _is_proved(tuner_text.answer_of(run.ended)))
+        lines = self._step_bars(
+            step_ms, width, run.ended is not None and _is_proved(tuner_text.answer_of(run.ended))
+        )
         if self.has_class("-bare"):
             lines.append(row((tuner_text.autopilot_gain_text(run), "bold")))
-        moves = [row((tuner_text.move_line(move), "$foreground 65%")) for move in reversed(run.moves)]
+        moves = [
+            row((tuner_text.move_line(move), "$foreground 65%")) for move in reversed(run.moves)
+        ]
         return [*lines, *moves]
 
-    def _step_bars(self, step_ms: Mapping[str, float], width: int, is_proved: bool) -> list[Content]:
+    def _step_bars(
+        self, step_ms: Mapping[str, float], width: int, is_proved: bool
+    ) -> list[Content]:
         """Draw a bar for each step time, grey where their difference is not proved."""
         style = COMPUTE_COLOUR if is_proved else QUIET_COLOUR
         longest = max(step_ms.values(), default=0.0)
         lines, wide = [], _label_cells(step_ms)
         for label, took_ms in step_ms.items():
             figure = f" {units.milliseconds(took_ms)}"
-            cells = round(max(8, width - wide - len(figure)) * took_ms / longest) if longest > 0 else 0
-            lines.append(row((column(label, wide), "bold"), (self.glyphs.compute * cells, style), (figure, "bold")))
+            cells = (
+                round(max(8, width - wide - len(figure)) * took_ms / longest) if longest > 0 else 0
+            )
+            lines.append(
+                row(
+                    (column(label, wide), "bold"),
+                    (self.glyphs.compute * cells, style),
+                    (figure, "bold"),
+                )
+            )
         return lines
 
-    def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
+    def _bar(
+        self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int
+    ) -> Content:
         wide = _label_cells(switch_text.side_label(switch, one) for one in (switch.old, switch.new))
         label = column(switch_text.side_label(switch, value), wide)
         if side is None:
-            return row((label, "bold"), (f" {switch_text.missing_side_text(switch, value)}", "$foreground 65%"))
+            return row(
+                (label, "bold"),
+                (f" {switch_text.missing_side_text(switch, value)}", "$foreground 65%"),
+            )
         step_ms = switch.typical(side.step)
         figure = f" {'mean ' if switch.in_bursts else ''}{switch_text.duration(switch, step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
         figure += starving if width >= wide + 44 else ""
-        cells = switch_text.cells(side, step_ms, longest, max(8, width - wide - max(9, len(figure))))
+        cells = switch_text.cells(
+            side, step_ms, longest, max(8, width - wide - max(9, len(figure)))
+        )
         glyphs = self.glyphs
         parts = zip(cells, _paint(switch), (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
-        return row((label, "bold"), *((char * count, style) for count, style, char in parts), (figure, "bold"))
+        return row(
+            (label, "bold"),
+            *((char * count, style) for count, style, char in parts),
+            (figure, "bold"),
+        )
 
     def _legend(self, switch: Comparison) -> Content:
         """Name the parts of the bars, with their milliseconds on both sides."""
         glyphs = self.glyphs
         named = zip(
-            (glyphs.wait, glyphs.compute, glyphs.host), _paint(switch), switch_text.part_texts(switch), strict=True
+            (glyphs.wait, glyphs.compute, glyphs.host),
+            _paint(switch),
+            switch_text.part_texts(switch),
+            strict=True,
         )
-        pieces = [row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named]
+        pieces = [
+            row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named
+        ]
         return Content(" ").join(pieces)
 
 
@@ -200,6 +248,10 @@ def newest_experiment(view: RunView) -> ExperimentEnded | None:
 def newest_autopilot_run(view: RunView) -> AutopilotRun | None:
     """Return the newest run of the autopilot, if it has moves and no other switch followed it."""
     newest = next(reversed(autopilot_runs(view.snapshot.events.of(*AUTOPILOT_EVENTS))), None)
-    if newest is None or not newest.moves or (view.comparisons and view.comparisons[-1].by != AUTOPILOT):
+    if (
+        newest is None
+        or not newest.moves
+        or (view.comparisons and view.comparisons[-1].by != AUTOPILOT)
+    ):
         return None
     return newest

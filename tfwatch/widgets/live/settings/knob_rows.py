@@ -60,8 +60,18 @@ PREFETCH = KnobKey(
 #: Each has a row in the settings pane; a row for the depth follows that of prefetch.
 KNOB_KEYS = (
     PREFETCH,
-    KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "parallel map calls", 1, brief="work"),
-    KnobKey(KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2),
+    KnobKey(
+        KEYS["workers"],
+        "workers",
+        "workers",
+        "workers off, or back on",
+        "parallel map calls",
+        1,
+        brief="work",
+    ),
+    KnobKey(
+        KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2
+    ),
     KnobKey(
         KEYS["fast_pipeline"],
         "fast_pipeline",
@@ -81,7 +91,12 @@ KNOB_KEYS = (
         brief="gpu",
     ),
     KnobKey(
-        KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, per batch", 7
+        KEYS["latency_ms"],
+        "latency_ms",
+        "latency",
+        "simulated latency off, or back on",
+        "simulated, per batch",
+        7,
     ),
     KnobKey(
         KEYS["shuffle"],
@@ -122,7 +137,11 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
     if newest is None or newest.answer != "unclear" or newest.ratio is None or not newest.settled:
         return None
     situation, state = view.situation, view.knobs.get(newest.knob)
-    is_busy = bool(situation.experiment or situation.autopilot_run) or state is None or state.coming != newest.new
+    is_busy = (
+        bool(situation.experiment or situation.autopilot_run)
+        or state is None
+        or state.coming != newest.new
+    )
     refused = view.refusal(newest.knob, live) or knob_state.why_no_experiment(newest.knob)
     return None if is_busy or refused else newest
 
@@ -137,7 +156,11 @@ def experiment_offer(view: RunView, live: bool) -> str:
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
     """Return the reason why a cache does not fit into memory; None where it fits, or is already on."""
-    return None if state.coming == "on" else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
+    return (
+        None
+        if state.coming == "on"
+        else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +193,11 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     rows = list(_knob_rows(view, live))
     if rows and live and view.snapshot.manifest.switchable and not view.is_over:
         autopilot = view.situation.autopilot_run
-        note = f"f ends it; {autopilot.progress}" if autopilot else "finds the fastest settings by itself"
+        note = (
+            f"f ends it; {autopilot.progress}"
+            if autopilot
+            else "finds the fastest settings by itself"
+        )
         rows.append(KnobRow("f", "f", "autopilot", "", "", note, busy=autopilot is not None))
     return tuple(rows)
 
@@ -192,7 +219,9 @@ def _stop_hint(snapshot: Snapshot) -> str:
 
 def knob_of(key: str) -> str:
     """Return the knob that a row's key switches; empty where it switches none."""
-    return "prefetch" if key == _DEPTH else next((one.knob for one in KNOB_KEYS if one.key == key), "")
+    return (
+        "prefetch" if key == _DEPTH else next((one.knob for one in KNOB_KEYS if one.key == key), "")
+    )
 
 
 #: The key of the row with the prefetch depth.
@@ -223,7 +252,9 @@ def _order_rows(view: RunView) -> Iterator[KnobRow]:
     for setting, key in _ORDER_SETTINGS.items():
         if setting in manifest.fixed and not manifest.has_knob(setting):
             name = setting.replace("_", " ")
-            yield KnobRow(key, key, name, "", "", manifest.fixed[setting], enabled=False, rank=_STAGE_RANK)
+            yield KnobRow(
+                key, key, name, "", "", manifest.fixed[setting], enabled=False, rank=_STAGE_RANK
+            )
 
 
 def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
@@ -233,8 +264,14 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for stage, name in enumerate(names):
         wanted = knob_state.one_stage_toggled(state, len(names), stage)
         forecast = view.situation.forecasts.get(("workers", wanted))
-        has_forecast = bool(forecast and forecast.is_known) and not (refused or view.situation.is_stalled)
-        note = refused.words if refused else _forecast_text(view, state, wanted) or "enter: this stage alone"
+        has_forecast = bool(forecast and forecast.is_known) and not (
+            refused or view.situation.is_stalled
+        )
+        note = (
+            refused.words
+            if refused
+            else _forecast_text(view, state, wanted) or "enter: this stage alone"
+        )
         yield KnobRow(
             key="",
             label="",
@@ -252,14 +289,22 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
 
 def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
     state = view.knobs[one.knob]
-    refused = view.refusal(one.knob, live) or (cache_refusal(view.snapshot, state) if one.knob == "cache" else None)
+    refused = view.refusal(one.knob, live) or (
+        cache_refusal(view.snapshot, state) if one.knob == "cache" else None
+    )
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
     following = knob_state.deeper(state.coming) if one is _OF_DEPTH else knob_state.toggled(state)
     text = _forecast_text(view, state, following) if can_switch else ""
     forecast = view.situation.forecasts.get((one.knob, following))
-    note, busy = _note(view, state, one, can_switch) or (text or one.purpose or _purpose(view, state), False)
+    note, busy = _note(view, state, one, can_switch) or (
+        text or one.purpose or _purpose(view, state),
+        False,
+    )
     has_forecast = (
-        forecast is not None and forecast.is_known and note == text and not (refused or view.situation.is_stalled)
+        forecast is not None
+        and forecast.is_known
+        and note == text
+        and not (refused or view.situation.is_stalled)
     )
     waits = None if one is _OF_DEPTH else state.asked
     return KnobRow(
@@ -293,13 +338,19 @@ def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
     if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
     if state.knob == "fast_pipeline":
-        return f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_pipeline}" if forecast.is_known else ""
+        return (
+            f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_pipeline}"
+            if forecast.is_known
+            else ""
+        )
     if state.knob != "cache":
         return forecast_note(forecast)
     return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""
 
 
-def _note(view: RunView, state: KnobState, one: KnobKey, can_switch: bool) -> tuple[str, bool] | None:
+def _note(
+    view: RunView, state: KnobState, one: KnobKey, can_switch: bool
+) -> tuple[str, bool] | None:
     if one is _OF_DEPTH:
         return None
     if view.undecided and state.knob in view.undecided.decided:
@@ -319,9 +370,16 @@ def _note(view: RunView, state: KnobState, one: KnobKey, can_switch: bool) -> tu
         if not newest.settled:
             done = newest.after.steps if newest.after else 0
             found = f"{done} of {ENOUGH_STEPS} steps"
-            return (f"not enough steps: {found}" if view.is_over else f"measuring: {found}", not view.is_over)
+            return (
+                f"not enough steps: {found}" if view.is_over else f"measuring: {found}",
+                not view.is_over,
+            )
         if newest.ratio is not None:
-            proof = view.snapshot.manifest.proof if state.knob == "fast_pipeline" and state.now == "on" else ""
+            proof = (
+                view.snapshot.manifest.proof
+                if state.knob == "fast_pipeline" and state.now == "on"
+                else ""
+            )
             return "; ".join(filter(None, (than(newest), proof))), False
     return None
 
@@ -339,7 +397,9 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
     """
     requested = "requested" if key else f"requested {state.asked}"
     if epochs := view.snapshot.manifest.epochs_until(state.knob, state.coming):
-        begun = sum(event.at_ns / 1e9 <= state.asked_s for event in view.snapshot.events.of(EpochStarted))
+        begun = sum(
+            event.at_ns / 1e9 <= state.asked_s for event in view.snapshot.events.of(EpochStarted)
+        )
         first, last = begun + epochs, view.snapshot.manifest.epochs
         if last and first > last:
             return f"too late: from epoch {first}"

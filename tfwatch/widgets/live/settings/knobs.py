@@ -86,7 +86,10 @@ class KnobsPane(FramedPane, can_focus=True):
         at_rows = self._in_view(height)
         cells = _column_cells([self.knobs[at] for at in at_rows])
         head = row((" " * (_LABEL_CELLS + sum(cells)) + _HEAD, "$foreground 65%"))
-        return [*([head] if self._has_head_row else []), *(self._row(at, width, cells) for at in at_rows)]
+        return [
+            *([head] if self._has_head_row else []),
+            *(self._row(at, width, cells) for at in at_rows),
+        ]
 
     def show_titles(self, title: str, note: str) -> None:
         """Set the frame's texts, with the head of the forecasts above their column."""
@@ -130,7 +133,9 @@ class KnobsPane(FramedPane, can_focus=True):
             *(value_parts if knob.now else ()),
         )
         found += row((shorten_clauses(knob.note, width - found.cell_length), note_style))
-        interval = row((f"  ({knob.forecast_range})", "$foreground 65%")) if knob.forecast_range else row()
+        interval = (
+            row((f"  ({knob.forecast_range})", "$foreground 65%")) if knob.forecast_range else row()
+        )
         return found + interval if found.cell_length + interval.cell_length <= width else found
 
     @property

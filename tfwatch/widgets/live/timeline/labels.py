@@ -94,10 +94,19 @@ def _event_mark(event: Event, to: str) -> Mark | None:
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):
             letter, name = KEYS.get(knob, "p"), knob_name(knob)
-            return Mark(at_s, Kind.SWITCH, (f"{letter} {name} {old}{to}{new}", f"{letter} {old}{to}{new}", letter))
+            return Mark(
+                at_s,
+                Kind.SWITCH,
+                (f"{letter} {name} {old}{to}{new}", f"{letter} {old}{to}{new}", letter),
+            )
         case ValidationEnded(took_ms=took_ms):
             length_s = took_ms / 1e3
-            return Mark(at_s - length_s, Kind.VALIDATION, (f"EV {units.seconds(length_s)}", "EV", "V"), length_s)
+            return Mark(
+                at_s - length_s,
+                Kind.VALIDATION,
+                (f"EV {units.seconds(length_s)}", "EV", "V"),
+                length_s,
+            )
         case EpochEnded(epoch=epoch):
             return Mark(at_s, Kind.EPOCH, (f"E {epoch + 1}", "E"))
         case SwitchFailed(knob=knob):
@@ -107,7 +116,9 @@ def _event_mark(event: Event, to: str) -> Mark | None:
         case WatchFailed():
             return Mark(at_s, Kind.FAILED, ("X not measured", "X"))
         case Slept(slept_ms=slept_ms):
-            return Mark(at_s, Kind.LIMIT, (f"Z asleep {units.seconds(slept_ms / 1e3)}", "Z asleep", "Z"))
+            return Mark(
+                at_s, Kind.LIMIT, (f"Z asleep {units.seconds(slept_ms / 1e3)}", "Z asleep", "Z")
+            )
     return None
 
 
@@ -119,7 +130,9 @@ def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[Mark]:
     own_ms = np.where((bars.steps <= 1) & np.isfinite(bars.total_ms), bars.total_ms, 0.0)
     marks = []
     for first, end in runs(bars.muted):
-        marks.append(_bar_mark(bars, first, Kind.COMPILE, "C compile", float(own_ms[first:end].max())))
+        marks.append(
+            _bar_mark(bars, first, Kind.COMPILE, "C compile", float(own_ms[first:end].max()))
+        )
     for first, end in runs(bars.wait_ms > max(top_ms or 0.0, STALL_MS)):
         word = "S shuffle" if filled[max(first - 1, 0) : end].any() else "S stall"
         marks.append(_bar_mark(bars, first, Kind.STALL, word, float(own_ms[first:end].max())))
@@ -148,7 +161,10 @@ def place(marks: Sequence[Mark], starts_s: Floats, end_s: float) -> list[Label]:
         placed = _fit(mark, max(column, 0), taken)
         if placed:
             labels.append(placed)
-            first, end = max(placed.column - 1, 0), min(placed.column + len(placed.text) + 1, len(taken))
+            first, end = (
+                max(placed.column - 1, 0),
+                min(placed.column + len(placed.text) + 1, len(taken)),
+            )
             taken[first:end] = b"x" * (end - first)
     return sorted(labels, key=lambda label: label.column)
 

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.hardware.gpus import COUNTERS_DIFFER, extremes, find_gpus, others_share
+from tfwatch.analysis.findings.hardware.gpus import (
+    COUNTERS_DIFFER,
+    extremes,
+    find_gpus,
+    others_share,
+)
 from tfwatch.analysis.findings.hardware.machine_remark import OTHERS_FROM
 from tfwatch.core import units
 from tfwatch.core.events import GpusFound
@@ -67,7 +72,10 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
         return Sampled(cores, None, np.full(len(cores), np.nan))
     # The GPU's figures are older than their sample by its delay.
     gpu_s = at_s - np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
-    busy, ours = (_columns(seen, name, gpu_s, bars, snapshot.now_s) for name in ("gpu_busy", "gpu_process_busy"))
+    busy, ours = (
+        _columns(seen, name, gpu_s, bars, snapshot.now_s)
+        for name in ("gpu_busy", "gpu_process_busy")
+    )
     lanes = _sampled_gpus(snapshot, bars)
     return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours, lanes)
 
@@ -84,7 +92,9 @@ def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, tuple[Floats, Flo
     for index, device in enumerate(found.names):
         own = seen[seen["gpu"] == index][::every]
         at_s = own["at_ns"] / 1e9
-        busy, ours = (_columns(own, name, at_s, bars, snapshot.now_s) for name in ("busy", "process_busy"))
+        busy, ours = (
+            _columns(own, name, at_s, bars, snapshot.now_s) for name in ("busy", "process_busy")
+        )
         lanes[device] = busy, ours
     return lanes
 
@@ -96,7 +106,9 @@ def count_before(samples: Rows, at_ns: float) -> int:
 
 def _columns(seen: Rows, name: str, at_s: Floats, bars: Bars, now_s: float) -> Floats:
     order = np.argsort(at_s, kind="stable")
-    means = step_bars.sample_columns(at_s[order], seen[name].astype(np.float64)[order], bars.starts_s, _HOLD_S)
+    means = step_bars.sample_columns(
+        at_s[order], seen[name].astype(np.float64)[order], bars.starts_s, _HOLD_S
+    )
     means[(bars.starts_s < 0) | (bars.starts_s > now_s)] = np.nan
     return means
 
@@ -109,11 +121,17 @@ def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Lin
     steps = len(glyphs.levels) - 1
     total = step_bars.gauge(busy, rows * steps)
     # Where no other program is seen, or the training's share is unknown, the total is drawn as the training's.
-    own = np.where(_has_others(busy, ours), np.minimum(step_bars.gauge(ours, rows * steps), total), total)
-    pairs = zip(
-        step_bars.stacked(total, rows, steps).tolist(), step_bars.stacked(own, rows, steps).tolist(), strict=True
+    own = np.where(
+        _has_others(busy, ours), np.minimum(step_bars.gauge(ours, rows * steps), total), total
     )
-    return [_joined(_gpu_cell(*levels, glyphs) for levels in zip(*pair, strict=True)) for pair in pairs]
+    pairs = zip(
+        step_bars.stacked(total, rows, steps).tolist(),
+        step_bars.stacked(own, rows, steps).tolist(),
+        strict=True,
+    )
+    return [
+        _joined(_gpu_cell(*levels, glyphs) for levels in zip(*pair, strict=True)) for pair in pairs
+    ]
 
 
 def _has_others(busy: Floats, ours: Floats) -> NDArray[np.bool_]:
@@ -136,10 +154,14 @@ def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:
 
 
 def _joined(row: Iterable[Piece]) -> Line:
-    return tuple(("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1)))
+    return tuple(
+        ("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1))
+    )
 
 
-def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, room: int) -> list[Line]:
+def gpu_figures_beside(
+    now: GpuFigures | None, was: float | None, rows: int, room: int
+) -> list[Line]:
     """Return the GPU's use, before the last switch too, its power and the training's share; one line per row."""
     if now is None or now.busy is None:
         return [((f" {units.MISSING}", "quiet"),), *[()] * (rows - 1)]
@@ -150,7 +172,10 @@ def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, roo
     others = now.others is not None and now.others > OTHERS_FROM
     role = "middling" if others else "number"
     if rows == 1:
-        texts = [", ".join(part for part in parts if part) for parts in ((busy, power, ours), (busy, ours), (busy,))]
+        texts = [
+            ", ".join(part for part in parts if part)
+            for parts in ((busy, power, ours), (busy, ours), (busy,))
+        ]
         return [((next((text for text in texts if len(text) <= room), busy), role),)]
     if len(busy + before) > room:
         before = before[1:]
@@ -178,7 +203,9 @@ def gpu_lane_figures(lane: GpuLane, lanes: Sequence[GpuLane], room: int) -> Line
     word = next((word for word, one in named if one is lane), "")
     busy = f" {units.MISSING if lane.busy is None else units.percent(lane.busy):>5}"
     memory = "" if lane.memory_bytes is None else f"{lane.memory_bytes / _GIBI:.0f} GB"
-    texts = [" ".join(filter(None, parts)) for parts in ((busy, memory, word), (busy, word), (busy,))]
+    texts = [
+        " ".join(filter(None, parts)) for parts in ((busy, memory, word), (busy, word), (busy,))
+    ]
     return ((next((text for text in texts if len(text) <= room), busy), "number"),)
 
 

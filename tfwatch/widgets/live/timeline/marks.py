@@ -96,13 +96,25 @@ def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
         return Mark(pulse.now_ns / 1e9, Kind.OPEN, ("folder gone", "gone"))
     if snapshot.life is not Life.RUNNING:
         return Mark(
-            pulse.now_ns / 1e9, Kind.OPEN, (f"not responding {units.seconds(snapshot.silent_s)}", "not responding")
+            pulse.now_ns / 1e9,
+            Kind.OPEN,
+            (f"not responding {units.seconds(snapshot.silent_s)}", "not responding"),
         )
     took = units.seconds(snapshot.now_s - since_s)
     if stalled(snapshot, figures.split.step.median if figures.split else None):
-        return Mark(since_s, Kind.OPEN, (f"stalled now {took}", f"now {took}", "now"), snapshot.now_s - since_s)
+        return Mark(
+            since_s,
+            Kind.OPEN,
+            (f"stalled now {took}", f"now {took}", "now"),
+            snapshot.now_s - since_s,
+        )
     if pulse.phase is Phase.VALIDATION:
         return Mark(since_s, Kind.VALIDATION, (f"EV {took}", "EV"), snapshot.now_s - since_s)
     if pulse.phase is Phase.COMPILE:
-        return Mark(since_s, Kind.COMPILE, (f"C compiling {took}", f"C {took}", "C"), snapshot.now_s - since_s)
+        return Mark(
+            since_s,
+            Kind.COMPILE,
+            (f"C compiling {took}", f"C {took}", "C"),
+            snapshot.now_s - since_s,
+        )
     return None

@@ -10,14 +10,28 @@ import numpy as np
 from tfwatch.analysis.findings.hardware import machine
 from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.core import units
-from tfwatch.core.events import GpuFound, GpusFound, PipelineSwitched, SensorMissing, without_experiments
+from tfwatch.core.events import (
+    GpuFound,
+    GpusFound,
+    PipelineSwitched,
+    SensorMissing,
+    without_experiments,
+)
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.text import shorten, single_width
 from tfwatch.widgets.live.timeline import lanes, rows, step_bars
 from tfwatch.widgets.live.timeline.labels import ago, place
 from tfwatch.widgets.live.timeline.marks import marks_of, overlong, stalled
-from tfwatch.widgets.live.timeline.window import View, Zoom, column_of, looks_back, share_before, step_number, width_s
+from tfwatch.widgets.live.timeline.window import (
+    View,
+    Zoom,
+    column_of,
+    looks_back,
+    share_before,
+    step_number,
+    width_s,
+)
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.hardware.gpus import GpuLane
@@ -81,7 +95,9 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
     copy = _mean(bars.known_copy_ms, bars, counts) if steps and bars.copy_ms is not None else None
 
     def between(rows: Rows) -> slice:
-        return slice(*(lanes.count_before(rows, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
+        return slice(
+            *(lanes.count_before(rows, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s))
+        )
 
     seen = between(snapshot.samples)
     cores = snapshot.samples["cpu_cores"][seen]
@@ -131,12 +147,18 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
         charts[middle] = rows.message_line(single_width(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
     when, is_stale = _when(scene), snapshot.life.is_stale
-    legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale or when == _BEFORE)
-    lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
+    legend = rows.legend_lines(
+        figures.means, glyphs, layout.strip_rows, wide, when, is_stale or when == _BEFORE
+    )
+    lines = [
+        _beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)
+    ]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     hint = " ? explains marks" if wide else " ? explains"
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ((hint, "quiet"),)))
-    lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures, is_stale)))
+    lines.append(
+        _beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures, is_stale))
+    )
     lines.extend(_gpu_lane(scene, layout))
     if layout.has_cpu:
         cpu = lanes.cpu_line(scene.sampled.cores, figures.all_cores, glyphs)
@@ -163,7 +185,9 @@ def _gpu_lane(scene: Scene, layout: Layout) -> list[Line]:
     if len(scene.figures.gpus) > 1:
         return [_lane_of(one, scene, layout) for one in lanes.shown_gpus(scene.figures.gpus, count)]
     charts = lanes.gpu_lines(seen.busy, seen.ours, count, scene.glyphs)
-    beside = lanes.gpu_figures_beside(scene.figures.gpu, scene.figures.gpu_was, count, layout.legend)
+    beside = lanes.gpu_figures_beside(
+        scene.figures.gpu, scene.figures.gpu_was, count, layout.legend
+    )
     return [_beside(*parts) for parts in zip(("GPU", "busy"), charts, beside, strict=False)]
 
 
@@ -172,7 +196,9 @@ def _lane_of(gpu: GpuLane, scene: Scene, layout: Layout) -> Line:
     nothing = np.full(layout.columns, np.nan)
     busy, ours = scene.sampled.gpus.get(gpu.device, (nothing, nothing))
     (chart,) = lanes.gpu_lines(busy, ours, 1, scene.glyphs)
-    return _beside(gpu.device, chart, lanes.gpu_lane_figures(gpu, scene.figures.gpus, layout.legend))
+    return _beside(
+        gpu.device, chart, lanes.gpu_lane_figures(gpu, scene.figures.gpus, layout.legend)
+    )
 
 
 def _beside(label: str, chart: Line, right: Line) -> Line:
@@ -182,7 +208,10 @@ def _beside(label: str, chart: Line, right: Line) -> Line:
 
 def _rules(scene: Scene) -> list[tuple[int, str, str]]:
     starts_s, glyphs = scene.bars.starts_s, scene.glyphs
-    switches = [event.at_ns / 1e9 for event in without_experiments(scene.snapshot.events.of(PipelineSwitched))]
+    switches = [
+        event.at_ns / 1e9
+        for event in without_experiments(scene.snapshot.events.of(PipelineSwitched))
+    ]
     seen = [at for at in switches if starts_s[0] <= at <= scene.bars.end_s]
     rules = [(column_of(scene.bars, at), glyphs.switched, "rule") for at in seen]
     return rules if scene.cursor is None else [*rules, (scene.cursor, glyphs.cursor, "cursor")]
@@ -192,14 +221,22 @@ def _times(scene: Scene) -> list[tuple[float, str]]:
     snapshot, bars = scene.snapshot, scene.bars
     follows = scene.view.end_s is None and snapshot.life in (Life.RUNNING, Life.NOT_RESPONDING)
     if scene.view.zoom is Zoom.STEPS:
-        last = step_number(snapshot, scene.view.end_s or 0.0) if looks_back(snapshot, scene.view) else None
+        last = (
+            step_number(snapshot, scene.view.end_s or 0.0)
+            if looks_back(snapshot, scene.view)
+            else None
+        )
         return rows.steps_ago(bars) if last is None else rows.step_numbers(bars, last)
     if follows and scene.view.zoom is not Zoom.ALL:
         return rows.times_ago(bars, snapshot.now_s)
     first_s = float(bars.starts_s[0])
     first = snapshot.local_time(first_s)
-    origin_s = first.hour * 3600 + first.minute * 60 + first.second + first.microsecond / 1e6 - first_s
-    return [(at_s, clock(snapshot, at_s)) for at_s in rows.times_of_day(bars, origin_s, snapshot.now_s)]
+    origin_s = (
+        first.hour * 3600 + first.minute * 60 + first.second + first.microsecond / 1e6 - first_s
+    )
+    return [
+        (at_s, clock(snapshot, at_s)) for at_s in rows.times_of_day(bars, origin_s, snapshot.now_s)
+    ]
 
 
 def clock(snapshot: Snapshot, at_s: float) -> str:
@@ -274,10 +311,14 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
     lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
     if live:
         dot = f" {glyphs.dot} "
-        lefts = [dot.join(words) for words in (_viewing if held.life.is_over else _frozen)(scene, live)]
+        lefts = [
+            dot.join(words) for words in (_viewing if held.life.is_over else _frozen)(scene, live)
+        ]
     if scene.cursor is not None:
         rights = [*read_out(scene), ""]
-    fits = ((left, right) for left in lefts for right in rights if len(left) + len(right) + 4 <= room)
+    fits = (
+        (left, right) for left in lefts for right in rights if len(left) + len(right) + 4 <= room
+    )
     wanted = next((pair for pair in fits if pair[1] or scene.cursor is None), None)
     return wanted or (lefts[-1], "")
 

@@ -114,24 +114,46 @@ def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> Layout:
     legend = WIDE if width >= _WIDE_FROM else _NARROW
     has_axis = not compact and height >= 8
     gpu_rows = 0 if not gpus or height < 6 else _gpu_rows(height, compact, gpus)
-    has_cpu = height >= (_BOTH_FROM - 2 + gpu_rows if gpu_rows else 6) and not (compact and gpu_rows)
+    has_cpu = height >= (_BOTH_FROM - 2 + gpu_rows if gpu_rows else 6) and not (
+        compact and gpu_rows
+    )
     rows = height - 2 - has_axis - has_cpu - gpu_rows
-    return Layout(max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu, gpu_rows)
+    return Layout(
+        max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu, gpu_rows
+    )
 
 
 def _gpu_rows(height: int, compact: bool, gpus: int) -> int:
     """Return the rows of the GPU lane: two for one GPU; for several all of them, or two."""
     if gpus > 1 and height >= _ALL_FROM + gpus and not compact:
         return gpus
-    return 1 if height < (_TWO_GPUS_FROM if gpus > 1 else _TWO_ROWS_FROM) or (compact and gpus == 1) else 2
+    return (
+        1
+        if height < (_TWO_GPUS_FROM if gpus > 1 else _TWO_ROWS_FROM) or (compact and gpus == 1)
+        else 2
+    )
 
 
-def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:
+def strip_lines(
+    bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]
+) -> list[Line]:
     """Draw the stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
-    textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.copy, glyphs.wait, glyphs.wait, " ")
+    textures = (
+        glyphs.compute,
+        glyphs.muted,
+        glyphs.host,
+        glyphs.copy,
+        glyphs.wait,
+        glyphs.wait,
+        " ",
+    )
     coarse = [(texture, _ROLES.get(part, "")) for texture, part in zip(textures, Part, strict=True)]
     # One index per cell: three would need a tuple and its hash for each.
-    looks, at = (_CELLS, _at(cells.lower, cells.upper, cells.height)) if glyphs.fine else (coarse, cells.lower)
+    looks, at = (
+        (_CELLS, _at(cells.lower, cells.upper, cells.height))
+        if glyphs.fine
+        else (coarse, cells.lower)
+    )
     rules = {column: (char, role) for column, char, role in ruled}
     lines = []
     for y, indices in enumerate(at.tolist()):
@@ -140,7 +162,9 @@ def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[
             if cells.lower[y, column] == Part.NOTHING:
                 row[column] = rule
         lines.append(row)
-    _write_clips(lines[0], cells, clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING))
+    _write_clips(
+        lines[0], cells, clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING)
+    )
     return [joined(row) for row in lines]
 
 
@@ -154,11 +178,15 @@ def _fine(lower: Part, upper: Part, height: int) -> Piece:
 
 
 #: Every cell, at its index `_at`.
-_CELLS: list[Piece] = [_fine(a, b, h) for a in Part for b in Part for h in range(1, step_bars.EIGHTHS + 1)]
+_CELLS: list[Piece] = [
+    _fine(a, b, h) for a in Part for b in Part for h in range(1, step_bars.EIGHTHS + 1)
+]
 
 
 def _at(lower: Bytes, upper: Bytes, height: Bytes) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = (lower.astype(np.int64) * len(Part) + upper) * step_bars.EIGHTHS + height - 1
+    found: NDArray[np.int64] = (
+        (lower.astype(np.int64) * len(Part) + upper) * step_bars.EIGHTHS + height - 1
+    )
     return found
 
 
@@ -172,7 +200,9 @@ def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str
 
 def joined(row: Iterable[Piece]) -> Line:
     """Join neighbours with the same role."""
-    return tuple(("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1)))
+    return tuple(
+        ("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1))
+    )
 
 
 def axis_texts(top_ms: float | None, rows: int) -> list[str]:
@@ -194,10 +224,14 @@ def means_of(split: Breakdown | None) -> Means:
     if split is None:
         return _UNKNOWN
     copy = split.copy.mean if split.copy else None
-    return Means(split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95, copy)
+    return Means(
+        split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95, copy
+    )
 
 
-def legend_lines(means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool) -> list[Line]:
+def legend_lines(
+    means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool
+) -> list[Line]:
     """Return the legend with the means of steady steps, in `rows` lines.
 
     The means add up, and their ratio is the starving share below them and in the banner. when: the moment of the steps.
@@ -212,7 +246,12 @@ def legend_lines(means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str,
     )
     field = 9 if wide else 5
     lines: list[Line] = [
-        ((" ", ""), (glyph, name), (f" {name if wide else name[:4]:<{field}}", "quiet"), (_figure(value), figures))
+        (
+            (" ", ""),
+            (glyph, name),
+            (f" {name if wide else name[:4]:<{field}}", "quiet"),
+            (_figure(value), figures),
+        )
         for name, glyph, value in parts
     ]
     for name, value in (("step", means.step), ("p95", means.p95)):
@@ -251,7 +290,9 @@ def starve_figure(figures: Figures, is_stale: bool) -> Line:
     share = figures.share
     if share is None:
         return ((f" {units.MISSING}", "quiet"),)
-    role = "quiet" if is_stale else "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
+    role = (
+        "quiet" if is_stale else "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
+    )
     was = f" (was {figures.was * 100:.0f})" if figures.was is not None else ""
     return ((f" {units.percent(share)}", role), (was, "quiet"))
 
@@ -280,14 +321,25 @@ def steps_ago(bars: Bars) -> list[tuple[float, str]]:
     """Return the ticks of a view of single steps, counted from the newest."""
     columns = len(bars.starts_s)
     back = [n for n in range(columns - 1, 10, -1) if n % 25 == 0 and bars.steps[columns - 1 - n]]
-    return [*((float(bars.starts_s[columns - 1 - n]), f"-{n}") for n in back), (bars.end_s, "newest")]
+    return [
+        *((float(bars.starts_s[columns - 1 - n]), f"-{n}") for n in back),
+        (bars.end_s, "newest"),
+    ]
 
 
 def step_numbers(bars: Bars, last: int) -> list[tuple[float, str]]:
     """Return the ticks of a view of earlier single steps: their numbers, up to the `last`."""
     columns = len(bars.starts_s)
-    numbered = [(float(bars.starts_s[at]), last - (columns - 1 - at)) for at in range(columns) if bars.steps[at]]
-    ticks = [(at_s, units.count(number)) for at_s, number in numbered if number % 25 == 0 and number < last - 10]
+    numbered = [
+        (float(bars.starts_s[at]), last - (columns - 1 - at))
+        for at in range(columns)
+        if bars.steps[at]
+    ]
+    ticks = [
+        (at_s, units.count(number))
+        for at_s, number in numbered
+        if number % 25 == 0 and number < last - 10
+    ]
     return [*ticks, (bars.end_s, f"step {units.count(last)}")]
 
 
@@ -306,6 +358,10 @@ def message_line(text: str, line: Line) -> Line:
     room = len(shown) - len(shown.lstrip(" "))
     if room < len(text):
         # A figure that is cut would read as another figure.
-        shortened = text if len(text) <= len(shown) else text[: len(shown)].rpartition(", ")[0] or text[: len(shown)]
+        shortened = (
+            text
+            if len(text) <= len(shown)
+            else text[: len(shown)].rpartition(", ")[0] or text[: len(shown)]
+        )
         return ((shortened.center(len(shown)), "message"),)
     return ((text.center(room), "message"), *line[1:])

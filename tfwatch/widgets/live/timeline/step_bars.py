@@ -21,7 +21,23 @@ Bytes = NDArray[np.uint8]
 #: The widths of a column, seconds; each is a multiple of the pyramid's finest bucket.
 WIDTHS_S = (
     *(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0),
-    *(60.0, 80.0, 120.0, 180.0, 240.0, 300.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 86400.0),
+    *(
+        60.0,
+        80.0,
+        120.0,
+        180.0,
+        240.0,
+        300.0,
+        480.0,
+        600.0,
+        900.0,
+        1200.0,
+        1800.0,
+        3600.0,
+        7200.0,
+        14400.0,
+        86400.0,
+    ),
 )
 #: A column whose steps take more than this many times its width contains a step longer than the column.
 _OVERFLOW = 2.0
@@ -89,7 +105,9 @@ class Bars:
 
     def parts_of(self, column: int) -> dict[str, float]:
         """Return the parts of a column by name, which add up; without a copy that is not timed."""
-        wait, host, compute = (float(part[column]) for part in (self.wait_ms, self.host_ms, self.compute_ms))
+        wait, host, compute = (
+            float(part[column]) for part in (self.wait_ms, self.host_ms, self.compute_ms)
+        )
         copy = float("nan") if self.copy_ms is None else float(self.copy_ms[column])
         if np.isnan(copy):
             return {"wait": wait, "host": host, "compute": compute}
@@ -104,7 +122,9 @@ class Bars:
     def share(self) -> Floats:
         """Data wait as a share of step time, 0 to 1; NaN where no step ran."""
         total = self.total_ms
-        share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
+        share: Floats = np.divide(
+            self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0
+        )
         return share
 
 
@@ -151,13 +171,25 @@ def bars_of_time(
 def bars_of_steps(rows: Rows, columns: int) -> Bars:
     """Make one bar per step of the last `columns` of `rows`, aligned to the right."""
     rows = rows[-columns:]
-    wait, host, compute = (rows[name].astype(np.float64) for name in ("wait_ms", "host_ms", "compute_ms"))
+    wait, host, compute = (
+        rows[name].astype(np.float64) for name in ("wait_ms", "host_ms", "compute_ms")
+    )
     starts = rows["start_ns"] / 1e9
     end_s = float(starts[-1] + step_ms(rows[-1], np.float64) / 1e3) if len(rows) else 0.0
     muted = _has(rows["flags"], Flag.COMPILE | Flag.RETRACE)
     is_timed = bool(np.isfinite(rows["copy_ms"]).any())
     copy = rows["copy_ms"].astype(np.float64) if is_timed else None
-    bars = Bars(starts, end_s, np.ones(len(rows), np.int64), wait, host, compute, muted, rows["flags"] != 0, copy)
+    bars = Bars(
+        starts,
+        end_s,
+        np.ones(len(rows), np.int64),
+        wait,
+        host,
+        compute,
+        muted,
+        rows["flags"] != 0,
+        copy,
+    )
     return padded(bars, columns - len(rows), 0)
 
 
@@ -167,11 +199,14 @@ def padded(bars: Bars, before: int, after: int) -> Bars:
     pad = (before, after)
     starts = np.pad(bars.starts_s, pad, constant_values=(first_s, bars.end_s))
     wait, host, compute = (
-        np.pad(part, pad, constant_values=np.nan) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)
+        np.pad(part, pad, constant_values=np.nan)
+        for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)
     )
     copy = None if bars.copy_ms is None else np.pad(bars.copy_ms, pad, constant_values=np.nan)
     muted, flagged = (np.pad(values, pad) for values in (bars.muted, bars.flagged))
-    return Bars(starts, bars.end_s, np.pad(bars.steps, pad), wait, host, compute, muted, flagged, copy)
+    return Bars(
+        starts, bars.end_s, np.pad(bars.steps, pad), wait, host, compute, muted, flagged, copy
+    )
 
 
 def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars:
@@ -195,7 +230,9 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars
         steps=np.where(filled, 0, bars.steps),
         wait_ms=np.where(filled, lasted_ms if part == Part.WAIT else 0.0, bars.wait_ms),
         host_ms=np.where(filled, lasted_ms if part == Part.HOST else 0.0, bars.host_ms),
-        compute_ms=np.where(filled, lasted_ms if part in (Part.COMPUTE, Part.MUTED) else 0.0, bars.compute_ms),
+        compute_ms=np.where(
+            filled, lasted_ms if part in (Part.COMPUTE, Part.MUTED) else 0.0, bars.compute_ms
+        ),
         muted=np.where(filled, part == Part.MUTED, bars.muted),
         copy_ms=None if bars.copy_ms is None else np.where(filled, np.nan, bars.copy_ms),
     )
@@ -242,12 +279,15 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     ceiling = rows * units
     per_ms = ceiling / (top_ms or 1e-9)
     compute, host, wait = (
-        np.where(np.isnan(part), 0.0, part) for part in (bars.compute_ms, bars.host_ms, bars.wait_ms)
+        np.where(np.isnan(part), 0.0, part)
+        for part in (bars.compute_ms, bars.host_ms, bars.wait_ms)
     )
     total = compute + host + wait
     top = np.maximum(np.rint(total * per_ms), total > 0)
     work = np.rint((compute + host) * per_ms)
-    thinnest = np.where(wait < _NOT_STARVING * total, _THINNEST_NOT_STARVING, _THINNEST) * units / EIGHTHS
+    thinnest = (
+        np.where(wait < _NOT_STARVING * total, _THINNEST_NOT_STARVING, _THINNEST) * units / EIGHTHS
+    )
     thin = (work == 0) | (top - work < thinnest)
     work = np.where(thin & (wait <= compute + host), top, work)
     thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
@@ -282,11 +322,15 @@ def _whole_rows(thickness: Floats) -> Floats:
     there = np.sort(thickness[thickness > 0])
     # The median of few values by hand: numpy's takes longer than the rest of the strip.
     thin = not len(there) or float(there[(len(there) - 1) // 2] + there[len(there) // 2]) < 1.0
-    whole: Floats = np.floor(thickness) if thin else np.maximum(np.rint(thickness), thickness > 0.25)
+    whole: Floats = (
+        np.floor(thickness) if thin else np.maximum(np.rint(thickness), thickness > 0.25)
+    )
     return whole
 
 
-def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tuple[Bytes, Bytes, Bytes]:
+def _cut(
+    bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int
+) -> tuple[Bytes, Bytes, Bytes]:
     """Cut columns whose parts end at `bounds` (3 or 4 x n) into cells that show their two largest parts."""
     base = np.arange(rows - 1, -1, -1)[:, None] * units
     cell, *others = np.clip(bounds[:, None, :] - base, 0, units)

@@ -37,7 +37,16 @@ LOOK = Binding.Group("view")
 
 
 def _key(keys: str, action: str, shown: str, does: str, id: str) -> Binding:
-    return Binding(keys, action, does, key_display=shown, tooltip=does, group=LOOK, id=f"timeline.{id}", show=False)
+    return Binding(
+        keys,
+        action,
+        does,
+        key_display=shown,
+        tooltip=does,
+        group=LOOK,
+        id=f"timeline.{id}",
+        show=False,
+    )
 
 
 KEYS = (
@@ -47,7 +56,9 @@ KEYS = (
     _key("shift+left", "look(-20)", "shift+left", "move back by 20 columns", "far_back"),
     _key("shift+right", "look(20)", "shift+right", "move forward by 20 columns", "far_forward"),
     _key("pageup", "page(-1)", "pageup", "move back by the width of the chart", "page_back"),
-    _key("pagedown", "page(1)", "pagedown", "move forward by the width of the chart", "page_forward"),
+    _key(
+        "pagedown", "page(1)", "pagedown", "move forward by the width of the chart", "page_forward"
+    ),
     _key("home", "home", "home", "go to the start of the run", "home"),
     _key("end", "live", "end", "follow the run again", "live"),
     _key("z", "zoom(1)", "z", "zoom out: more time per column", "out"),
@@ -57,7 +68,20 @@ KEYS = (
 
 PREFIX = "timeline--"
 ROLES = (
-    *("wait", "stall", "copy", "host", "compute", "muted", "cpu", "gpu", "others", "quiet", "number", "message"),
+    *(
+        "wait",
+        "stall",
+        "copy",
+        "host",
+        "compute",
+        "muted",
+        "cpu",
+        "gpu",
+        "others",
+        "quiet",
+        "number",
+        "message",
+    ),
     *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
 )
 
@@ -139,7 +163,9 @@ class Paint:
             return
         for piece in filter(None, _FULL.split(text)):
             full = piece[0] == "█"
-            yield Segment(" " * len(piece), self.style("." + role)) if full else Segment(piece, style)
+            yield (
+                Segment(" " * len(piece), self.style("." + role)) if full else Segment(piece, style)
+            )
 
     def style(self, role: str) -> Style:
         """Return the style of a role; of `a.b`, b is the background."""
@@ -154,7 +180,9 @@ class Paint:
         if not behind:
             return style
         ground = widget.get_component_rich_style(PREFIX + behind).color
-        return style + Style(color=_readable_on(ground) if front == "onwall" else None, bgcolor=ground)
+        return style + Style(
+            color=_readable_on(ground) if front == "onwall" else None, bgcolor=ground
+        )
 
 
 def _readable_on(ground: Color | None) -> Color | None:
@@ -165,5 +193,7 @@ def _readable_on(ground: Color | None) -> Color | None:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in ground.get_truecolor().normalized
     )
-    luminance = sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+    luminance = sum(
+        share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
+    )
     return Color.parse("#ffffff" if luminance < 0.179 else "#000000")

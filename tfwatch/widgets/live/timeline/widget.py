@@ -121,7 +121,9 @@ class Timeline(PaintedRows, can_focus=True):
         """Freeze, and move the cursor by `columns`, to the past where negative."""
         shown, bars = self._shown, self._bars
         if shown and bars:
-            self._seek(views.moved(shown, self._view, bars, columns), _OLDEST if columns < 0 else _NEWEST)
+            self._seek(
+                views.moved(shown, self._view, bars, columns), _OLDEST if columns < 0 else _NEWEST
+            )
 
     def action_page(self, pages: int) -> None:
         """Freeze, and move by the width of the chart, to the past where negative."""
@@ -139,7 +141,9 @@ class Timeline(PaintedRows, can_focus=True):
         was_frozen, self._held = self.frozen, None
         self._view = views.View(self._view.zoom)
         self._redraw(fresh=True)
-        self.post_message(self.Frozen(self, None) if was_frozen else self.Unmoved("the charts follow the run"))
+        self.post_message(
+            self.Frozen(self, None) if was_frozen else self.Unmoved("the charts follow the run")
+        )
 
     def action_zoom(self, direction: int) -> None:
         """Zoom out, or in where `direction` is negative."""
@@ -283,7 +287,9 @@ class Timeline(PaintedRows, can_focus=True):
             figures = picture.figures_in_view(figures, shown, bars)
         seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_status, GpuFound))
         limits = self._limits.take(shown.events)
-        return Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
+        return Scene(
+            shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside
+        )
 
     def _update_figures(self, shown: Snapshot) -> None:
         """Update the figures once a second, and with the first steps, but not while the picture is frozen."""

@@ -89,7 +89,11 @@ class OpenStep:
 def open_step(snapshot: Snapshot) -> OpenStep | None:
     """Return the unfinished step; of a process that does not respond, until its last sign of life."""
     pulse = snapshot.pulse
-    if pulse is None or pulse.phase not in _OPEN_PARTS or snapshot.life not in (Life.RUNNING, Life.NOT_RESPONDING):
+    if (
+        pulse is None
+        or pulse.phase not in _OPEN_PARTS
+        or snapshot.life not in (Life.RUNNING, Life.NOT_RESPONDING)
+    ):
         return None
     until_s = snapshot.now_s if snapshot.life is Life.RUNNING else pulse.now_ns / 1e9
     return OpenStep(_OPEN_PARTS[pulse.phase], pulse.since_ns / 1e9, until_s)
@@ -100,26 +104,38 @@ def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
     lasting = open_step(snapshot)
     if view.zoom is Zoom.STEPS:
         return _bars_of_single_steps(snapshot, view, columns, lasting)
-    seen = snapshot.pyramid.columns(_end_s(snapshot, view, columns), width_s(snapshot, view, columns), columns)
+    seen = snapshot.pyramid.columns(
+        _end_s(snapshot, view, columns), width_s(snapshot, view, columns), columns
+    )
     # The pyramid of a frozen picture still grows.
     bars = _of_columns(clipped(snapshot, seen) if _is_ahead(snapshot, seen) else seen)
     return with_open_step(bars, lasting.since_s, lasting.until_s, lasting.part) if lasting else bars
 
 
-def _bars_of_single_steps(snapshot: Snapshot, view: View, columns: int, lasting: OpenStep | None) -> Bars:
+def _bars_of_single_steps(
+    snapshot: Snapshot, view: View, columns: int, lasting: OpenStep | None
+) -> Bars:
     last = snapshot.steps_total if view.end_s is None else _step_at(snapshot, view.end_s)
     rows = _steps_until(snapshot, last, columns)
-    follows = lasting and lasting.lasted_s * 1e3 >= OPEN_MS and (view.end_s is None or view.end_s >= lasting.since_s)
+    follows = (
+        lasting
+        and lasting.lasted_s * 1e3 >= OPEN_MS
+        and (view.end_s is None or view.end_s >= lasting.since_s)
+    )
     if not lasting or not follows:
         return bars_of_steps(rows, columns)
     bars = padded(replace(bars_of_steps(rows, columns - 1), end_s=lasting.since_s), 0, 1)
-    return with_open_step(replace(bars, end_s=lasting.until_s), lasting.since_s, lasting.until_s, lasting.part)
+    return with_open_step(
+        replace(bars, end_s=lasting.until_s), lasting.since_s, lasting.until_s, lasting.part
+    )
 
 
 def _of_columns(columns: Columns) -> Bars:
     parts = (columns.wait_ms, columns.host_ms, columns.compute_ms)
     copy_ms = columns.copy_ms if np.isfinite(columns.copy_ms).any() else None
-    return bars_of_time(columns.start_s, columns.end_s, columns.steps, parts, columns.flags, copy_ms)
+    return bars_of_time(
+        columns.start_s, columns.end_s, columns.steps, parts, columns.flags, copy_ms
+    )
 
 
 def _is_ahead(snapshot: Snapshot, columns: Columns) -> bool:
@@ -130,13 +146,17 @@ def clipped(snapshot: Snapshot, columns: Columns) -> Columns:
     """Return the columns without the steps that began after the snapshot."""
     at = max(int(np.searchsorted(columns.start_s, snapshot.now_s, side="right")) - 1, 0)
     last_s = snapshot.now_s // BUCKET_S * BUCKET_S
-    whole = snapshot.pyramid.columns(last_s - BUCKET_S / 2, BUCKET_S, round((last_s - columns.start_s[at]) / BUCKET_S))
+    whole = snapshot.pyramid.columns(
+        last_s - BUCKET_S / 2, BUCKET_S, round((last_s - columns.start_s[at]) / BUCKET_S)
+    )
     starts_ns = snapshot.steps["start_ns"]
     newest = snapshot.steps[(starts_ns >= last_s * 1e9) & (starts_ns <= snapshot.now_s * 1e9)]
     count = int(whole.steps.sum()) + len(newest)
 
     def mean(part: str) -> float:
-        sum_ms = float(np.nansum(getattr(whole, part) * whole.steps)) + float(np.nansum(newest[part], dtype=np.float64))
+        sum_ms = float(np.nansum(getattr(whole, part) * whole.steps)) + float(
+            np.nansum(newest[part], dtype=np.float64)
+        )
         return sum_ms / count if count else np.nan
 
     def until(values: Floats, newest_value: float) -> Floats:
@@ -232,7 +252,10 @@ def moved(snapshot: Snapshot, view: View, bars: Bars, by: int) -> View:
 def _shifted(snapshot: Snapshot, view: View, columns: int, by: int) -> View:
     end_s = _end_s(snapshot, view, columns)
     if view.zoom is not Zoom.STEPS:
-        return replace(view, end_s=_clamped(snapshot, view, columns, end_s + by * width_s(snapshot, view, columns)))
+        return replace(
+            view,
+            end_s=_clamped(snapshot, view, columns, end_s + by * width_s(snapshot, view, columns)),
+        )
     last = snapshot.steps_total
     at = min(max(_step_at(snapshot, end_s) + by, min(columns, last)), last)
     return replace(view, end_s=_start_ns(snapshot, at) / 1e9) if at else view
@@ -288,17 +311,28 @@ def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
 
 def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View:
     """Change the zoom, skipping spans longer than the run; keep the moment under the cursor in view."""
-    levels = [zoom for zoom in Zoom if _SPAN_S.get(zoom, 0.0) < max(snapshot.now_s, _SPAN_S[Zoom.SECONDS] + 1)]
+    levels = [
+        zoom
+        for zoom in Zoom
+        if _SPAN_S.get(zoom, 0.0) < max(snapshot.now_s, _SPAN_S[Zoom.SECONDS] + 1)
+    ]
     at = levels.index(view.zoom) if view.zoom in levels else len(levels) - 1
     zoom = levels[min(max(at + (1 if direction > 0 else -1), 0), len(levels) - 1)]
     if view.end_s is None or zoom is view.zoom:
         return replace(view, zoom=zoom)
-    return around(snapshot, replace(view, zoom=zoom), columns, view.end_s if view.cursor_s is None else view.cursor_s)
+    return around(
+        snapshot,
+        replace(view, zoom=zoom),
+        columns,
+        view.end_s if view.cursor_s is None else view.cursor_s,
+    )
 
 
 def share_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
     """Return the starving share in the 10 s before a switch, back to the switch before it; None where unknown."""
-    earlier = [event.at_ns for event in snapshot.events.of(PipelineSwitched) if event.at_ns < switch.at_ns]
+    earlier = [
+        event.at_ns for event in snapshot.events.of(PipelineSwitched) if event.at_ns < switch.at_ns
+    ]
     bars = _of_columns(snapshot.pyramid.columns(switch.at_ns / 1e9 - BUCKET_S, BUCKET_S, _BEFORE))
     since_s = max(earlier, default=0) / 1e9
     return mean_share(replace(bars, flagged=bars.flagged | (bars.starts_s < since_s)))

@@ -93,7 +93,10 @@ class Frame:
 
 
 def draw_plot(
-    lines: Sequence[PlotLine], frame: Frame, glyphs: Glyphs, points: Sequence[tuple[float, float, str]] = ()
+    lines: Sequence[PlotLine],
+    frame: Frame,
+    glyphs: Glyphs,
+    points: Sequence[tuple[float, float, str]] = (),
 ) -> list[list[tuple[str, str]]]:
     """Draw lines, a later one over an earlier one, as rows of (text, style), the top row first.
 
@@ -105,17 +108,24 @@ def draw_plot(
     owner = np.full((frame.height, frame.width), -1)
     for number, line in enumerate(lines):
         dots = _dots(line, frame, across, down)
-        own = np.einsum("iajb,ab->ij", dots.reshape(frame.height, down, frame.width, across), _DOTS[:down, :across])
+        own = np.einsum(
+            "iajb,ab->ij",
+            dots.reshape(frame.height, down, frame.width, across),
+            _DOTS[:down, :across],
+        )
         bits |= own
         owner[own > 0] = number
     cells = [
-        [_cell(lines, int(bits[y, x]), int(owner[y, x]), fine) for x in range(frame.width)] for y in range(frame.height)
+        [_cell(lines, int(bits[y, x]), int(owner[y, x]), fine) for x in range(frame.width)]
+        for y in range(frame.height)
     ]
     for x, y, style in points:
         cell = frame.cell_of(x, y)
         if cell:
             cells[cell[1]][cell[0]] = (glyphs.record, style)
-    return [[("".join(text for text, _ in run), style) for style, run in _runs(row)] for row in cells]
+    return [
+        [("".join(text for text, _ in run), style) for style, run in _runs(row)] for row in cells
+    ]
 
 
 def _runs(row: list[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -135,7 +145,10 @@ def _dots(line: PlotLine, frame: Frame, across: int, down: int) -> NDArray[np.bo
     dots = np.zeros((height, width), dtype=np.bool_)
     low, high = _spans(frame.scaled_x(line.x), frame.scaled_y(line.y), width)
     ran = np.isfinite(low)
-    bottoms, tops = (np.clip(np.where(ran, one, 0.0) * height, 0, height - 1).astype(np.int64) for one in (low, high))
+    bottoms, tops = (
+        np.clip(np.where(ran, one, 0.0) * height, 0, height - 1).astype(np.int64)
+        for one in (low, high)
+    )
     _connect(bottoms, tops, ran)
     for column in np.flatnonzero(ran).tolist():
         dots[height - 1 - tops[column] : height - bottoms[column], column] = True
@@ -242,7 +255,11 @@ class CurvesPane(FramedPane, can_focus=True):
 
     def _set_title(self) -> None:
         shown, count = _charts_in(self.content_size.height), len(self.charts)
-        which = f"{self.first + 1} to {min(self.first + shown, count)} of {count}, up down  " if count > shown else ""
+        which = (
+            f"{self.first + 1} to {min(self.first + shown, count)} of {count}, up down  "
+            if count > shown
+            else ""
+        )
         scale = "7 linear" if self.is_log else "7 log scale"
         self.set_titles("learning curves", f"{which}{scale}")
 
@@ -268,23 +285,40 @@ class CurvesPane(FramedPane, can_focus=True):
         labels = _labels(frame)
         return [
             head,
-            *(Content.assemble((label, QUIET_COLOUR), *line) for label, line in zip(labels, cells, strict=True)),
+            *(
+                Content.assemble((label, QUIET_COLOUR), *line)
+                for label, line in zip(labels, cells, strict=True)
+            ),
         ]
 
     def _plot_frame(self, chart: Chart, before: Chart | None, width: int, height: int) -> Frame:
-        shown = [chart.training, chart.validation, *((before.training, before.validation) if before else ())]
+        shown = [
+            chart.training,
+            chart.validation,
+            *((before.training, before.validation) if before else ()),
+        ]
         shown = [curve for curve in shown if len(curve)]
         low, high = axis_bounds(shown, is_log=self.is_log)
         if chart.name == STEP_TIME and not self.is_log:
             low, high = 0.0, min(high, highest_step_time(shown))
-        return Frame((0.0, float(max(self._end_step, 1))), (low, high), max(width, 1), max(height, 1), self.is_log)
+        return Frame(
+            (0.0, float(max(self._end_step, 1))),
+            (low, high),
+            max(width, 1),
+            max(height, 1),
+            self.is_log,
+        )
 
     def _axis(self, width: int) -> Content:
         """Return the axis of steps, with the epoch at its end where epochs are known."""
         room = max(width - _GUTTER, 1)
         texts = [f"step {units.count(self._end_step)}", units.count(self._end_step)]
         if self._newest_epoch is not None:
-            texts = [f"{texts[0]}, epoch {self._newest_epoch + 1}", f"epoch {self._newest_epoch + 1}", *texts]
+            texts = [
+                f"{texts[0]}, epoch {self._newest_epoch + 1}",
+                f"epoch {self._newest_epoch + 1}",
+                *texts,
+            ]
         right = next((text for text in texts if len(text) + 2 <= room), "")
         return row((f"{'':{_GUTTER}}{'0':<{room - len(right)}}{right}", QUIET_COLOUR))
 
@@ -295,7 +329,9 @@ def _charts_in(height: int) -> int:
 
 def _lines(chart: Chart, before: Chart | None) -> list[PlotLine]:
     """Return the lines of a chart, the faintest first."""
-    faint = (before.validation if len(before.validation) else before.training) if before else NO_CURVE
+    faint = (
+        (before.validation if len(before.validation) else before.training) if before else NO_CURVE
+    )
     return [
         PlotLine(faint.steps, faint.values, ".", _BEFORE),
         PlotLine(chart.training.steps, chart.training.values, "*", _TRAINING),
@@ -314,9 +350,18 @@ def _head(chart: Chart, before: Chart | None, fine: bool) -> list[tuple[int, Con
     ]
     if has_more:
         label = f"val{'' if fine else ' v'} "
-        parts.append((1, row((label, f"{_VALIDATION} bold"), (show(chart.validation.last), "bold"))))
+        parts.append(
+            (1, row((label, f"{_VALIDATION} bold"), (show(chart.validation.last), "bold")))
+        )
     if chart.best:
-        parts.append((2, row((f"best {show(chart.best.value)} epoch {chart.best.epoch + 1}", "$text-success"))))
+        parts.append(
+            (
+                2,
+                row(
+                    (f"best {show(chart.best.value)} epoch {chart.best.epoch + 1}", "$text-success")
+                ),
+            )
+        )
     if before and (was := _at_same_step(before, chart)) is not None:
         parts.append((4, row((f"{'' if fine else '. '}previous run {show(was)}", QUIET_COLOUR))))
     return parts
@@ -368,4 +413,6 @@ def figure(value: float | None) -> str:
     if value is None or math.isnan(value):
         return units.MISSING
     text = f"{value:.3g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.0e}"
-    return text if len(text) <= 5 else f"{value:.2g}" if len(f"{value:.2g}") <= 5 else f"{value:.0e}"
+    return (
+        text if len(text) <= 5 else f"{value:.2g}" if len(f"{value:.2g}") <= 5 else f"{value:.0e}"
+    )

@@ -44,7 +44,9 @@ class EpochsPane(CursorList):
     DEFAULT_CSS = """
     EpochsPane { scrollbar-gutter: stable; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "jump to this epoch", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "jump to this epoch", show=False)
+    ]
 
     @dataclass
     class Chosen(Message):
@@ -86,7 +88,10 @@ class EpochsPane(CursorList):
         here = "reverse" if index == self.cursor and self.has_focus else ""
         before = self._previous.get(figures.epoch)
         return row(
-            *((text, f"{style} {here}".strip()) for text, style in _parts(figures, before, width, self._fast_name))
+            *(
+                (text, f"{style} {here}".strip())
+                for text, style in _parts(figures, before, width, self._fast_name)
+            )
         )
 
     def action_choose(self) -> None:
@@ -113,14 +118,23 @@ _WIDTHS = (5, 7, 8, 6, 7, 7, 8, 0)
 def _cells(width: int) -> list[int]:
     """Return the numbers of the columns that a width has room for."""
     hidden = {1} if width < _WITH_STEPS else set()
-    return [at for at in range(len(_HEADING)) if at not in (hidden | {6} if width < _WITH_PREVIOUS else hidden)]
+    return [
+        at
+        for at in range(len(_HEADING))
+        if at not in (hidden | {6} if width < _WITH_PREVIOUS else hidden)
+    ]
 
 
 def _line(texts: Sequence[str], width: int) -> str:
-    return "".join(f"  {texts[at]}" if not _WIDTHS[at] else f"{texts[at]:>{_WIDTHS[at]}}" for at in _cells(width))
+    return "".join(
+        f"  {texts[at]}" if not _WIDTHS[at] else f"{texts[at]:>{_WIDTHS[at]}}"
+        for at in _cells(width)
+    )
 
 
-def _parts(epoch: EpochFigures, before_ms: float | None, width: int, fast_name: str) -> Iterator[Part]:
+def _parts(
+    epoch: EpochFigures, before_ms: float | None, width: int, fast_name: str
+) -> Iterator[Part]:
     change = epoch.step_ms / before_ms - 1 if before_ms else None
     texts = (
         (str(epoch.epoch + 1), "bold"),
@@ -160,5 +174,8 @@ def events_of(epoch: EpochFigures, fast_name: str) -> Iterator[str]:
         yield f"{setting_text(switch.knob, switch.old, fast_name)} → {switch.new}"
     if epoch.traced:
         yield units.counted(epoch.traced, "compile")
-    if epoch.validation_ms is not None and epoch.validation_ms >= _LONG_VALIDATION * epoch.steps * epoch.step_ms:
+    if (
+        epoch.validation_ms is not None
+        and epoch.validation_ms >= _LONG_VALIDATION * epoch.steps * epoch.step_ms
+    ):
         yield f"validation {units.seconds(epoch.validation_ms / 1e3)}"

@@ -90,7 +90,14 @@ class WholeRunLine(PaintedRows):
         """Show a run, once a second, and where its stalls or switches change."""
         snapshot = view.snapshot
         switches = len(snapshot.events.of(PipelineSwitched))
-        key = second_of(snapshot.now_s, Slot.HEADER), view.is_over, len(view.stalls), switches, self.size, self.glyphs
+        key = (
+            second_of(snapshot.now_s, Slot.HEADER),
+            view.is_over,
+            len(view.stalls),
+            switches,
+            self.size,
+            self.glyphs,
+        )
         if key == self._shown or not self.size:
             return
         self._shown = key
@@ -121,7 +128,11 @@ class WholeRunLine(PaintedRows):
     def _place_window(self) -> None:
         if self._bars is None or not self._rows:
             return
-        window = tuple(views.column_of(self._bars, at_s) for at_s in self.window_s) if self.window_s else ()
+        window = (
+            tuple(views.column_of(self._bars, at_s) for at_s in self.window_s)
+            if self.window_s
+            else ()
+        )
         if (self._rows, self._right, window) == self._placed:
             return
         self._placed = self._rows, self._right, window
@@ -169,8 +180,14 @@ class WholeRunLine(PaintedRows):
     def _point_at(self, event: events.MouseEvent) -> None:
         if self._bars is None:
             return
-        column = min(max(event.x - self.styles.gutter.left - GUTTER + 1, 0), len(self._bars.starts_s) - 1)
-        following = self._bars.starts_s[column + 1] if column + 1 < len(self._bars.starts_s) else self._bars.end_s
+        column = min(
+            max(event.x - self.styles.gutter.left - GUTTER + 1, 0), len(self._bars.starts_s) - 1
+        )
+        following = (
+            self._bars.starts_s[column + 1]
+            if column + 1 < len(self._bars.starts_s)
+            else self._bars.end_s
+        )
         self.post_message(self.Moved(float(self._bars.starts_s[column] + following) / 2))
 
 
@@ -205,7 +222,8 @@ def _draw_bars(bars: Bars, glyphs: Glyphs) -> list[Piece]:
     levels = step_bars.gauge(total / max(top, 1e-9), len(glyphs.levels) - 1).tolist()
     shades = step_bars.shade(bars.share).tolist()
     return [
-        (glyphs.levels[level], "wait" if shade >= 2 else "compute") for level, shade in zip(levels, shades, strict=True)
+        (glyphs.levels[level], "wait" if shade >= 2 else "compute")
+        for level, shade in zip(levels, shades, strict=True)
     ]
 
 
@@ -218,7 +236,10 @@ def _write(row: list[Piece], bars: Bars, marks: Iterable[tuple[float, str]], rol
 
 def _write_between(row: list[Piece], bars: Bars, marks: Marks) -> None:
     """Write the epochs that have room between the other marks, some columns from one to the next."""
-    taken = {views.column_of(bars, at_s) for at_s in (*marks.stalls_s, *(at_s for at_s, _ in marks.switches))}
+    taken = {
+        views.column_of(bars, at_s)
+        for at_s in (*marks.stalls_s, *(at_s for at_s, _ in marks.switches))
+    }
     free = 0
     for at_s, text in marks.epochs:
         first = views.column_of(bars, at_s)
@@ -250,7 +271,8 @@ def _epochs(snapshot: Snapshot, columns: int, *, has_row: bool) -> Iterable[tupl
         n * 10**power
         for power in range(9)
         for n in (1, 2, 5)
-        if n * 10**power * columns >= len(started) * (_EPOCH_COLUMNS if has_row else _EPOCH_COLUMNS // 4)
+        if n * 10**power * columns
+        >= len(started) * (_EPOCH_COLUMNS if has_row else _EPOCH_COLUMNS // 4)
     )
     for event in started:
         if event.epoch and (event.epoch + 1) % every == 0:

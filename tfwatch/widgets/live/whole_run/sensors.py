@@ -80,14 +80,20 @@ class SensorsPane(FramedPane, can_focus=True):
             return
         self._shown = key
         found = sensor_lanes(view.snapshot, tuple(_LOOKS), columns)
-        self.lanes = tuple(lane for lane in found if lane.most > 0 or lane.column not in _SILENT_AT_0)
+        self.lanes = tuple(
+            lane for lane in found if lane.most > 0 or lane.column not in _SILENT_AT_0
+        )
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.lanes:
             return [row((_NONE, QUIET_COLOUR))]
         lanes = self.lanes[: max(height, 1)]
         each, more = divmod(height, len(lanes))
-        return [line for n, lane in enumerate(lanes) for line in self._lane(lane, min(each + (n < more), 3))]
+        return [
+            line
+            for n, lane in enumerate(lanes)
+            for line in self._lane(lane, min(each + (n < more), 3))
+        ]
 
     def _lane(self, lane: SensorLane, height: int) -> list[Content]:
         look = _LOOKS[lane.column]

@@ -71,9 +71,9 @@ def open_run(folder: Path) -> list[float]:
     began = time.perf_counter(), time.process_time()
     app = MeasuredApp(RunReader(FolderSource(folder)), Clock(), 3)
     took_s: list[float] = []
-    app.notify_painted = lambda: took_s.extend(
+    app.notify_painted = lambda: took_s.extend(  # type: ignore[method-assign]
         (time.perf_counter() - began[0], time.process_time() - began[1])
-    )  # type: ignore[method-assign]
+    )
     app.run()
     return took_s[:2]
 

@@ -228,7 +228,7 @@ def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: st
 def test_measured_rows_are_printed_after_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [Row(Spec("dense", "cpu", "graph")), Row(Spec("dense", "cpu", "jit"))]
     rows[0].add_round(timed([3, 3, 3]))
-    with (
+    with (  # noqa: PT012
         pytest.raises(KeyboardInterrupt),
         ResultPrinter(True, [row.spec for row in rows]) as printer,
     ):

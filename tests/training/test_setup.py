@@ -103,7 +103,7 @@ def test_precision_and_device_are_set_within_and_restored_after() -> None:
     import keras
     import tensorflow as tf
 
-    with (
+    with (  # noqa: PT012
         pytest.raises(ZeroDivisionError),
         placed_on_device(Settings(mixed_precision=True, device="cpu")),
     ):

@@ -113,8 +113,9 @@ def test_a_replay_spans_the_restart_too(
     monkeypatch.setattr(replay_module, "show_app", lambda make: make())
     seen: list[dict[str, Any]] = []
     replay_module.replay(
-        ReplayOptions(None, tmp_path), Factories(app=lambda *_, **options: seen.append(options))
-    )  # type: ignore[arg-type]
+        ReplayOptions(None, tmp_path),
+        Factories(app=lambda *_, **options: seen.append(options)),  # type: ignore[arg-type]
+    )
     assert seen[0]["earlier"].run == first.name
 
 

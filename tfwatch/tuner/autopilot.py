@@ -205,8 +205,8 @@ class _AutopilotJob:
         seen = 0
         while True:
             total = self._driver.wait(
-                lambda snapshot, seen=seen: snapshot.steps_total > seen
-            ).steps_total  # type: ignore[misc]
+                lambda snapshot, seen=seen: snapshot.steps_total > seen  # type: ignore[misc]
+            ).steps_total
             seen, rows = total, self._counted(first)
             if self._is_over_memory():
                 search.exclude(move)

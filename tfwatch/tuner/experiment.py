@@ -175,8 +175,9 @@ class _ExperimentJob:
             enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
             left_s = (enough - self._driver.snapshot.steps_total) * self._step_ms / 1e3
             self._driver.wait(
-                lambda snapshot, enough=enough: snapshot.steps_total >= enough, left_s
-            )  # type: ignore[misc]
+                lambda snapshot, enough=enough: snapshot.steps_total >= enough,  # type: ignore[misc]
+                left_s,
+            )
             rows = self._rows()
         self._next = int(rows["step"][-1]) + 1
         return rows

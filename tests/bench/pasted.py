@@ -25,13 +25,13 @@ from tests.bench.scripts import FOLDER
 from tests.pseudo import ROOT
 from tests.tfdata.script_code.pasted_lines import pasted
 from tfwatch.commands.attach import find_training
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import AutopilotEnded
 from tfwatch.core.rows import step_ms
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.control.requests import Autopilot
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

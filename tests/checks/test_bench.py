@@ -21,9 +21,9 @@ from tfwatch.checks.bench import (
     render_rows,
 )
 from tfwatch.checks.bench_program import Spec
+from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.trial import LogFacts, Trial
 from tfwatch.workloads.registry import WORKLOADS
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

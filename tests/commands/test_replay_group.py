@@ -14,8 +14,8 @@ from tfwatch.cli import main
 from tfwatch.commands import attach as attach_command
 from tfwatch.commands import replay as command
 from tfwatch.commands.replay import ReplayOptions, replay_group
+from tfwatch.core.errors import BadInputError
 from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from prometheus_client.core import GaugeMetricFamily
 from tests.runs.processes import wait_until
 from tfwatch.commands.services import make_server
 from tfwatch.core.clock import Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.exporter import server as module
 from tfwatch.exporter.server import FRESH_S, MOST_CONNECTIONS, THREADS, MetricsServer, Published
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,7 @@ import pytest
 
 from tests import whole
 from tests.whole import digest, events_of, generate_arrays, result
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import EpochEnded, PipelineSwitched, TrainingFailed, ValidationEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
@@ -19,7 +20,7 @@ from tfwatch.runs.control.requests import Control, Scheduled
 from tfwatch.runs.writer import RunWriter
 from tfwatch.workloads import registry
 from tfwatch.workloads.models import array
-from tfwatch.workloads.workload import BadInputError, Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control.requests import Scheduled
 from tfwatch.training import setup
@@ -17,7 +18,7 @@ from tfwatch.training.setup import (
     settle_device_prefetch,
 )
 from tfwatch.watch.tensorflow_info import Device, host_device
-from tfwatch.workloads.workload import BadInputError, Settings
+from tfwatch.workloads.workload import Settings
 
 pytestmark = pytest.mark.tensorflow
 

@@ -14,13 +14,14 @@ from tfwatch.commands import replay as replay_module
 from tfwatch.commands.factories import Factories
 from tfwatch.commands.replay import ReplayOptions
 from tfwatch.commands.training.train import train
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.live.earlier_runs import earlier_of, restart_of
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.training.request import Plan, TrainRequest
-from tfwatch.workloads.workload import BadInputError, Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

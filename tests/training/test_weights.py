@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.whole import events_of, run_to_end
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
@@ -17,7 +18,7 @@ from tfwatch.runs.control.requests import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.workloads.workload import BadInputError, Settings
+from tfwatch.workloads.workload import Settings
 
 pytestmark = pytest.mark.tensorflow
 

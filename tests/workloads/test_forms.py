@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.whole import generate_arrays
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import Knobs
 from tfwatch.workloads import registry
 from tfwatch.workloads.models import conv, large_images
-from tfwatch.workloads.workload import BadInputError, Prepared, Settings
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     import tensorflow as tf

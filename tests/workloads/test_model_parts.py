@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tfwatch.core.errors import BadInputError
 from tfwatch.workloads import model_parts
-from tfwatch.workloads.workload import OPTIMIZERS, BadInputError, Settings
+from tfwatch.workloads.workload import OPTIMIZERS, Settings
 
 if TYPE_CHECKING:
     import keras

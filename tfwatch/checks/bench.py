@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.checks.bench_program import Spec, encode
 from tfwatch.core import units
+from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.crash_reasons import explain
 from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.doctor.trial import fell_back, run_trial
@@ -24,7 +25,6 @@ from tfwatch.runs.machine_info import free_bytes
 from tfwatch.terminal.output import render, write
 from tfwatch.workloads import registry
 from tfwatch.workloads.memory_estimate import needed_alone_bytes
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

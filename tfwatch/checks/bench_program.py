@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.checks.trial_program import STEP_BEGINS, STEP_ENDS, write_result
 from tfwatch.core.clock import SYSTEM
-from tfwatch.core.errors import reason
+from tfwatch.core.errors import BadInputError, reason
 from tfwatch.core.knobs import Knobs
 from tfwatch.sensors.cpu import CpuSensor
 from tfwatch.sensors.host import ProcessSensor
 from tfwatch.workloads import model_parts, registry
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

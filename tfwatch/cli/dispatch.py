@@ -75,7 +75,7 @@ def run(argv: Sequence[str] | None) -> int:
     if words:
         parser.check_command(words[0])
         args = parser.parse_args(words)
-    from tfwatch.workloads.workload import BadInputError
+    from tfwatch.core.errors import BadInputError
 
     try:
         return _command(args) if args else _launch(parser)
@@ -99,7 +99,7 @@ def _check_home() -> None:
     import platformdirs
 
     from tfwatch.config import ConfigError, read_config
-    from tfwatch.workloads.workload import BadInputError
+    from tfwatch.core.errors import BadInputError
 
     try:
         for place in (

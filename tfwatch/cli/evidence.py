@@ -76,7 +76,7 @@ _COMPARE_EPILOG = (
 
 def _run_compare(args: argparse.Namespace) -> int:
     from tfwatch.commands.evidence.compare import USUAL_PLACE, CompareOptions, Form, compare
-    from tfwatch.workloads.workload import BadInputError
+    from tfwatch.core.errors import BadInputError
 
     if args.output and not args.html:
         raise BadInputError("-o names the file of --html: add --html")

@@ -143,8 +143,8 @@ def _remove(args: argparse.Namespace) -> int:
 
 def _prune(args: argparse.Namespace) -> int:
     from tfwatch.commands.runs import prune_runs
+    from tfwatch.core.errors import BadInputError
     from tfwatch.runs.library.removal import Limits
-    from tfwatch.workloads.workload import BadInputError
 
     limits = Limits(args.older_than, args.keep, args.max_size)
     if limits == Limits():
@@ -245,7 +245,7 @@ def add_set(commands: Any) -> None:
 
 def _run_set(args: argparse.Namespace) -> int:
     from tfwatch.commands.attach import set_knobs
-    from tfwatch.workloads.workload import BadInputError
+    from tfwatch.core.errors import BadInputError
 
     run, *changes = args.words if "=" not in args.words[0] else (None, *args.words)
     if not changes:

@@ -74,7 +74,7 @@ def _script(words: Sequence[str]) -> list[str]:
     Raises:
         BadInputError: there is neither.
     """
-    from tfwatch.workloads.workload import BadInputError
+    from tfwatch.core.errors import BadInputError
 
     first, rest = (words[0], list(words[1:])) if words else ("", [])
     if first.startswith("-m"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.commands.replay import ReplayOptions, replay_group, show_run
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import option_name, parse_workers, show, with_stage
 from tfwatch.live.script_runs import ScriptRuns
@@ -26,7 +27,6 @@ from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

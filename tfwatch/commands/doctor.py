@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.commands.factories import check_up, make_checkup, scope_of
+from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.check import Status, counted, worst
 from tfwatch.doctor.checkup import collect_facts
 from tfwatch.terminal.capture import has_unicode, why_no_screen
 from tfwatch.terminal.output import render, write
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

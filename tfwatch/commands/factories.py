@@ -159,10 +159,10 @@ def scope_of(runs_dir: Path, data: Path | None, is_beside_training: bool = False
     Raises:
         BadInputError: the data folder is not there.
     """
+    from tfwatch.core.errors import BadInputError
     from tfwatch.doctor.checkup import Scope
     from tfwatch.screens.keys import SMALLEST
     from tfwatch.workloads.data.image_folder import cache_dir
-    from tfwatch.workloads.workload import BadInputError
 
     if data is not None and not os.path.isdir(data):
         raise BadInputError(f"there is no folder {data}")

@@ -15,6 +15,7 @@ from tfwatch.commands.training.restart import announce, exec_command
 from tfwatch.commands.training.start_knobs import knob, start_knobs
 from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import show
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
@@ -24,7 +25,6 @@ from tfwatch.runs.library.finding import list_runs
 from tfwatch.screens.launcher import LauncherContent
 from tfwatch.widgets.launcher_lists import Trainable
 from tfwatch.workloads.registry import WORKLOADS, default_knobs, settle
-from tfwatch.workloads.workload import BadInputError, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfwatch.commands.factories import Launching, Screen
     from tfwatch.core.knobs import Knobs
     from tfwatch.doctor.quick_facts import GpuPresence
+    from tfwatch.workloads.workload import Entry
 
 #: The number of runs listed.
 _LISTED = 50

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.live.earlier_runs import earlier_of
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.notices import Notifier
@@ -24,7 +25,6 @@ from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.terminal.output import write
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

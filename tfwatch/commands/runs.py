@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tfwatch.commands.evidence.named_runs import find, opened, readable
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import BadInputError, printable
 from tfwatch.live.evidence.training_history import find_training, first_rank, goodput_of
 from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.report.evidence.goodput_report import goodput_json, goodput_lines
@@ -21,7 +21,6 @@ from tfwatch.runs.library.finding import find_run, list_folders, list_runs
 from tfwatch.runs.library.labels import Labels, read_labels, write_labels
 from tfwatch.runs.library.removal import Limits, beyond, candidates, folder_bytes, remove, why_kept
 from tfwatch.terminal.output import render, write
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -10,11 +10,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import fails_open, printable
+from tfwatch.core.errors import BadInputError, fails_open, printable
 from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
 from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, join, start_local
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+class BadInputError(ValueError):
+    """The user's input cannot be used; the message is one sentence for the user."""
+
+
 def reason(error: BaseException) -> str:
     """Return `ValueError: no`; the class alone where the error has no message."""
     return f"{type(error).__name__}: {message_of(error)}".removesuffix(": ")

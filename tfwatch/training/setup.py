@@ -7,9 +7,9 @@ import platform
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.refusals import NotTimed
 from tfwatch.watch.tensorflow_info import Device, find_device, host_device
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import reason
+from tfwatch.core.errors import BadInputError, reason
 from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
 from tfwatch.core.knobs import Knobs, show
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library.finding import import_took_ms, list_runs
 from tfwatch.workloads import registry
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path

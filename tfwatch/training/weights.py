@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import keras
 
-from tfwatch.workloads.workload import BadInputError
+from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path

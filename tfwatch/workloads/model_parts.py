@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.workloads.workload import BadInputError
+from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 
 from tfwatch.config import KEYS, read_config
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.refusals import LACKING
-from tfwatch.workloads.workload import BadInputError, Entry, Settings, Workload
+from tfwatch.workloads.workload import Entry, Settings, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

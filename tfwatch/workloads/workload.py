@@ -78,10 +78,6 @@ class Settings:
     learning_rate: float | None = None
 
 
-class BadInputError(ValueError):
-    """The user's input cannot be used; the message is one sentence for the user."""
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A workload ready to train.

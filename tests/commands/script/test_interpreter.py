@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.commands.script.run import check_interpreter
-from tfwatch.workloads.workload import BadInputError
+from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path

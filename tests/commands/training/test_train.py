@@ -16,6 +16,7 @@ from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.commands.training import keep_awake
 from tfwatch.commands.training import train as module
 from tfwatch.commands.training.train import train
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
 from tfwatch.doctor.packages import Installed
@@ -25,7 +26,7 @@ from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.request import Plan
-from tfwatch.workloads.workload import BadInputError, Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

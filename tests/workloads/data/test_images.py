@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfwatch.core.errors import BadInputError
 from tfwatch.workloads.data.image_folder import check_images, list_images
 from tfwatch.workloads.data.synthetic_images import CLASSES, SIDE, draw
 from tfwatch.workloads.models import cnn
 from tfwatch.workloads.registry import load
-from tfwatch.workloads.workload import BadInputError, Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

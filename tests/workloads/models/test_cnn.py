@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from tests.whole import write_images
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import Knobs
 from tfwatch.workloads.data import image_folder
 from tfwatch.workloads.data.synthetic_images import draw
 from tfwatch.workloads.models import cnn
-from tfwatch.workloads.workload import BadInputError, Prepared, Settings
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from tfwatch.commands.evidence.named_runs import find_past, find_side
 from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import BadInputError, printable
 from tfwatch.live.evidence.checked_run import check_runs
 from tfwatch.live.evidence.compared_runs import compare_runs
 from tfwatch.report.evidence.check_report import (
@@ -35,7 +35,6 @@ from tfwatch.report.evidence.comparison_report import (
 from tfwatch.report.html.comparison import comparison_html
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.live.evidence.compared_runs import equal_runs, may_equal
 from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.live.groups.group_to_compare import GroupToCompare
@@ -18,7 +19,6 @@ from tfwatch.runs.library.finding import find_run, list_runs, run_name
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.streams import FolderSource
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

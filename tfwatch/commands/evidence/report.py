@@ -16,7 +16,7 @@ from tfwatch.commands.evidence.named_runs import find, open_named, opened, reada
 from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text, written
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import BadInputError, printable
 from tfwatch.live.evidence.explained_run import explain_run
 from tfwatch.live.groups.explained_group import explain_group
 from tfwatch.live.groups.group_to_compare import GroupToCompare
@@ -43,7 +43,6 @@ from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.terminal.output import write
 from tfwatch.workloads.registry import WORKLOADS
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

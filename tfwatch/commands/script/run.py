@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import BadInputError, fails_open
 from tfwatch.terminal.child import describe_end, end_as, run_child
 from tfwatch.terminal.notification import NO_NOTICES
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

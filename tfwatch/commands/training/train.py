@@ -15,6 +15,7 @@ from tfwatch.commands.training.keep_awake import KeepAwake
 from tfwatch.commands.training.restart import exec_command
 from tfwatch.commands.training.train_session import TrainSession
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import Knobs, describe, option_name
 from tfwatch.core.refusals import LACKING
 from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
@@ -31,7 +32,6 @@ from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads import registry
 from tfwatch.workloads.memory_estimate import needed_bytes
 from tfwatch.workloads.registry import WORKLOADS
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

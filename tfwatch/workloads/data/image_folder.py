@@ -22,9 +22,9 @@ import platformdirs
 
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
 from tfwatch.runs.format import write_atomically
 from tfwatch.workloads.data.synthetic_images import CLASSES, draw
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

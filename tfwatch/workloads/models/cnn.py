@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core import units
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.knobs import Knobs
 from tfwatch.workloads import model_parts
 from tfwatch.workloads.data import numbered_examples
@@ -20,7 +21,7 @@ from tfwatch.workloads.data.image_folder import (
     make_images,
     readable,
 )
-from tfwatch.workloads.workload import BadInputError, Prepared, Settings
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

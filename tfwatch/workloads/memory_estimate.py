@@ -130,8 +130,8 @@ def needed_bytes(name: str, settings: Settings) -> int:
     by prefetch are not included. Mixed precision halves layers and loss.
 
     The estimate is for a warning before memory runs out, so it is rather too high: it counts operations in place, and
-    takes all values to exist at the same time. `tests/bench/estimate.py` compares it with trainings: on two CPU cores
-    with TensorFlow 2.21 the processes grow by 0.60 to 0.94 times the estimate.
+    takes all values to exist at the same time. On two CPU cores with TensorFlow 2.21 the processes
+    grow by 0.60 to 0.94 times the estimate.
     """
     sizes = SIZES[name](settings)
     value = _FLOAT // 2 if settings.mixed_precision else _FLOAT

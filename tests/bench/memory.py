@@ -113,7 +113,7 @@ def make_run(folder: Path, steps: int, pauses: int) -> None:
         rows.tofile(folder / name)
     with (folder / layout.EVENTS).open("w", encoding="utf-8") as file:
         for event in make_events(steps, pauses):
-            file.write(facts.encode(event) + "\n")
+            file.write(facts.encode(event).decode() + "\n")
 
 
 def make_steps(

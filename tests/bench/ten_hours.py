@@ -208,7 +208,7 @@ class LongRun:
         self.writer.flush()
 
     def _event(self, kind: type[facts.Event], **values: object) -> None:
-        self.writer.event(kind(at_ns=round(self.at_s * 1e9), **values))  # type: ignore[arg-type]
+        self.writer.event(kind(at_ns=round(self.at_s * 1e9), **values))
 
 
 def _manifest(plan: Plan, wall_ns: int) -> Manifest:

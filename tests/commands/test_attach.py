@@ -55,7 +55,9 @@ class Training:
         old, new = show(getattr(self.control.knobs, request.knob)), show(request.value)
         self.control.knobs = self.control.knobs.with_value(request.knob, request.value)
         if self.fails:
-            self.writer.event(SwitchFailed(self.writer.now_ns(), request.knob, "no memory"))
+            self.writer.event(
+                SwitchFailed(self.writer.now_ns(), request.knob, "no memory", old, new, 7, old)
+            )
         else:
             self.writer.event(
                 PipelineSwitched(

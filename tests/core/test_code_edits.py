@@ -66,7 +66,7 @@ def test_a_manifest_keeps_the_edits() -> None:
     assert Manifest.decode(manifest.encode()).code == (MAP, END)
 
 
-@pytest.mark.parametrize("damage", [{"start": 28}, {"end": -1}, {"line": "9"}, {"more": 1}])
+@pytest.mark.parametrize("damage", [{"start": 28}, {"end": -1}, {"line": "9"}])
 def test_a_damaged_edit_is_no_manifest(damage: dict[str, object]) -> None:
     values = json.loads(make_manifest(code=(MAP,)).encode())
     values["code"][0] |= damage

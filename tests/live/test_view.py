@@ -252,7 +252,15 @@ def test_everything_rare_is_a_row() -> None:
     run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(
         facts.Noted, text="a note"
     )
-    run.event(facts.SwitchFailed, knob="prefetch", reason="no memory")
+    run.event(
+        facts.SwitchFailed,
+        knob="prefetch",
+        reason="no memory",
+        old="off",
+        new="4",
+        step=1,
+        now="off",
+    )
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
     run.event(facts.Paused, cause="process stopped", took_ms=7000.0, detail="in compute")
@@ -276,7 +284,7 @@ def test_everything_rare_is_a_row() -> None:
         "! recording again; the rows kept in memory are now on disk",
         "! tfwatch failed and stopped measuring: boom",
         ". a note",
-        "p prefetch switch failed: no memory",
+        "p prefetch off → 4 at step 1 failed: no memory; prefetch off continues",
         ". paused for 1.5 s by checkpoint ModelCheckpoint",
         ". paused for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
             "in-graph timestamps, steps_per_execution=10",
             ["the parts of a step were separated by in-graph timestamps, "],
         ),
-        ("none: not in a graph", ["the parts of a step were not separated: not in a graph"]),
     ],
 )
 def test_how_steps_were_told_apart_is_told_where_it_is_not_as_usual(
@@ -58,6 +57,12 @@ def test_how_steps_were_told_apart_is_told_where_it_is_not_as_usual(
     assert len(lines) == len(told)
     assert all(line.startswith(start) for line, start in zip(lines, told, strict=True))
     assert document.as_json(run)["split"] == (split or None)
+
+
+def test_why_the_parts_of_a_step_were_not_separated_is_told(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", plain(30), FINISHED, not_split="not in a graph")
+
+    assert any("step were not separated: not in a graph" in line for line in text_of(run))
 
 
 def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:

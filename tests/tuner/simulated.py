@@ -119,7 +119,9 @@ class Simulated:
         self._asked = SwitchAsked(now, self._request.knob, old, new, self.step, self._request.by)
         self.writer.event(self._asked)
         if self._refuses:
-            self.writer.event(SwitchFailed(now, self._request.knob, self._refuses))
+            self.writer.event(
+                SwitchFailed(now, self._request.knob, self._refuses, old, new, self.step, old)
+            )
             self._asked = None
             return Flag(0)
         self.odd = set(range(self.step + 2, self.step + BUFFERED + 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import Knobs, describe
+from tfwatch.core.knobs import Knobs, describe, show
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.writer import RunWriter
@@ -108,7 +108,12 @@ class PlantTraining:
             knobs, asked = self.control.knobs, []
             for request in self.control.take():
                 if request.knob in self.refuses:
-                    self.writer.event(SwitchFailed(now, request.knob, "no memory"))
+                    was = show(getattr(knobs, request.knob))
+                    self.writer.event(
+                        SwitchFailed(
+                            now, request.knob, "no memory", was, show(request.value), step - 1, was
+                        )
+                    )
                     continue
                 turned = knobs.with_value(request.knob, request.value)
                 asked += [

@@ -44,7 +44,7 @@ def add_run(commands: Any) -> None:
         action="store_true",
         help="the script's output, not the live screen, and a summary on stderr",
     )
-    text = "the interpreter of the script, which needs keras, numpy and psutil; default: the one that runs tfwatch"
+    text = "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the one that runs tfwatch"
     own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
     options.add_runs_dir(own)
     options.add_theme(own)

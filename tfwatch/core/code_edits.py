@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tfwatch.core.bounds import Count
 from tfwatch.core.knobs import stage_value
 
 if TYPE_CHECKING:
@@ -21,27 +22,28 @@ _WORKERS = "workers"
 
 @dataclass(frozen=True, slots=True)
 class CodeEdit:
-    """A change of a line of a script, or of several that follow each other.
+    """A change of a line of a script, or of several that follow each other."""
 
-    knob: the knob that it stands for. file: as the user names it; line: the number of the first line, from 1; text: the
-    lines themselves. start, end: the characters of it that `new` replaces. new: holds `{}` in place of the value. auto:
-    the script's own name of `tf.data.AUTOTUNE`. most: the largest number that the call takes; 0 without a limit.
-    is_cell: the file is a cell of a notebook.
-    stage: of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None for all alike.
-    plain: of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
-    """
-
+    #: The knob that it stands for.
     knob: str
+    #: As the user names it.
     file: str
-    line: int
+    #: The number of the first line, from 1, and the lines themselves.
+    line: Count
     text: str
-    start: int
-    end: int
+    #: The characters of the lines that `new` replaces; it holds `{}` in place of the value.
+    start: Count
+    end: Count
     new: str
+    #: The script's own name of `tf.data.AUTOTUNE`.
     auto: str
-    most: int = 0
+    #: The largest number that the call takes; 0 without a limit.
+    most: Count = 0
+    #: Of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
     plain: str = ""
-    stage: int | None = None
+    #: Of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None for all alike.
+    stage: Count | None = None
+    #: The file is a cell of a notebook.
     is_cell: bool = False
 
     @property

@@ -12,7 +12,7 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core.validation import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
+from tfwatch.core.bounds import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
 
 Rows = NDArray[np.void]
 

@@ -53,13 +53,8 @@ def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
 
 
 def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return every switch with the steps before and after it, those that failed, and those that the run ended before.
-
-    Failed ones in runs of earlier versions, without their setting, are left out.
-    """
-    without_effect = [
-        event for event in events if isinstance(event, SwitchFailed | SwitchMissed) and event.new
-    ]
+    """Return every switch with the steps before and after it, those that failed, and those that the run ended before."""
+    without_effect = [event for event in events if isinstance(event, SwitchFailed | SwitchMissed)]
     return [*map(_switch, switches), *map(_without_effect, without_effect)]
 
 

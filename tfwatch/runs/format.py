@@ -5,26 +5,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from tfwatch.core.code_edits import CodeEdit  # noqa: TC001  `known_fields` reads the type
-from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, MOST_STAGES, VECTORISED, as_value, epochs_until
-from tfwatch.core.older_formats import translate_manifest
-from tfwatch.core.refusals import LACKING, Fixed, Refusal
-from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
-from tfwatch.core.validation import (
+from tfwatch.core.bounds import (
     LATEST_NS,
     LATEST_WALL_NS,
-    ByteCounts,
     Bytes,
     ClockTime,
     CoreCount,
@@ -36,11 +29,16 @@ from tfwatch.core.validation import (
     ProcessId,
     StartTime,
     WallTime,
-    known_entries,
-    known_fields,
+    encode_json,
 )
+from tfwatch.core.code_edits import CodeEdit
+from tfwatch.core.errors import printable
+from tfwatch.core.knobs import KNOBS, MOST_STAGES, VECTORISED, as_value, epochs_until
+from tfwatch.core.refusals import LACKING, Fixed, Refusal
+from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
@@ -97,118 +95,114 @@ class NotARunError(ValueError):
     """The folder is not a run that this tfwatch can read; the message is a sentence for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The known entries of `Manifest.settings`, with their bounds."""
-
-    mode: str | None = None
-    mixed_precision: bool | None = None
-    device: str | None = None
-    steps: Count | None = None
-    steps_per_execution: Count | None = None
-    memory_limit_bytes: MeanBytes | None = None
-    storage_latency_ms: Milliseconds | None = None
-    keep_awake: bool | None = None
-    fast_pipeline: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    """The known entries of `Manifest.machine`, with their bounds."""
-
-    host: str | None = None
-    system: str | None = None
-    cores: CoreCount | None = None
-    cores_allowed: Cores | None = None
-    memory_bytes: Bytes | None = None
-    memory_limit_bytes: MemoryLimit | None = None
+#: The bounds of the known entries of `Manifest.settings`.
+_SETTINGS: Mapping[str, Any] = {
+    "mode": str,
+    "mixed_precision": bool,
+    "device": str,
+    "steps": Count,
+    "steps_per_execution": Count,
+    "memory_limit_bytes": MeanBytes,
+    "storage_latency_ms": Milliseconds,
+    "keep_awake": bool,
+    "fast_pipeline": str,
+}
+#: The bounds of the known entries of `Manifest.machine`.
+_MACHINE: Mapping[str, Any] = {
+    "host": str,
+    "system": str,
+    "cores": CoreCount,
+    "cores_allowed": Cores,
+    "memory_bytes": Bytes,
+    "memory_limit_bytes": MemoryLimit,
+}
+#: Any other entry.
+_SCALAR = str | float | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The contents of run.json: the training, its machine and its start.
-
-    origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment, since 1970.
-    pid, process_started_s, boot_id: the writer's process, to distinguish a killed run from a running one.
-    fixed: why a knob cannot be switched, by knob, and why a script's own `shuffle` and `cycle_length` stay.
-    from_epoch: the switchable knobs that take effect with an epoch.
-    code: the changes of the script's lines that set its knobs; empty where its code is not known.
-    copied_bytes: the bytes of a batch that a step copies to the device, by element type; empty where none is timed.
-    copy_ms: the median of the first copies by a step; of a run without, that of as many bytes.
-    copied_ahead: the last batch was on the device before its step, by a prefetch to it.
-    copy_not_timed: why the copy of a batch is not timed; empty where it is, or before the first step.
-    parallel_stages: the names of a script's maps and interleaves whose parallel calls can be set one by one, in the
-        order of the pipeline; empty where there are fewer than two.
-    cache_bytes: the size of a cache of all examples; None where the pipeline has none. cache_after: the stage of a
-        script's pipeline whose results a cache keeps; empty where it is not known.
-    filled_shuffle: the shuffle whose buffer is filled before the first batch of an epoch; map_below_shuffle: the lowest
-        map below it, where the shuffle can come before that. Each is empty where it is not known.
-    proof: the batches on which a script's fast pipeline was equal to its own; empty before it was compared.
-    loop: where a loop of the script's own stands, e.g. `train.py:22`; empty for a `fit`.
-    data: the kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
-    split: the method that splits a step into its parts; empty before the first step.
-    not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
-    fetches_in_calls: calls of a loop of the script's own fetch batches inside their graph, so that their data wait is
-        part of compute.
-    control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
-        `no_control`.
-    replicas: the devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty
-        without one.
-    after: the run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
-    group: the name of the group's folder, empty where the process trains alone; rank: its number there; group_size: the
-        number of ranks, None where it is not known.
-    tables: the numpy layout (`dtype.descr`) of each binary file of this run.
-    skipped: the names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
-    """
+class Manifest(msgspec.Struct, frozen=True):
+    """The contents of run.json: the training, its machine and its start."""
 
     run: str
     workload: str
+    #: The clock origin on the monotonic clock, and the same moment since 1970.
     origin_ns: ClockTime
     origin_wall_ns: WallTime
+    #: The writer's process, to distinguish a killed run from a running one.
     pid: ProcessId
     process_started_s: StartTime
     boot_id: str
     schema: int = SCHEMA
     device: str = ""
     accelerated: bool = False
-    knobs: dict[str, str] = field(default_factory=dict)
-    switchable: list[str] = field(default_factory=list)
-    fixed: dict[str, str] = field(default_factory=dict)
-    from_epoch: list[str] = field(default_factory=list)
+    knobs: dict[str, str] = {}
+    switchable: list[str] = []
+    #: Why a knob cannot be switched, by knob, and why a script's own `shuffle` and `cycle_length` stay.
+    fixed: dict[str, str] = {}
+    #: The switchable knobs that take effect with an epoch.
+    from_epoch: list[str] = []
+    #: The changes of the script's lines that set its knobs; empty where its code is not known.
     code: tuple[CodeEdit, ...] = ()
-    parallel_stages: list[str] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
+    #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in the order of the
+    #: pipeline; empty where there are fewer than two.
+    parallel_stages: list[str] = []
+    settings: dict[str, Any] = {}
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
-    copied_bytes: ByteCounts = field(default_factory=dict)
+    #: The bytes of a batch that a step copies to the device, by element type; empty where none is timed.
+    copied_bytes: dict[str, Bytes] = {}
+    #: The median of the first copies by a step; of a run without, that of as many bytes.
     copy_ms: Milliseconds | None = None
+    #: The last batch was on the device before its step, by a prefetch to it.
     copied_ahead: bool = False
+    #: Why the copy of a batch is not timed; empty where it is, or before the first step.
     copy_not_timed: str = ""
     epochs: Count | None = None
     steps_per_epoch: Count | None = None
     metric: str = ""
+    #: The size of a cache of all examples; None where the pipeline has none.
     cache_bytes: Bytes | None = None
+    #: The stage of a script's pipeline whose results a cache keeps; empty where it is not known.
     cache_after: str = ""
+    #: The shuffle whose buffer is filled before the first batch of an epoch; empty where it is not known.
     filled_shuffle: str = ""
+    #: The lowest map below it, where the shuffle can come before that; empty where it is not known.
     map_below_shuffle: str = ""
+    #: The batches on which a script's fast pipeline was equal to its own; empty before it was compared.
     proof: str = ""
+    #: Where a loop of the script's own stands, e.g. `train.py:22`; empty for a `fit`.
     loop: str = ""
+    #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
     data: str = ""
+    #: The method that splits a step into its parts; empty before the first step.
     split: str = ""
+    #: Why steps are not split.
     not_split: str = ""
+    #: Steps run as Python, not as a graph, and their Python time is known.
     op_by_op: bool = False
+    #: Calls of a loop of the script's own fetch batches inside their graph: their data wait is part of compute.
     fetches_in_calls: bool = False
+    #: The path of the socket on which the run takes requests; empty where there is none, for the reason `no_control`.
     control_socket: str = ""
     no_control: str = ""
-    replicas: list[str] = field(default_factory=list)
+    #: The devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty without
+    #: one.
+    replicas: list[str] = []
+    #: The run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
     after: str = ""
+    #: The name of the group's folder, empty where the process trains alone, and the process's number there.
     group: str = ""
     rank: Count | None = None
+    #: The number of ranks, None where it is not known.
     group_size: Count | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=dict)
-    tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})
-    skipped: list[str] = field(default_factory=list)
+    versions: dict[str, str] = {}
+    machine: dict[str, Any] = {}
+    #: The numpy layout (`dtype.descr`) of each binary file of this run.
+    tables: dict[str, Any] = msgspec.field(
+        default_factory=lambda: {name: table.descr for name, table in TABLES.items()}
+    )
+    #: The names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
+    skipped: list[str] = []
 
     @property
     def copy_ahead_ms(self) -> float | None:
@@ -275,9 +269,9 @@ class Manifest:
 
     def encode(self) -> str:
         """Return the text of run.json."""
-        values = asdict(self)
+        values = msgspec.structs.asdict(self)
         del values["skipped"]
-        return json.dumps(values, indent=1)
+        return msgspec.json.format(encode_json(values), indent=1).decode()
 
     @staticmethod
     def decode(text: str) -> Manifest:
@@ -287,22 +281,15 @@ class Manifest:
             NotARunError: the text is not a manifest, or has another schema.
         """
         try:
-            values = json.loads(text)
+            values = msgspec.json.decode(text, type=dict[str, Any])
             schema = values["schema"]
             if schema != SCHEMA:
                 raise NotARunError(f"its schema is {_quoted(schema)}, this tfwatch reads {SCHEMA}")
-            manifest = _manifest(translate_manifest(values))
-            for knob, value in manifest.knobs.items():
-                as_value(knob, value)
-            for name in TABLES:
-                manifest.layout(name)
-            if len(manifest.parallel_stages) > MOST_STAGES:
-                raise NotARunError(
-                    f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}"
-                )
+            manifest = _without_unknown(msgspec.convert(values, Manifest))
+            _check(manifest)
         except NotARunError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise NotARunError(f"its {MANIFEST} cannot be read: {_quoted(error)}") from error
         return manifest
 
@@ -328,13 +315,53 @@ def _quoted(value: object) -> str:
     return printable(str(value))[:_LONGEST_QUOTE]
 
 
-def _manifest(values: dict[str, Any]) -> Manifest:
-    manifest = Manifest(**known_fields(Manifest, values))
-    settings, skipped_settings = known_entries(_Settings, manifest.settings)
-    machine, skipped = known_entries(_Machine, manifest.machine)
-    knobs = {knob: manifest.knobs[knob] for knob in manifest.knobs if knob in KNOBS}
-    skipped += [*skipped_settings, *(manifest.knobs.keys() - knobs)]
-    return replace(manifest, settings=settings, machine=machine, knobs=knobs, skipped=skipped)
+def _without_unknown(manifest: Manifest) -> Manifest:
+    machine = _in_bounds(manifest.machine, _MACHINE)
+    settings = _in_bounds(manifest.settings, _SETTINGS)
+    knobs = {knob: value for knob, value in manifest.knobs.items() if knob in KNOBS}
+    skipped = [
+        *(name for name in manifest.machine if name not in machine),
+        *(name for name in manifest.settings if name not in settings),
+        *(name for name in manifest.knobs if name not in knobs),
+    ]
+    return msgspec.structs.replace(
+        manifest, settings=settings, machine=machine, knobs=knobs, skipped=skipped
+    )
+
+
+def _in_bounds(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in values.items()
+        if value is None or _is_valid(value, types.get(name, _SCALAR))
+    }
+
+
+def _is_valid(value: Any, declared: Any) -> bool:
+    try:
+        msgspec.convert(value, declared)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _check(manifest: Manifest) -> None:
+    """Check what the types of the fields do not say.
+
+    Raises:
+        ValueError: a value is out of its bounds; the message is a sentence.
+    """
+    for knob, value in manifest.knobs.items():
+        as_value(knob, value)
+    for name in TABLES:
+        manifest.layout(name)
+    if len(manifest.parallel_stages) > MOST_STAGES:
+        raise NotARunError(
+            f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}"
+        )
+    for edit in manifest.code:
+        if not edit.start <= edit.end <= len(edit.text):
+            raise ValueError(f"{edit.place} has no characters {edit.start} to {edit.end}")
 
 
 def _column_type(described: object) -> str:

@@ -181,7 +181,7 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
         doing=last.phase.name if last else "",
         since_ns=last.since_ns if last else 0,
     )
-    _append_line(folder / layout.EVENTS, encode(ended).encode())
+    _append_line(folder / layout.EVENTS, encode(ended))
 
 
 def _append_line(path: Path, line: bytes) -> None:

@@ -6,8 +6,10 @@ import math
 import struct
 import threading
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open, reason
@@ -232,7 +234,10 @@ class RunWriter:
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; the next flush writes it."""
         with self._manifest_lock:
-            before, self._manifest = self._manifest, replace(self._manifest, **changes)
+            before, self._manifest = (
+                self._manifest,
+                msgspec.structs.replace(self._manifest, **changes),
+            )
         self._stale_manifest = self._stale_manifest or self._manifest != before
 
     def adopt(self, folder: Path) -> None:
@@ -426,11 +431,11 @@ def _run_part(part: Callable[[], str]) -> str:
 def _line(event: Event) -> bytes:
     """Return the event's line of events.jsonl; an event that cannot be encoded becomes a note."""
     try:
-        text = encode(event)
+        line = encode(event)
     except Exception as error:  # noqa: BLE001  a metric is the user's object: its conversion to a number may raise anything
         why = reason(error)
-        text = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
-    return text.encode() + b"\n"
+        line = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
+    return line + b"\n"
 
 
 def _take_all(queue: deque[Any]) -> list[Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tfwatch.analysis.tuning.tuner_text import (
     autopilot_end_text,

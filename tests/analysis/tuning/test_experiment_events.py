@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tfwatch.analysis.steps.stalls import Stall, without_switches
 from tfwatch.analysis.tuning.tuner_text import answer_text, experiment_line, running_experiment

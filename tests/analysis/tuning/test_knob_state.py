@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tfwatch.analysis.tuning.knob_state import (
     KnobRequest,
@@ -40,9 +39,9 @@ def test_a_request_is_asked_until_it_is_answered() -> None:
     assert knob_states(START, events)["prefetch"].asked == "4"
     assert knob_states(START, [*events, made(2, "4")])["prefetch"].asked is None
 
-    failed = knob_states(START, [*events, SwitchFailed(int(2e9), "prefetch", "no memory")])[
-        "prefetch"
-    ]
+    failed = knob_states(
+        START, [*events, SwitchFailed(int(2e9), "prefetch", "no memory", "off", "4", 9, "off")]
+    )["prefetch"]
     assert (failed.asked, failed.now, failed.failed) == (None, "off", "no memory")
 
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
@@ -211,7 +210,7 @@ def test_a_failed_switch_is_left_out_and_the_old_setting_goes_on() -> None:
 
     (found,) = run.compare(
         asked(90),
-        SwitchFailed(950, "prefetch", "no memory"),
+        SwitchFailed(950, "prefetch", "no memory", "off", "4", 90, "off"),
         asked(150, "2"),
         switched(201, 150, "2"),
     )
@@ -223,7 +222,7 @@ def test_a_failed_switch_is_left_out_and_the_old_setting_goes_on() -> None:
 
 def test_a_failure_of_one_knob_leaves_the_other_waiting() -> None:
     (found,) = Recorded([]).compare(
-        asked(1), asked(1, "2", "workers"), SwitchFailed(5, "prefetch", "no")
+        asked(1), asked(1, "2", "workers"), SwitchFailed(5, "prefetch", "no", "off", "4", 1, "off")
     )
 
     assert found.knob == "workers"

@@ -31,10 +31,10 @@ def test_one_without_the_packages_is_refused_with_the_command_that_installs_them
     bare = program(tmp_path, f'exec {sys.executable} -I -S "$@"')
     with pytest.raises(BadInputError) as refused:
         check_interpreter(bare)
-    packages = "keras, numpy, psutil"
+    packages = "keras, msgspec, numpy, psutil"
     assert (
         str(refused.value)
-        == f"{bare} lacks {packages}: install with {bare} -m pip install keras numpy psutil"
+        == f"{bare} lacks {packages}: install with {bare} -m pip install keras msgspec numpy psutil"
     )
 
 

@@ -198,7 +198,7 @@ def test_a_message_is_read_as_it_was_written(message: messages.Message) -> None:
         (b'{"do": "stop", "now": true}', "it has no field now"),
         (
             b'{"do": "switch", "knob": "prefetch", "value": "4", "by": "autopilot"}',
-            "by is not one of key, command",
+            r"Expected `str` matching regex '\\A(?:key|command)\\Z' - at `$.by`",
         ),
     ],
 )

@@ -147,8 +147,8 @@ def test_the_replay_argument_finds_the_run(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_import_time_is_read_from_an_earlier_run(tmp_path: Path) -> None:
-    lines = ["rubbish", encode(Noted(1, "hello")), encode(ImportEnded(2, 6200.0, "2.21.0"))]
-    (tmp_path / EVENTS).write_text("\n".join(lines) + "\n")
+    lines = [b"rubbish", encode(Noted(1, "hello")), encode(ImportEnded(2, 6200.0, "2.21.0"))]
+    (tmp_path / EVENTS).write_bytes(b"\n".join(lines) + b"\n")
 
     assert import_took_ms(tmp_path) == 6200.0
     assert import_took_ms(tmp_path / "nothing") is None

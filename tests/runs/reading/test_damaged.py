@@ -47,10 +47,10 @@ def test_a_torn_row_waits_for_its_rest(tmp_path: Path) -> None:
 def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     line = encode(Noted(1, "hello"))
-    (tmp_path / layout.EVENTS).write_text(line[:20])
+    (tmp_path / layout.EVENTS).write_bytes(line[:20])
     reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
     first = reader.tail()
-    (tmp_path / layout.EVENTS).write_text(line + "\n")
+    (tmp_path / layout.EVENTS).write_bytes(line + b"\n")
 
     assert (len(first.events), first.torn) == (0, 0)
     assert tuple(reader.tail().events) == (Noted(1, "hello"),)
@@ -76,10 +76,11 @@ def test_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
         ),
         '{"event": "RunEnded", "at_ns": 1%s, "cause": "finished", "steps": 1}' % ("0" * 30),
         '{"event": "EpochEnded", "at_ns": 1, "epoch": 0, "step": 1, "metrics": {"loss": "low"}}',
-        encode(SwitchAsked(1, "latency_ms", "off", "[b]", 1, "key")),
-        encode(PipelineSwitched(1, "workers", "\u00b2", "4", 1, 2, 0.0, "key")),
+        encode(SwitchAsked(1, "latency_ms", "off", "[b]", 1, "key")).decode(),
+        encode(PipelineSwitched(1, "workers", "\u00b2", "4", 1, 2, 0.0, "key")).decode(),
     ]
-    (tmp_path / layout.EVENTS).write_text("\n".join([*lines, encode(Noted(1, "hello")), ""]))
+    good = encode(Noted(1, "hello")).decode()
+    (tmp_path / layout.EVENTS).write_text("\n".join([*lines, good, ""]))
 
     snapshot = read(tmp_path)
 

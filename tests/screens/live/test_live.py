@@ -222,7 +222,7 @@ def test_the_layout_follows_the_window(width: int, height: int, layout: Layout) 
 async def test_text_from_outside_is_shown_as_it_is(tmp_path: Path) -> None:
     run = usual(tmp_path, workload="[b]cnn[/b]", device=MARKUP[:30])
     run.event(facts.Noted, text=f"note {MARKUP}\x1b[2J").event(
-        facts.SwitchFailed, knob="prefetch", reason=MARKUP
+        facts.SwitchFailed, knob="prefetch", reason=MARKUP, old="off", new="4", step=1, now="off"
     )
     run.event(facts.SensorMissing, sensor="[b]", reason=MARKUP, fix="[/b]")
     run.writer.log = tmp_path / "log.txt"

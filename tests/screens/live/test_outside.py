@@ -46,7 +46,9 @@ def named(folder: Path, name: str) -> Canned:
     run.event(facts.SensorMissing, sensor=name, reason=name, fix=name).event(facts.Noted, text=name)
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail=name).steps(99, STARVING)
     run.event(facts.EpochEnded, epoch=0, step=100, metrics={name: 1.0})
-    run.event(facts.SwitchFailed, knob="workers", reason=name)
+    run.event(
+        facts.SwitchFailed, knob="workers", reason=name, old="off", new="4", step=1, now="off"
+    )
     run.switched("prefetch", "off", name).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
         70, COMPUTE_BOUND
     )

@@ -64,7 +64,7 @@ async def test_values_that_differ_are_the_reason_beside_its_key(tmp_path: Path) 
     why = "values differ in 3 of 32 000 elements"
     known = {"switchable": ["prefetch", "workers"], "fixed": {"fast_pipeline": why}}
     run = ask(of_script(tmp_path, **known), "off", "on").event(
-        SwitchFailed, knob="fast_pipeline", reason=why
+        SwitchFailed, knob="fast_pipeline", reason=why, old="off", new="on", step=1, now="off"
     )
     async with shown(run) as show:
         await show.press("t")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.step_rows import plain, restart
 from tfwatch.analysis.tuning.comparison import Comparison, compare

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.steps.verdict import steady
+from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.rows import step_ms
-from tfwatch.core.validation import LARGEST_RATIO, SMALLEST_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

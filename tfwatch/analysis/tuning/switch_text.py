@@ -126,9 +126,7 @@ def missed_switch_text(switch: SwitchMissed, fast_name: str = "") -> str:
 
 
 def failed_switch_text(switch: SwitchFailed, fast_name: str = "") -> str:
-    """Return the sentence of a switch that failed, with the setting in effect since where the run has it."""
-    if not switch.new:
-        return f"{knob_name(switch.knob, fast_name)} switch failed: {switch.reason}"
+    """Return the sentence of a switch that failed, with the setting in effect since."""
     where = f"at step {units.count(switch.step)}"
     stands = f"; {setting_text(switch.knob, switch.now, fast_name)} continues"
     return f"{switch.change.words(fast_name)} {where} failed: {switch.reason}{stands}"

@@ -236,7 +236,7 @@ def _print(text: str) -> None:
 
 
 #: The packages that the recording half needs in the script's process.
-_NEEDED = ("keras", "numpy", "psutil")
+_NEEDED = ("keras", "msgspec", "numpy", "psutil")
 _OLDEST = (3, 10)
 _PROBE = """\
 import importlib.util, sys

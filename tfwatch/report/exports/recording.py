@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tfwatch.core.events import EpochEnded, StagesFound
@@ -158,6 +159,10 @@ class Recording:
 def fields_of(event: Event) -> dict[str, object]:
     """Return the fields of an event but its time; a number that is not finite is None."""
     values: dict[str, object] = finite(
-        {name: value for name, value in asdict(event).items() if name != "at_ns"}
+        {
+            name: value
+            for name, value in msgspec.to_builtins(event).items()
+            if name not in ("event", "at_ns")
+        }
     )
     return values

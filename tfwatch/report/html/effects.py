@@ -148,7 +148,7 @@ def _restarts(judged: JudgedRun) -> Iterator[Effect]:
 
 def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
     for event in judged.run.events:
-        if isinstance(event, SwitchFailed | SwitchMissed) and event.new:
+        if isinstance(event, SwitchFailed | SwitchMissed):
             change = event.change.words(judged.run.manifest.fast_pipeline)
             yield Effect(
                 "switch", change, f"step {units.count(event.step)}", _why_without_effect(event)

@@ -10,9 +10,11 @@ import json
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
+
+from tfwatch.core.bounds import Count, Knob, MeanBytes, Seed, one_of
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import as_value, epochs_until, option_name, show
-from tfwatch.core.validation import Count, Knob, Least, MeanBytes, OneOf, Seed, known_fields
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
 #: The largest message, bytes, with its line end.
@@ -38,7 +40,7 @@ class AskSwitch:
 
     knob: Knob
     value: str
-    by: Annotated[str, OneOf(("key", "command"))] = "key"
+    by: Annotated[str, one_of("key", "command")] = "key"
 
     def request(self) -> Request:
         """Return the request that it stands for.
@@ -54,7 +56,7 @@ class AskExperiment:
     """Start an A/B test; the fields are those of `Experiment`, the values as text."""
 
     knob: Knob
-    values: Annotated[list[str], Least(2)]
+    values: Annotated[list[str], msgspec.Meta(min_length=2)]
     steps: Count | None = None
     seed: Seed = 0
 
@@ -172,7 +174,7 @@ def _read(kind: type[Any], values: dict[str, Any]) -> Any:
     ]:
         raise BadMessageError(f"it lacks {', '.join(missing)}")
     try:
-        return kind(**known_fields(kind, values))
+        return msgspec.convert(values, kind)
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise BadMessageError(_quoted(error)) from error
 

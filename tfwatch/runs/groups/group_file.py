@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from tfwatch.core.bounds import Count, StartTime, WallTime, encode_json
 from tfwatch.core.errors import printable
-from tfwatch.core.validation import Count, StartTime, WallTime, known_fields
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, write_atomically
 from tfwatch.runs.reading.streams import read_file
 
@@ -23,18 +24,16 @@ _LARGEST_BYTES = 2**14
 _RANK_FOLDER = re.compile(r"rank-(\d{1,5})(?:-(\d{1,6}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFile:
-    """The contents of group.json, written by the rank that comes first.
-
-    size: the number of ranks, None where it is not known. launcher: whose variables hold rank and size.
-    process_started_s: start of the process that made the folder; began_wall_ns: when it made it; both since 1970.
-    """
+class GroupFile(msgspec.Struct, frozen=True):
+    """The contents of group.json, written by the rank that comes first."""
 
     name: str
+    #: Whose variables hold rank and size.
     launcher: str
+    #: The start of the process that made the folder, and when it made it, both since 1970.
     process_started_s: StartTime
     began_wall_ns: WallTime
+    #: The number of ranks, None where it is not known.
     size: Count | None = None
     schema: int = SCHEMA
 
@@ -54,7 +53,7 @@ def write_group_file(folder: Path, group: GroupFile) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    write_atomically(folder / GROUP_FILE, json.dumps(asdict(group), indent=1) + "\n")
+    write_atomically(folder / GROUP_FILE, encode_json(group).decode() + "\n")
 
 
 def read_group_file(folder: Path) -> GroupFile:
@@ -64,10 +63,9 @@ def read_group_file(folder: Path) -> GroupFile:
         NotARunError: it is missing, or no group's.
     """
     try:
-        group = GroupFile(
-            **known_fields(GroupFile, json.loads(read_file(folder / GROUP_FILE, 0, _LARGEST_BYTES)))
-        )
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        text = read_file(folder / GROUP_FILE, 0, _LARGEST_BYTES)
+        group = msgspec.json.decode(text, type=GroupFile)
+    except (ValueError, RecursionError) as error:
         raise NotARunError(
             f"{folder}: its {GROUP_FILE} cannot be read: {printable(str(error))[:200]}"
         ) from error

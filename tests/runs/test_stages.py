@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
@@ -65,9 +64,6 @@ def test_a_row_is_read_back(tmp_path: Path) -> None:
 
 def test_a_run_without_stages_opens(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(S, "finished", 3))
-    manifest = json.loads((tmp_path / layout.MANIFEST).read_text())
-    del manifest["tables"][layout.STAGES]
-    (tmp_path / layout.MANIFEST).write_text(json.dumps(manifest))
     (tmp_path / layout.STAGES).unlink(missing_ok=True)
 
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()

@@ -105,7 +105,7 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
 
     as_keras(ModelCheckpoint(), lasts)
     writer.flush()
-    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096), layout.TABLES[layout.PULSES])
+    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096))
     clock.at_s += 0.005
     writer.status = (Phase.WAIT, round(1.062e9), 8, 0, "")
     times.poll()

@@ -39,7 +39,7 @@ def stuck() -> Iterator[None]:
 
 def detail(writer: RunWriter) -> str:
     writer.flush()
-    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096), layout.TABLES[layout.PULSES])
+    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096))
     assert pulse
     return pulse.detail
 

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,12 +70,9 @@ FEEDS = "feed.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
 STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, FEEDS, EVENTS)
-#: The types of columns: whole numbers, floats, short texts.
-_COLUMN_TYPE = re.compile(r"[<>][uf][248]|\|?S\d{1,3}", re.ASCII)
 #: Characters of a file's text in a sentence.
 _LONGEST_QUOTE = 200
-#: The largest plausible row, bytes.
-_MAX_ROW_BYTES = 4096
+#: The rows of the binary files.
 TABLES = {
     STEPS: STEP,
     SAMPLES: SAMPLE,
@@ -87,8 +82,6 @@ TABLES = {
     FEEDS: FEED,
     PULSES: PULSE,
 }
-#: Files that runs of earlier versions lack: each reads as a file without rows.
-_ADDED_LATER = (STAGES, GPUS, FEEDS)
 
 
 class NotARunError(ValueError):
@@ -199,7 +192,7 @@ class Manifest(msgspec.Struct, frozen=True):
     machine: dict[str, Any] = {}
     #: The numpy layout (`dtype.descr`) of each binary file of this run.
     tables: dict[str, Any] = msgspec.field(
-        default_factory=lambda: {name: table.descr for name, table in TABLES.items()}
+        default_factory=lambda: {name: columns_of(row) for name, row in TABLES.items()}
     )
     #: The names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
     skipped: list[str] = []
@@ -293,22 +286,6 @@ class Manifest(msgspec.Struct, frozen=True):
             raise NotARunError(f"its {MANIFEST} cannot be read: {_quoted(error)}") from error
         return manifest
 
-    def layout(self, name: str) -> np.dtype[np.void]:
-        """Return the row type of a binary file of this run; `convert_rows` adds the columns that it may lack.
-
-        Raises:
-            NotARunError: a required column is missing.
-        """
-        described = (
-            self.tables.get(name, TABLES[name].descr) if name in _ADDED_LATER else self.tables[name]
-        )
-        layout = np.dtype([(str(column), _column_type(kind)) for column, kind in described])
-        needed = TABLES[name]
-        lacking = [column for column in needed.names or () if not _has(layout, name, column)]
-        if lacking or layout.hasobject or layout.itemsize > _MAX_ROW_BYTES:
-            raise NotARunError(f"{name} lacks {', '.join(lacking) or 'plain columns'}")
-        return layout
-
 
 def _quoted(value: object) -> str:
     """Return a value of the file, or an error about it, for a sentence."""
@@ -353,8 +330,9 @@ def _check(manifest: Manifest) -> None:
     """
     for knob, value in manifest.knobs.items():
         as_value(knob, value)
-    for name in TABLES:
-        manifest.layout(name)
+    for name, row in TABLES.items():
+        if manifest.tables.get(name) != columns_of(row):
+            raise NotARunError(f"its {name} has other columns than those of this tfwatch")
     if len(manifest.parallel_stages) > MOST_STAGES:
         raise NotARunError(
             f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}"
@@ -364,30 +342,15 @@ def _check(manifest: Manifest) -> None:
             raise ValueError(f"{edit.place} has no characters {edit.start} to {edit.end}")
 
 
-def _column_type(described: object) -> str:
-    """Return the type of a column where it is one that tfwatch writes: numpy would parse any text."""
-    if isinstance(described, str) and _COLUMN_TYPE.fullmatch(described):
-        return described
-    raise ValueError(f"{described!r} is not the type of a column")
+def columns_of(row: np.dtype[np.void]) -> list[list[Any]]:
+    """Return the name and the numpy type of each column of a row."""
+    return [list(column) for column in row.descr]
 
 
-def _has(layout: np.dtype[np.void], name: str, column: str) -> bool:
-    """Return whether a table has a column or may lack it: a sample needs only its time, a step no time of its copy."""
-    if column in (layout.names or ()):
-        return layout[column].kind == TABLES[name][column].kind
-    return (name == SAMPLES and column != "at_ns") or (name, column) == (STEPS, "copy_ms")
-
-
-def convert_rows(name: str, rows: Rows) -> Rows:
-    """Return rows in the layout of `TABLES`: the same array, or a copy with NaN in the columns that it lacks."""
-    wanted = TABLES[name]
-    if rows.dtype == wanted:
-        return rows
-    filled = np.empty(len(rows), dtype=wanted)
-    for column in wanted.names or ():
-        filled[column] = rows[column] if column in (rows.dtype.names or ()) else math.nan
-    filled.flags.writeable = False
-    return filled
+def rows_of(name: str, data: bytes) -> Rows:
+    """Return the whole rows of a part of a binary file, which begins with a row."""
+    row = TABLES[name]
+    return np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -442,11 +405,11 @@ class Pulse:
         return row.tobytes()
 
 
-def decode_pulse(data: bytes, layout: np.dtype[np.void]) -> Pulse | None:
+def decode_pulse(data: bytes) -> Pulse | None:
     """Return the pulse of a row's bytes; None where there is none yet or the row is torn."""
-    if len(data) < layout.itemsize:
+    if len(data) < PULSE.itemsize:
         return None
-    row = np.frombuffer(data[: layout.itemsize], dtype=layout)[0]
+    row = rows_of(PULSES, data)[0]
     if row["seq"] != row["seq_end"] or int(row["phase"]) not in Phase._value2member_map_:
         return None
     if max(row["now_ns"], row["since_ns"]) > LATEST_NS or row["wall_ns"] > LATEST_WALL_NS:

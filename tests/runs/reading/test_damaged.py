@@ -14,7 +14,7 @@ import pytest
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
-from tfwatch.core.rows import PULSE, Phase
+from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, Pulse, decode_pulse
 from tfwatch.runs.reading.opened import open_run
@@ -254,6 +254,6 @@ def test_a_missing_folder_is_not_a_run(tmp_path: Path) -> None:
 def test_a_torn_pulse_is_none() -> None:
     old, new = (Pulse(5, 6, Phase.WAIT, 4, step, 2).encode(step) for step in (1, 2))
 
-    assert decode_pulse(new[:40] + old[40:], PULSE) is None
-    assert decode_pulse(new[:-1], PULSE) is None
-    assert decode_pulse(b"", PULSE) is None
+    assert decode_pulse(new[:40] + old[40:]) is None
+    assert decode_pulse(new[:-1]) is None
+    assert decode_pulse(b"") is None

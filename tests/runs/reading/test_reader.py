@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, opened, read, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
-from tfwatch.core.rows import PROGRESS, PULSE, Phase
+from tfwatch.core.rows import PROGRESS, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.reading.reader import RECENT, RECENT_PROGRESS, RunReader
@@ -86,7 +86,7 @@ def test_steps_between_returns_the_existing_steps(
 
 @pytest.mark.parametrize("detail", ["", "read", "é" * 200, "x" * 95 + "é", "\udcff"])
 def test_a_pulse_is_read_back(detail: str) -> None:
-    pulse = decode_pulse(Pulse(5, 6, Phase.WAIT, 4, 412, 2, detail).encode(9), PULSE)
+    pulse = decode_pulse(Pulse(5, 6, Phase.WAIT, 4, 412, 2, detail).encode(9))
 
     assert pulse is not None
     assert (pulse.now_ns, pulse.wall_ns, pulse.phase, pulse.since_ns, pulse.step, pulse.epoch) == (

@@ -31,11 +31,7 @@ class SampledSteps:
 
 def sample_steps(judged: JudgedGroup, after: int) -> SampledSteps:
     """Return the steps of a group after one: all of them, or blocks at equal distances."""
-    whole = {
-        rank: StoredSteps(run.path, run.manifest)
-        for rank, run in judged.group.ranks.items()
-        if run.path
-    }
+    whole = {rank: StoredSteps(run.path) for rank, run in judged.group.ranks.items() if run.path}
     blocks = [
         {rank: _block(steps, *span) for rank, steps in whole.items()}
         for span in _spans(whole, after)

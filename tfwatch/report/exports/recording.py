@@ -122,7 +122,7 @@ class Recording:
 
     def _read(self, name: str, steps: tuple[int, int] | None) -> Iterator[Rows]:
         """Yield the rows of a file. steps: its first and last row, counted from 1."""
-        row = self.manifest.layout(name)
+        row = layout.TABLES[name]
         offset, end = (
             ((steps[0] - 1) * row.itemsize, steps[1] * row.itemsize) if steps else (0, None)
         )
@@ -135,7 +135,7 @@ class Recording:
             if not count:
                 return
             offset += count * row.itemsize
-            yield layout.convert_rows(name, np.frombuffer(data, dtype=row, count=count))
+            yield layout.rows_of(name, data)
 
     def _window(self) -> tuple[float, float]:
         """Return the time of the steps, nanoseconds since the clock origin."""

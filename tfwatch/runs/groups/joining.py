@@ -154,7 +154,7 @@ def _sign(folder: Path) -> Sign | None:
         is_here = manifest.boot_id == boot_id()
         if is_here and is_process_alive(manifest):
             return Sign(manifest.process_started_s, math.inf, is_here)
-        pulse = decode_pulse(source.read(layout.PULSES, 0, 4096), manifest.layout(layout.PULSES))
+        pulse = decode_pulse(source.read(layout.PULSES, 0, 4096))
         last_ns = max(
             manifest.origin_wall_ns, pulse.wall_ns if pulse else 0, _end_wall_ns(folder, manifest)
         )

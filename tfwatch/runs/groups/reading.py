@@ -6,10 +6,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.rows import clean_rows, plausible_rows
+from tfwatch.core.rows import STEP, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.format import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +54,23 @@ class RankStream:
 
     def __init__(self, folder: Path) -> None:
         self._source = FolderSource(folder)
-        manifest = self._source.manifest()
-        self._layouts = {name: manifest.layout(name) for name in (layout.STEPS, layout.SAMPLES)}
-        self._offsets = dict.fromkeys(self._layouts, 0)
+        self._source.manifest()
+        self._offsets = {layout.STEPS: 0, layout.SAMPLES: 0}
 
     def read(self, name: str, count: int) -> Rows:
         """Return at most so many more rows; those that are plausible."""
-        row = self._layouts[name]
-        data = self._source.read(name, self._offsets[name], count * row.itemsize)
-        whole = len(data) // row.itemsize
-        self._offsets[name] += whole * row.itemsize
-        rows = layout.convert_rows(name, np.frombuffer(data, dtype=row, count=whole))
+        size = count * layout.TABLES[name].itemsize
+        rows = layout.rows_of(name, self._source.read(name, self._offsets[name], size))
+        self._offsets[name] += rows.nbytes
         return plausible_rows(rows) if name == layout.STEPS else clean_rows(rows)
 
 
 class StoredSteps:
     """All steps of a rank's run in its folder, read by their places: a mapped file would count as memory."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path) -> None:
         self._source = FolderSource(folder)
-        self._row = manifest.layout(layout.STEPS)
-        self._count = (folder / layout.STEPS).stat().st_size // self._row.itemsize
+        self._count = (folder / layout.STEPS).stat().st_size // STEP.itemsize
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -85,11 +78,9 @@ class StoredSteps:
 
     def rows(self, begin: int, end: int) -> Rows:
         """Return the rows from one place to another one, that one excluded."""
-        size = self._row.itemsize
+        size = STEP.itemsize
         data = self._source.read(layout.STEPS, begin * size, (end - begin) * size)
-        return layout.convert_rows(
-            layout.STEPS, np.frombuffer(data, dtype=self._row, count=len(data) // size)
-        )
+        return layout.rows_of(layout.STEPS, data)
 
     def step_at(self, place: int) -> int:
         """Return the number of the step at a place."""
@@ -134,7 +125,7 @@ def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
 
 def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
     data = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
-    pulse = decode_pulse(data, run.manifest.layout(layout.PULSES))
+    pulse = decode_pulse(data)
     last = find_open_phase(None, pulse)
     is_held = (
         last is not None and (last.is_before_call or last.is_in_call) and last.lasts_s >= HELD_S

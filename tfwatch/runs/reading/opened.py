@@ -130,7 +130,7 @@ def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None)
     source = FolderSource(folder)
     manifest = source.manifest()
     first = None if newest is None else -newest
-    return _run(source, manifest, lambda name: _view(folder, name, manifest)[first:], clock)
+    return _run(source, manifest, lambda name: _view(folder, name)[first:], clock)
 
 
 def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
@@ -140,7 +140,7 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
         NotARunError: the source has no run that this tfwatch reads.
     """
     manifest = source.manifest()
-    return _run(source, manifest, lambda name: _rows(source, name, manifest), clock)
+    return _run(source, manifest, lambda name: _rows(source, name), clock)
 
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
@@ -149,7 +149,7 @@ def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clo
     samples, stages, gpus, feeds = (clean_rows(rows_of(name)) for name in names)
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
-    pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
+    pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK))
     life, length_s, silent_s = _life(source, manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
     last = find_open_phase(ended, pulse)
@@ -205,26 +205,18 @@ def _chunks(source: Source, name: str) -> Iterator[bytes]:
         yield data
 
 
-def _rows(source: Source, name: str, manifest: Manifest) -> Rows:
+def _rows(source: Source, name: str) -> Rows:
     """Return a view of the file where all its bytes are on disk: a copy of ten million steps takes 320 MB."""
     path = source.folder and source.folder / name
     if source.folder and path and path.is_file() and not source.read(name, path.stat().st_size, 1):
-        return _view(source.folder, name, manifest)
-    return _copy(source, name, manifest)
+        return _view(source.folder, name)
+    return layout.rows_of(name, b"".join(_chunks(source, name)))
 
 
-def _copy(source: Source, name: str, manifest: Manifest) -> Rows:
-    row = manifest.layout(name)
-    data = b"".join(_chunks(source, name))
-    return layout.convert_rows(
-        name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
-    )
-
-
-def _view(folder: Path, name: str, manifest: Manifest) -> Rows:
-    path, row = folder / name, manifest.layout(name)
+def _view(folder: Path, name: str) -> Rows:
+    path, row = folder / name, layout.TABLES[name]
     rows: Rows = np.empty(0, dtype=row)
     with contextlib.suppress(OSError):  # missing, or not a file: no rows
         if count := path.stat().st_size // row.itemsize:
             rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
-    return layout.convert_rows(name, rows)
+    return rows

@@ -168,22 +168,19 @@ class RunReader:
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
-        self._layouts = {name: self._manifest.layout(name) for name in layout.TABLES}
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
         self._keeps_sums = keeps_sums
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
-        self._recent = NewestRows(self._whole(layout.STEPS, b"").dtype, RECENT)
+        self._recent = NewestRows(layout.TABLES[layout.STEPS], RECENT)
         self._total = 0
         self._are_all_plausible = True
         self._end_s = 0.0
-        self._samples = GrowingRows(self._whole(layout.SAMPLES, b"").dtype)
-        self._gpus = GrowingRows(self._whole(layout.GPUS, b"").dtype)
-        self._feeds = NewestRows(self._whole(layout.FEEDS, b"").dtype, RECENT_FEEDS)
-        self._progress = NewestRows(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
-        self._progress_thinned = ThinnedRows(
-            self._whole(layout.PROGRESSES, b"").dtype, THINNED_PROGRESS
-        )
+        self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
+        self._gpus = GrowingRows(layout.TABLES[layout.GPUS])
+        self._feeds = NewestRows(layout.TABLES[layout.FEEDS], RECENT_FEEDS)
+        self._progress = NewestRows(layout.TABLES[layout.PROGRESSES], RECENT_PROGRESS)
+        self._progress_thinned = ThinnedRows(layout.TABLES[layout.PROGRESSES], THINNED_PROGRESS)
         self._stages = StageRows()
         self._events = EventLog()
         self._sleeps: list[Slept] = []
@@ -256,7 +253,7 @@ class RunReader:
         Raises:
             DiskSilentError: the `disk` has not responded in time.
         """
-        itemsize = self._layouts[layout.STEPS].itemsize
+        itemsize = layout.TABLES[layout.STEPS].itemsize
         first, newest = max(first, 1), self._recent.rows
         if (
             self._are_all_plausible
@@ -268,7 +265,7 @@ class RunReader:
         data = b""
         while part := self._source.read(layout.STEPS, start + len(data), length - len(data)):
             data += part  # a source returns less where its bytes move from memory to disk
-        rows = self._whole(layout.STEPS, data)
+        rows = layout.rows_of(layout.STEPS, data)
         return rows[plausible(rows)]
 
     def read_whole(self) -> Run:
@@ -280,9 +277,7 @@ class RunReader:
         return read_run(self.disk.source if self.disk else self._source, self._clock)
 
     def _snapshot(self) -> Snapshot:
-        newest = decode_pulse(
-            self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES]
-        )
+        newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
         is_gone = newest is None and (
             self.disk.ask(("is_gone",), self._is_gone) if self.disk else self._is_gone()
@@ -354,15 +349,9 @@ class RunReader:
             self._unrecorded = event.reason if isinstance(event, RecordingLost) else ""
 
     def _rows(self, name: str) -> Rows:
-        rows = self._whole(name, self._source.read(name, self._offsets[name], _CHUNK))
-        self._offsets[name] += len(rows) * self._layouts[name].itemsize
+        rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))
+        self._offsets[name] += rows.nbytes
         return rows
-
-    def _whole(self, name: str, data: bytes) -> Rows:
-        row = self._layouts[name]
-        return layout.convert_rows(
-            name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
-        )
 
     def _new(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):
@@ -370,7 +359,7 @@ class RunReader:
             yield data
 
     def _refresh_manifest(self) -> None:
-        """Read the manifest again: the writer adds fields, but its origin and layouts never change."""
+        """Read the manifest again: the writer adds fields, but its origin never changes."""
         now = self._clock.now_ns()
         if not self._source.is_here() and now - self._manifest_read_ns < 1e9:
             return
@@ -379,10 +368,7 @@ class RunReader:
         except NotARunError:
             manifest = self._manifest  # gone, or damaged: the present one still applies
         self._manifest_read_ns = now
-        if (
-            manifest.origin_ns == self._manifest.origin_ns
-            and manifest.tables == self._manifest.tables
-        ):
+        if manifest.origin_ns == self._manifest.origin_ns:
             self._manifest = manifest
 
     # -- life -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConfigKey:
     """A key. default: in words. is_switch: true or false, an option without a value.
 
     read: reads the text of a value; a ValueError's message is for the user. knob: the field of `core.knobs.Knobs` with
@@ -93,7 +93,7 @@ def gpu_sensor(text: str) -> str:
     return text
 
 
-def _knob(name: str, text: str) -> Key:
+def _knob(name: str, text: str) -> ConfigKey:
     knob = name.replace("-", "_")
 
     def read(value: str) -> Any:
@@ -101,47 +101,47 @@ def _knob(name: str, text: str) -> Key:
 
         return as_value(knob, value)
 
-    return Key(name, text, "auto" if name == "shuffle" else "off", read, knob=knob)
+    return ConfigKey(name, text, "auto" if name == "shuffle" else "off", read, knob=knob)
 
 
 _KEYS = (
-    Key("theme", "colours of the screen", "dark, or the last choice", _theme, is_text=True),
-    Key("runs-dir", "folder of the runs", "of the platform", path, is_text=True),
-    Key("notify", "notices in the terminal", "false", is_switch=True),
-    Key("notify-command", "command that gets each notice", "none", command, is_text=True),
-    Key(
+    ConfigKey("theme", "colours of the screen", "dark, or the last choice", _theme, is_text=True),
+    ConfigKey("runs-dir", "folder of the runs", "of the platform", path, is_text=True),
+    ConfigKey("notify", "notices in the terminal", "false", is_switch=True),
+    ConfigKey("notify-command", "command that gets each notice", "none", command, is_text=True),
+    ConfigKey(
         "notify-after",
         "seconds of starving until a notice",
         str(NOTIFY_AFTER_S),
         lambda text: units.parse_whole(text, 1, LONGEST_NOTIFY_AFTER_S),
     ),
-    Key(
+    ConfigKey(
         "keep-runs",
         "the newest runs that are kept",
         "all",
         lambda text: units.parse_whole(text, 1, MOST_RUNS),
     ),
-    Key("keep-age", "the age of runs that are kept", "any", units.parse_age),
-    Key("keep-size", "gigabytes of runs that are kept", "any", units.parse_gigabytes),
+    ConfigKey("keep-age", "the age of runs that are kept", "any", units.parse_age),
+    ConfigKey("keep-size", "gigabytes of runs that are kept", "any", units.parse_gigabytes),
     _knob("prefetch", "batches prepared ahead"),
     _knob("workers", "parallel map workers"),
     _knob("cache", "cache of the examples"),
     _knob("shuffle", "buffer_size of the shuffle"),
     _knob("device-prefetch", "batches copied to the GPU ahead"),
     _knob("fast-pipeline", "the fast pipeline in place of the slow one"),
-    Key(
+    ConfigKey(
         "memory-limit",
         "gigabytes for the buffers of the autopilot",
         "a quarter",
         units.parse_gigabytes,
     ),
-    Key("gpu-sensor", "source of the GPU's figures", "auto", gpu_sensor, is_text=True),
-    Key("keep-awake", "the machine stays awake while it trains", "false", is_switch=True),
-    Key(
+    ConfigKey("gpu-sensor", "source of the GPU's figures", "auto", gpu_sensor, is_text=True),
+    ConfigKey("keep-awake", "the machine stays awake while it trains", "false", is_switch=True),
+    ConfigKey(
         "python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True
     ),
-    Key("quiet", "no progress, hints and summary on stderr", "false", is_switch=True),
-    Key("redact", "reports without paths, names and the host", "false", is_switch=True),
+    ConfigKey("quiet", "no progress, hints and summary on stderr", "false", is_switch=True),
+    ConfigKey("redact", "reports without paths, names and the host", "false", is_switch=True),
 )
 KEYS = {key.name: key for key in _KEYS}
 
@@ -251,7 +251,7 @@ def _unknown(name: str) -> str:
     return f"no key {printable(name)!r}: {hint}"
 
 
-def _value(key: Key, value: object) -> Any:
+def _value(key: ConfigKey, value: object) -> Any:
     """Return the value as its option reads it from text.
 
     Raises:

@@ -23,7 +23,7 @@ from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     BUDGET,
     LEAST,
     MOST,
-    Limits,
+    SearchLimits,
     Stop,
     judging_steps,
     settling_steps,
@@ -188,7 +188,9 @@ def run_search(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
     assert first is not None
     search, steps = AutopilotSearch(knobs, first), MOST
     build = min(math.ceil(BUILD_MS / plant.least_ms), 30)
-    limits = Limits(1e12, 1e5, plant.cores, frozenset(knobs), plant.accelerated, switch_steps=build)
+    limits = SearchLimits(
+        1e12, 1e5, plant.cores, frozenset(knobs), plant.accelerated, switch_steps=build
+    )
     while True:
         now = replace(limits, steps=BUDGET - steps)
         move = search.next(partial(make_forecast, search.knobs), now)

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from tfwatch.checks.bench import (
     BenchOptions,
+    BenchRow,
     ResultPrinter,
-    Row,
     as_dict,
     bench,
     find_interval_cut,
@@ -53,7 +53,7 @@ def runs(answers: dict[tuple[str, str], list[Trial]]) -> Callable[[Spec], Trial]
     return lambda spec: answers[spec.device, spec.mode].pop(0)
 
 
-def printed(rows: list[Row]) -> str:
+def printed(rows: list[BenchRow]) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100)
     for part in render_rows(rows):
@@ -226,7 +226,7 @@ def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: st
 
 
 def test_measured_rows_are_printed_after_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [Row(Spec("dense", "cpu", "graph")), Row(Spec("dense", "cpu", "jit"))]
+    rows = [BenchRow(Spec("dense", "cpu", "graph")), BenchRow(Spec("dense", "cpu", "jit"))]
     rows[0].add_round(timed([3, 3, 3]))
     with (  # noqa: PT012
         pytest.raises(KeyboardInterrupt),
@@ -242,7 +242,9 @@ def test_measured_rows_are_printed_after_an_interrupt(capsys: pytest.CaptureFixt
 def test_a_table_that_cannot_be_written_is_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, exit_code: int
 ) -> None:
-    measured = [Row(spec, medians_ms=[1.0]) for spec in list_specs(BenchOptions(["conv"], ["cpu"]))]
+    measured = [
+        BenchRow(spec, medians_ms=[1.0]) for spec in list_specs(BenchOptions(["conv"], ["cpu"]))
+    ]
     monkeypatch.setattr("tfwatch.checks.bench.measure", lambda *_: measured)
     monkeypatch.setattr("tfwatch.checks.bench.write", lambda *_: exit_code)
     assert bench(BenchOptions(["conv"], ["cpu"]), as_json=True) == exit_code

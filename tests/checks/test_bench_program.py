@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.checks import bench_program
-from tfwatch.checks.bench import Row, run_in_process
+from tfwatch.checks.bench import BenchRow, run_in_process
 from tfwatch.checks.bench_program import Spec
 from tfwatch.doctor.trial import Trial
 from tfwatch.training import setup
@@ -51,7 +51,7 @@ def test_a_configuration_is_timed_with_its_first_step_and_other_programs(
     assert len(measured["steps_ms"]) >= 5
     assert all(ms > 0 for ms in measured["steps_ms"])
     assert measured["others_cores"] >= 0
-    row = Row(spec)
+    row = BenchRow(spec)
     row.add_round(trial)
     assert (row.reason, row.examples, row.fell_back, len(row.medians_ms)) == ("", examples, [], 1)
     assert row.first_ms[0] > 0
@@ -59,7 +59,7 @@ def test_a_configuration_is_timed_with_its_first_step_and_other_programs(
 
 def test_a_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "find_device", host_device)
-    row = Row(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
+    row = BenchRow(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
     row.add_round(run_here(row.spec))
     assert row.no_gpu
     assert row.reason.startswith("TensorFlow sees no GPU")

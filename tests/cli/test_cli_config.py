@@ -15,7 +15,7 @@ from tests.cli.test_cli import _taken, run
 from tfwatch.cli import completion
 from tfwatch.config import VARIABLE
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.library.removal import Limits
+from tfwatch.runs.library.removal import RunsToKeep
 from tfwatch.terminal.notification import NotifyOptions
 from tfwatch.training.request import parse_change, parse_settings, parse_switch
 
@@ -50,7 +50,7 @@ def test_the_config_file_sets_what_no_option_sets(
     found = requested(monkeypatch)
 
     assert found.plan.knobs == Knobs(prefetch=4, cache=True)
-    assert (found.theme, found.runs_dir, found.limits) == ("light", runs, Limits(count=5))
+    assert (found.theme, found.runs_dir, found.limits) == ("light", runs, RunsToKeep(count=5))
     assert found.notify == NotifyOptions(True, 9, ("/bin/sh", "-c", "x"))
 
 
@@ -140,7 +140,7 @@ def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.M
     found = requested(monkeypatch, *words)
 
     assert found.plan.knobs == Knobs()
-    assert (found.theme, found.limits) == ("dark", Limits(age_s=3600.0))
+    assert (found.theme, found.limits) == ("dark", RunsToKeep(age_s=3600.0))
     assert not found.notify.is_asked
 
 

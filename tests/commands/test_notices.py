@@ -26,7 +26,7 @@ from tfwatch.runs.announcements import announce, announce_in
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import removal
 from tfwatch.runs.library.labels import Labels, write_labels
-from tfwatch.runs.library.removal import Limits, start_pruning
+from tfwatch.runs.library.removal import RunsToKeep, start_pruning
 from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:
@@ -158,11 +158,11 @@ def test_the_limit_is_kept_by_a_process_beside_the_training(tmp_path: Path) -> N
     writer, _ = begin_run(tmp_path, "cnn")
     assert writer.folder
 
-    start_pruning(tmp_path, Limits(count=1))
+    start_pruning(tmp_path, RunsToKeep(count=1))
     (process,) = removal._newest
     words: Any = process.args
     assert Path(words[3], "tfwatch", "cli").is_dir(), "it runs this tfwatch"
-    start_pruning(tmp_path, Limits(count=1))
+    start_pruning(tmp_path, RunsToKeep(count=1))
     assert removal._newest == [process], "a second one does the same"
 
     deadline_s = time.monotonic() + 60

@@ -15,7 +15,7 @@ from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.library.labels import LABELS, Labels, read_labels
-from tfwatch.runs.library.removal import Candidate, Limits, beyond
+from tfwatch.runs.library.removal import Candidate, RunsToKeep, beyond
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,18 +231,18 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_one(
 @pytest.mark.parametrize(
     ("limits", "gone"),
     [
-        pytest.param(Limits(), [], id="none"),
-        pytest.param(Limits(age_s=15.0), ["c", "d"], id="by age"),
-        pytest.param(Limits(count=1), ["b", "c", "d"], id="by number"),
+        pytest.param(RunsToKeep(), [], id="none"),
+        pytest.param(RunsToKeep(age_s=15.0), ["c", "d"], id="by age"),
+        pytest.param(RunsToKeep(count=1), ["b", "c", "d"], id="by number"),
         pytest.param(
-            Limits(size_bytes=3.5 * GB),
+            RunsToKeep(size_bytes=3.5 * GB),
             ["c", "d"],
             id="by size: no older one in place of one too large",
         ),
-        pytest.param(Limits(age_s=25.0, count=3, size_bytes=100 * GB), ["d"], id="by any"),
+        pytest.param(RunsToKeep(age_s=25.0, count=3, size_bytes=100 * GB), ["d"], id="by any"),
     ],
 )
-def test_what_lies_beyond_the_limits(limits: Limits, gone: list[str], tmp_path: Path) -> None:
+def test_what_lies_beyond_the_limits(limits: RunsToKeep, gone: list[str], tmp_path: Path) -> None:
     sizes = {"a": 1, "b": 2, "c": 3, "d": 0}
     newest_first = [
         Candidate(tmp_path / name, 10.0 * n, size * GB)

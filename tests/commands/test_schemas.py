@@ -10,7 +10,7 @@ import pytest
 from tests.checks.test_selftest_table import COSTS, case
 from tests.doctor.machines import linux, mac
 from tests.schemas import errors
-from tfwatch.checks.bench import Row, as_dict
+from tfwatch.checks.bench import BenchRow, as_dict
 from tfwatch.checks.bench_program import Spec
 from tfwatch.checks.selftest import cases_json as selftest_json
 from tfwatch.checks.selftest_cases import Case
@@ -32,14 +32,16 @@ def test_doctor(facts: Facts) -> None:
 
 def test_bench() -> None:
     rows = [
-        Row(
+        BenchRow(
             Spec("dense", "cpu", "graph"),
             medians_ms=[10.0, 10.4, 10.1],
             first_ms=[80.0],
             others_cores=[0.5],
         ),
-        Row(Spec("dense", "gpu", "graph"), reason="TensorFlow sees no GPU", fell_back=["Cast"]),
-        Row(Spec("matmul", "cpu", "graph", size=2048), medians_ms=[3.0], first_ms=[9.0]),
+        BenchRow(
+            Spec("dense", "gpu", "graph"), reason="TensorFlow sees no GPU", fell_back=["Cast"]
+        ),
+        BenchRow(Spec("matmul", "cpu", "graph", size=2048), medians_ms=[3.0], first_ms=[9.0]),
     ]
 
     found = {"results": [as_dict(row, rows) for row in rows]}

@@ -11,7 +11,7 @@ import pytest
 from tfwatch.config import VARIABLE, ConfigError, config_path, read_config
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
-from tfwatch.runs.library.removal import Limits, configured_limits, prune_words
+from tfwatch.runs.library.removal import RunsToKeep, configured_limits, prune_words
 from tfwatch.workloads.registry import default_knobs
 
 
@@ -200,8 +200,8 @@ def test_limits_hold_for_the_folder_of_the_config_file_alone(config: Path, tmp_p
     assert configured_limits(default_runs_dir()) is None
     config.write_text(f'keep-runs = 5\nkeep-age = "8w"\nruns-dir = "{tmp_path}"')
 
-    assert configured_limits(tmp_path) == Limits(8 * 604_800.0, 5)
+    assert configured_limits(tmp_path) == RunsToKeep(8 * 604_800.0, 5)
     assert configured_limits(tmp_path / "other") is None
-    words = prune_words(tmp_path, Limits(90 * 60.0, 5, 1.5 * 2**30))
+    words = prune_words(tmp_path, RunsToKeep(90 * 60.0, 5, 1.5 * 2**30))
     assert words[:5] == ["runs", "prune", "--yes", "--runs-dir", str(tmp_path)]
     assert words[5:] == ["--keep", "5", "--older-than", "90m", "--max-size", "1.5"]

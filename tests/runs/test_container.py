@@ -15,7 +15,7 @@ from tfwatch.core.events import Noted
 from tfwatch.runs import machine_info
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.machine_info import (
-    Limits,
+    ProcessLimits,
     limits,
     memory_total,
     parse_cpu_max,
@@ -133,7 +133,7 @@ def test_the_limits_of_this_process(
 ) -> None:
     folder = None if group is None else tmp_path / "sys/fs/cgroup" / group
 
-    assert limits(make_root(tmp_path, own, root, files)) == Limits(memory, folder, cores)
+    assert limits(make_root(tmp_path, own, root, files)) == ProcessLimits(memory, folder, cores)
 
 
 V1 = "30 25 0:26 / {point} ro,nosuid - cgroup cgroup rw,{controllers}"
@@ -189,7 +189,7 @@ def test_the_limits_of_cgroup_v1(
 ) -> None:
     group = tmp_path / "sys/fs/cgroup/memory" if memory else None
 
-    assert limits(make_v1_root(tmp_path, files)) == Limits(memory, group, cores)
+    assert limits(make_v1_root(tmp_path, files)) == ProcessLimits(memory, group, cores)
 
 
 def test_the_smallest_of_nested_cgroup_v1_limits_counts(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_smallest_of_nested_cgroup_v1_limits_counts(tmp_path: Path) -> None:
 
 
 def test_a_system_without_groups_limits_nothing(tmp_path: Path) -> None:
-    assert limits(tmp_path) == Limits()
+    assert limits(tmp_path) == ProcessLimits()
 
 
 def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,16 +215,19 @@ def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_limits_as_text() -> None:
-    assert Limits().words(4, 64 * GB) == ""
+    assert ProcessLimits().words(4, 64 * GB) == ""
     assert (
-        Limits(8 * GB, None, 2.0).words(4, 64 * GB) == "2 of 4 cores and 8.0 of 64.0 GB of memory"
+        ProcessLimits(8 * GB, None, 2.0).words(4, 64 * GB)
+        == "2 of 4 cores and 8.0 of 64.0 GB of memory"
     )
-    assert Limits(cores=1.5).words(4, 64 * GB) == "1.5 of 4 cores"
+    assert ProcessLimits(cores=1.5).words(4, 64 * GB) == "1.5 of 4 cores"
 
 
 def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("machine_info", "create"):
-        monkeypatch.setattr(f"tfwatch.runs.{module}.limits", lambda: Limits(8 * GB, None, 2.0))
+        monkeypatch.setattr(
+            f"tfwatch.runs.{module}.limits", lambda: ProcessLimits(8 * GB, None, 2.0)
+        )
     writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)
     writer.close()
 

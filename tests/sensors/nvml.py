@@ -102,7 +102,7 @@ def opened(
 ) -> Any:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    source = gpu_nvml.Source((clock or FakeClock()).clock, environ, OWN)
+    source = gpu_nvml.NvmlSource((clock or FakeClock()).clock, environ, OWN)
     assert source.available() == Available()
     return source
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfwatch.runs.machine_info import Limits
+from tfwatch.runs.machine_info import ProcessLimits
 from tfwatch.sensors import linux, macos
 from tfwatch.sensors.macos import MemoryStatus, VmStat, parse_sysctl, parse_vm_stat
 from tfwatch.sensors.protocol import Available, Unavailable
@@ -254,7 +254,7 @@ def test_memory_in_a_container(
     )
     (tmp_path / "memory.current").write_text(current)
     (tmp_path / "memory.stat").write_text("inactive_file 500\n")
-    sensor = linux.MemorySensor(Limits(8000, tmp_path))
+    sensor = linux.MemorySensor(ProcessLimits(8000, tmp_path))
 
     assert sensor.read(0) == figures
 
@@ -267,7 +267,7 @@ def test_a_container_cannot_have_more_than_the_machine(
     )
     (tmp_path / "memory.current").write_text("3000")
 
-    assert linux.MemorySensor(Limits(8000, tmp_path)).read(0)["memory_available_bytes"] == 60
+    assert linux.MemorySensor(ProcessLimits(8000, tmp_path)).read(0)["memory_available_bytes"] == 60
 
 
 def test_memory_without_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ def test_memory_without_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
         psutil, "virtual_memory", lambda: SimpleNamespace(total=10, used=4, available=5)
     )
 
-    assert linux.MemorySensor(Limits()).read(0) == {
+    assert linux.MemorySensor(ProcessLimits()).read(0) == {
         "memory_used_bytes": 4,
         "memory_available_bytes": 5,
     }
@@ -310,7 +310,7 @@ def test_swap_traffic_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled: float) -> None:
     path = tmp_path / "memory.pressure"
     path.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=100\nfull avg10=0.00 total=7\n")
-    sensor = linux.PressureSensor(Limits(8000, tmp_path))
+    sensor = linux.PressureSensor(ProcessLimits(8000, tmp_path))
 
     assert sensor.available() == Available()
     assert math.isnan(sensor.read(0)["memory_stalled"])
@@ -322,7 +322,7 @@ def test_a_kernel_that_counts_no_waits_has_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linux, "_PRESSURE", tmp_path / "none")
-    sensor = linux.PressureSensor(Limits(8000, tmp_path))
+    sensor = linux.PressureSensor(ProcessLimits(8000, tmp_path))
     fix = "start Linux 4.20 or newer with psi=1"
 
     assert sensor.available() == Unavailable(

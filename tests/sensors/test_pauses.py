@@ -20,7 +20,7 @@ from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import host, pauses
 from tfwatch.sensors.host import Pressure
-from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, Pauses, callback_name
+from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, PauseDetector, callback_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,7 +192,7 @@ def test_an_interrupt_that_a_collection_drops_is_sent_once_more(
 
 def test_stopping_removes_the_callback_and_the_thread() -> None:
     before = list(gc.callbacks)
-    thread = Pauses(make_writer(FakeClock()))
+    thread = PauseDetector(make_writer(FakeClock()))
     thread.start()
     assert len(gc.callbacks) == len(before) + 1
     thread.stop()

@@ -16,7 +16,7 @@ from tfwatch.core.rows import SAMPLE, Rows
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.gpu.sensor import GpuSensor
-from tfwatch.sensors.pauses import Pauses
+from tfwatch.sensors.pauses import PauseDetector
 from tfwatch.sensors.protocol import Availability, Available, Unavailable
 from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule
 
@@ -119,7 +119,7 @@ def test_own_cores_are_the_writers_and_this_threads(time: FakeTime, writer: RunW
 def test_own_cores_count_every_thread_and_tool(
     time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses, gpu = Pauses(writer, time.clock()), GpuSensor(writer, time.clock())
+    pauses, gpu = PauseDetector(writer, time.clock()), GpuSensor(writer, time.clock())
     sampler = Sampler(writer, time.clock(), [], pauses, gpu)
     sampler.sample(0)
     time.pass_ms(500)

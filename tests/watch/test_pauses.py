@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.analysis.steps.causes import Cause, Pauses
+from tfwatch.analysis.steps.causes import Pauses, SlowStepCause
 from tfwatch.core.events import Paused
 from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.sensors.pauses import LEAST_MS, CollectionTimes
@@ -67,4 +67,4 @@ def test_a_slow_callback_is_named_by_its_class(
     extra_ms = float(row["host_ms"])
     assert extra_ms > 2 * LEAST_MS
     cause = Pauses(run.events).cause(end_ns - extra_ms * 1e6, end_ns, extra_ms, "host")
-    assert cause == Cause("checkpoint", "CustomCheckpoint")
+    assert cause == SlowStepCause("checkpoint", "CustomCheckpoint")

@@ -137,15 +137,15 @@ def find_memory_warnings(specs: Sequence[Spec], free: int, gpu: GpuPresence) -> 
 
 def measure(
     options: BenchOptions,
-    notify: Callable[[list[Row]], None],
+    notify: Callable[[list[BenchRow]], None],
     run: Callable[[Spec], Trial] | None = None,
     seed: int = 0,
-) -> list[Row]:
+) -> list[BenchRow]:
     """Run every configuration once a round, in a new random order each round; then unsteady ones in more rounds.
 
     notify: called with all rows after each run.
     """
-    rows = [Row(spec) for spec in list_specs(options)]
+    rows = [BenchRow(spec) for spec in list_specs(options)]
     for row in _schedule(rows, options.rounds, random.Random(seed)):
         if not row.reason:
             row.add_round((run or run_in_process)(row.spec))
@@ -155,7 +155,7 @@ def measure(
     return rows
 
 
-def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]:
+def _schedule(rows: list[BenchRow], rounds: int, rng: random.Random) -> Iterator[BenchRow]:
     for number in range(_MOST_ROUNDS * rounds):
         yield from (
             rng.sample(rows, len(rows))
@@ -164,7 +164,7 @@ def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]
         )
 
 
-def _skip_gpus(rows: list[Row], reason: str) -> None:
+def _skip_gpus(rows: list[BenchRow], reason: str) -> None:
     for row in rows:
         if row.spec.device == "gpu":
             row.reason, row.no_gpu = reason, True
@@ -179,7 +179,7 @@ def run_in_process(spec: Spec) -> Trial:
 
 
 @dataclass(slots=True)
-class Row:
+class BenchRow:
     """One configuration and the results of its rounds.
 
     medians_ms: the median step of each round. first_ms: the first step of each round, which traces and compiles.
@@ -265,7 +265,7 @@ class ResultPrinter:
         from rich.console import Console
         from rich.live import Live
 
-        self._rows = [Row(spec) for spec in specs]
+        self._rows = [BenchRow(spec) for spec in specs]
         self._as_json = as_json
         self.exit_code = 0
         self._console = Console(highlight=False, markup=False)
@@ -297,21 +297,21 @@ class ResultPrinter:
             text = render(sys.stdout, *render_rows(self._rows))
         self.exit_code = write(sys.stdout, text)
 
-    def update(self, rows: list[Row]) -> None:
+    def update(self, rows: list[BenchRow]) -> None:
         """Show the rows as they are now."""
         self._rows = rows
         if self._live:
             self._live.update(make_table(rows), refresh=True)
 
 
-def render_rows(rows: Sequence[Row]) -> list[Table | str]:
+def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
     """Return the table, its legend and remarks; the remarks alone where every row needs a missing GPU."""
     if all(row.no_gpu for row in rows):
         return [*make_remarks(rows)]
     return [make_table(rows), *_legend(rows), *make_remarks(rows)]
 
 
-def make_table(rows: Sequence[Row]) -> Table:
+def make_table(rows: Sequence[BenchRow]) -> Table:
     """Make the table, a row for each configuration; a row without a round shows dots."""
     from rich.table import Table
 
@@ -326,7 +326,7 @@ def make_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+def _cells(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
     spec = row.spec
     batch = "" if "size" in registry.find(spec.workload).takes else str(spec.settings().batch_size)
     configuration = (_name(spec), batch, spec.mode, spec.device)
@@ -342,11 +342,11 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _spread(row: Row) -> str:
+def _spread(row: BenchRow) -> str:
     return "± n/a" if row.spread is None else f"±{row.spread / 2:.0%}"
 
 
-def _legend(rows: Sequence[Row]) -> list[str]:
+def _legend(rows: Sequence[BenchRow]) -> list[str]:
     lines = [
         "step: median of the rounds, a process each, ± half of their span (six or more: of the 95 % interval)",
         "speedup: relative to the first row of the same workload and batch; first step: with trace and compile",
@@ -360,7 +360,7 @@ def _name(spec: Spec) -> str:
     return spec.workload if spec.size is None else f"{spec.workload} {spec.size}"
 
 
-def make_remarks(rows: Sequence[Row]) -> list[str]:
+def make_remarks(rows: Sequence[BenchRow]) -> list[str]:
     """Return the rows not measured with the reasons, the operations that fell back, and the unsteady rows."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
@@ -379,7 +379,7 @@ def make_remarks(rows: Sequence[Row]) -> list[str]:
     return [*lines, *_find_unsteady(rows)]
 
 
-def _find_unsteady(rows: Sequence[Row]) -> list[str]:
+def _find_unsteady(rows: Sequence[BenchRow]) -> list[str]:
     """Return the medians that are uncertain by more than a few percent, with the reason."""
     wide = [
         f"{_name(row.spec)} {row.spec.mode} {row.spec.device}" for row in rows if row.is_unsteady
@@ -394,7 +394,7 @@ def _find_unsteady(rows: Sequence[Row]) -> list[str]:
     return [f"{others}: {', '.join(wide)}" if wide else others]
 
 
-def _speedup(row: Row, rows: Sequence[Row]) -> float | None:
+def _speedup(row: BenchRow, rows: Sequence[BenchRow]) -> float | None:
     """Return the speed relative to the first row of the same workload and batch; None for that row."""
     alike = [
         other
@@ -408,7 +408,7 @@ def _speedup(row: Row, rows: Sequence[Row]) -> float | None:
     )
 
 
-def as_dict(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+def as_dict(row: BenchRow, rows: Sequence[BenchRow]) -> dict[str, Any]:
     """Return one result for `--json`; figures of a row that was not measured are null."""
     spec = row.spec
     return {

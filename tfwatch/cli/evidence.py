@@ -146,12 +146,12 @@ _CHECK_EPILOG = (
 
 
 def _run_check(args: argparse.Namespace) -> int:
-    from tfwatch.analysis.comparing.intervals import Limits
+    from tfwatch.analysis.comparing.intervals import CheckLimits
     from tfwatch.commands.evidence.compare import CheckOptions, check
 
     shares = (args.max_wait_share, args.max_slower, args.max_straggler_share)
     wait, slower, straggler = (None if share is None else share / 100 for share in shares)
-    limits = Limits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower, straggler)
+    limits = CheckLimits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower, straggler)
     return check(
         CheckOptions(
             args.which, options.runs_dir(args), limits, args.baseline, args.junit, args.json

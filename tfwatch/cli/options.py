@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tfwatch.runs.library.removal import Limits
+    from tfwatch.runs.library.removal import RunsToKeep
     from tfwatch.terminal.notification import NotifyOptions
 
 THEMES, path = config.THEMES, config.path
@@ -229,15 +229,15 @@ def notify(args: argparse.Namespace) -> NotifyOptions:
     return NotifyOptions(bool(of_config(args, "notify")), after_s, command or ())
 
 
-def limits(args: argparse.Namespace) -> Limits | None:
+def limits(args: argparse.Namespace) -> RunsToKeep | None:
     """Return the limits of the runs that are kept, None without any; those of the config file hold for its own folder.
 
     A folder that is named beside the command may hold what another limit has to keep.
     """
-    from tfwatch.runs.library.removal import Limits, configured_limits
+    from tfwatch.runs.library.removal import RunsToKeep, configured_limits
 
-    given = Limits(args.keep_age, args.keep_runs, args.keep_size)
-    return given if given != Limits() else configured_limits(runs_dir(args))
+    given = RunsToKeep(args.keep_age, args.keep_runs, args.keep_size)
+    return given if given != RunsToKeep() else configured_limits(runs_dir(args))
 
 
 #: Limits against typing errors. A size that does not fit into memory is reported and may be tried.

@@ -144,10 +144,10 @@ def _remove(args: argparse.Namespace) -> int:
 def _prune(args: argparse.Namespace) -> int:
     from tfwatch.commands.runs import prune_runs
     from tfwatch.core.errors import BadInputError
-    from tfwatch.runs.library.removal import Limits
+    from tfwatch.runs.library.removal import RunsToKeep
 
-    limits = Limits(args.older_than, args.keep, args.max_size)
-    if limits == Limits():
+    limits = RunsToKeep(args.older_than, args.keep, args.max_size)
+    if limits == RunsToKeep():
         raise BadInputError("give a limit: --older-than, --keep or --max-size")
     return prune_runs(_removal(args), limits)
 

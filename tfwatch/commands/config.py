@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.config import KEYS, Key, read_config
+from tfwatch.config import KEYS, ConfigKey, read_config
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import show
@@ -44,7 +44,7 @@ def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def _row(key: Key, given: Any, values: Mapping[str, Any]) -> tuple[Key, str, str]:
+def _row(key: ConfigKey, given: Any, values: Mapping[str, Any]) -> tuple[ConfigKey, str, str]:
     """Return a key with its value as text, and the source of that."""
     if given is not None:
         return key, _shown(key, given), "option"
@@ -57,7 +57,7 @@ def _row(key: Key, given: Any, values: Mapping[str, Any]) -> tuple[Key, str, str
     )
 
 
-def _shown(key: Key, value: Any) -> str:
+def _shown(key: ConfigKey, value: Any) -> str:
     """Return a value as the file has it, or in its unit."""
     if isinstance(value, Path):
         return short_path(value)

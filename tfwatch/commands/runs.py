@@ -19,7 +19,14 @@ from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.report.evidence.goodput_report import goodput_json, goodput_lines
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs
 from tfwatch.runs.library.labels import Labels, read_labels, write_labels
-from tfwatch.runs.library.removal import Limits, beyond, candidates, folder_bytes, remove, why_kept
+from tfwatch.runs.library.removal import (
+    RunsToKeep,
+    beyond,
+    candidates,
+    folder_bytes,
+    remove,
+    why_kept,
+)
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
@@ -205,7 +212,7 @@ def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) 
     return _remove(removal, folders)
 
 
-def prune_runs(removal: Removal, limits: Limits, clock: Clock = SYSTEM) -> int:
+def prune_runs(removal: Removal, limits: RunsToKeep, clock: Clock = SYSTEM) -> int:
     """Remove the runs beyond the limits, once the user agrees, and return the exit code.
 
     Raises:

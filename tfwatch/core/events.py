@@ -142,7 +142,7 @@ class AutopilotEnded(Event, frozen=True):
     ratio: Ratio | None = None
     low: Ratio | None = None
     high: Ratio | None = None
-    #: As of a switch, see `before_after.Effect`.
+    #: As of a switch, see `before_after.SwitchEffect`.
     compute_drift: Change | None = None
 
 

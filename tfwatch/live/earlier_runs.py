@@ -11,7 +11,7 @@ from tfwatch.analysis.tuning.restarts import Earlier, Restart, Start, earlier_ru
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.live.whole_run import Chart, EpochTable, LearningCurves
+from tfwatch.live.whole_run import EpochTable, LearningCurves, MetricChart
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_earlier, list_folders
 from tfwatch.runs.reading.reader import FolderSource, RunReader
@@ -89,7 +89,7 @@ class PreviousRun:
     """An earlier run of the same workload and batch size. charts: by their names; step_ms: by epoch, from 0."""
 
     name: str
-    charts: Mapping[str, Chart] = field(default_factory=dict)
+    charts: Mapping[str, MetricChart] = field(default_factory=dict)
     step_ms: Mapping[int, float] = field(default_factory=dict)
 
 

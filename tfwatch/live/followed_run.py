@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.analysis.findings.hardware.machine import (
-    Machine,
+    MachineFigures,
     MemoryOverRun,
     check_gpu,
     growth,
@@ -66,7 +66,7 @@ class MachineFollower:
         self._energy: RunningEnergy | None = None
         self._growth: Growth | None = None
         self._due_s = -math.inf
-        self._whole: tuple[int, Machine] | None = None
+        self._whole: tuple[int, MachineFigures] | None = None
 
     def take(self, snapshot: Snapshot, steps: Rows) -> None:
         """Steps that came since the last call, plausible ones."""
@@ -74,7 +74,7 @@ class MachineFollower:
             self._energy = RunningEnergy(snapshot.manifest.accelerated)
         self._energy.add(snapshot.samples, steps)
 
-    def machine(self, snapshot: Snapshot) -> Machine | None:
+    def machine(self, snapshot: Snapshot) -> MachineFigures | None:
         """The machine over the last seconds, over the whole run where that has ended; None before a first sample."""
         samples, events = snapshot.samples, snapshot.events
         if not len(samples):

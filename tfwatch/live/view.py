@@ -64,7 +64,7 @@ from tfwatch.runs.reading.liveness import Life, find_open_phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.analysis.findings.hardware.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import MachineFigures
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import Energy
     from tfwatch.analysis.steps.patterns import Pattern
@@ -150,14 +150,14 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Figures:
+class _FiguresOfSecond:
     """Figures that are made once a second."""
 
     setting: MeasuredSetting = field(default_factory=MeasuredSetting)
     median_step_ms: float | None = None
     waited_s: float = 0.0
     between_s: float = 0.0
-    machine: Machine | None = None
+    machine: MachineFigures | None = None
     energy: Energy | None = None
     left_s: float | None = None
     lost: DataWaitCost | None = None
@@ -194,7 +194,7 @@ class Follower:
         self._restarts = RestartFollower(earlier, steps_between)
         self._comparisons: tuple[Comparison, ...] = ()
         self._known = KnownSides()
-        self._figures = _Figures()
+        self._figures = _FiguresOfSecond()
         self._figured: tuple[int, int, int] | None = None
         self._step_search = StepSearch(steps_between)
         self._switches = 0
@@ -266,12 +266,12 @@ class Follower:
         self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
         self._fits_counted = counted
 
-    def _figure(self, snapshot: Snapshot) -> _Figures:
+    def _figure(self, snapshot: Snapshot) -> _FiguresOfSecond:
         recent = snapshot.steps[-64:]
         steps_ms = step_ms(recent)
         total, whole = self._take_time_breakdown(snapshot)
         examples = snapshot.latest.examples if snapshot.latest else None
-        return _Figures(
+        return _FiguresOfSecond(
             replace(self._measure(snapshot), epoch_spent=whole),
             float(np.median(steps_ms)) if len(recent) else None,
             total.data_wait_s,

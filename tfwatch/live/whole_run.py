@@ -56,7 +56,7 @@ _VALIDATION = "val_"
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class MetricCurve:
     """Values over steps, both of n points."""
 
     steps: Floats
@@ -72,7 +72,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestValue:
     """The best value so far, the step it was reached at, and its epoch, counted from 0."""
 
     value: float
@@ -81,16 +81,16 @@ class Best:
 
 
 @dataclass(frozen=True, eq=False)
-class Chart:
+class MetricChart:
     """One figure of the training over its steps. best: None where it is unknown which way it gets better."""
 
     name: str
-    training: Curve
-    validation: Curve
-    best: Best | None = None
+    training: MetricCurve
+    validation: MetricCurve
+    best: BestValue | None = None
 
 
-NO_CURVE = Curve(np.empty(0), np.empty(0))
+NO_CURVE = MetricCurve(np.empty(0), np.empty(0))
 
 
 class LearningCurves:
@@ -102,7 +102,7 @@ class LearningCurves:
         self._values: dict[str, list[float]] = {}
         self._since_ns = 0
 
-    def take(self, snapshot: Snapshot) -> tuple[Chart, ...]:
+    def take(self, snapshot: Snapshot) -> tuple[MetricChart, ...]:
         """Return the charts: the loss, each metric, the step time. Every call passes the same run."""
         for event in snapshot.events.between(EpochEnded, self._since_ns, 2**63):
             self._add(event)
@@ -117,26 +117,28 @@ class LearningCurves:
         for values in self._values.values():
             values += [math.nan] * (len(self._steps) - len(values))
 
-    def _of_epochs(self, snapshot: Snapshot) -> list[Chart]:
+    def _of_epochs(self, snapshot: Snapshot) -> list[MetricChart]:
         names = [name for name in self._values if not name.startswith(_VALIDATION)]
         metric = snapshot.manifest.metric
         found = list(dict.fromkeys(["loss", *names, *([metric] if metric else [])]))
         return [chart for name in found if (chart := self._chart(name, snapshot)) is not None]
 
-    def _chart(self, name: str, snapshot: Snapshot) -> Chart | None:
+    def _chart(self, name: str, snapshot: Snapshot) -> MetricChart | None:
         training, validation = self._curve(name), self._curve(_VALIDATION + name)
         if len(training) < _LEAST_EPOCHS:
             training = _of_progress(name, snapshot) or training
         if not len(training) and not len(validation):
             return None
-        return Chart(name, training, validation, self._best(name))
+        return MetricChart(name, training, validation, self._best(name))
 
-    def _curve(self, name: str) -> Curve:
+    def _curve(self, name: str) -> MetricCurve:
         values = np.array(self._values.get(name, ()), dtype=np.float64)
         known = np.isfinite(values)
-        return Curve(np.array(self._steps[: len(values)], dtype=np.float64)[known], values[known])
+        return MetricCurve(
+            np.array(self._steps[: len(values)], dtype=np.float64)[known], values[known]
+        )
 
-    def _best(self, name: str) -> Best | None:
+    def _best(self, name: str) -> BestValue | None:
         better = better_way(name)
         values = np.array(
             self._values.get(_VALIDATION + name, self._values.get(name, ())), dtype=np.float64
@@ -148,7 +150,7 @@ class LearningCurves:
             if better == "higher"
             else np.nanargmin(np.where(np.isinf(values), np.nan, values))
         )
-        return Best(float(values[at]), self._steps[at], self._epochs[at])
+        return BestValue(float(values[at]), self._steps[at], self._epochs[at])
 
 
 def better_way(name: str) -> Literal["higher", "lower"] | None:
@@ -159,17 +161,19 @@ def better_way(name: str) -> Literal["higher", "lower"] | None:
     return "higher" if any(part in name for part in _HIGHER) else None
 
 
-def _of_progress(name: str, snapshot: Snapshot) -> Curve | None:
+def _of_progress(name: str, snapshot: Snapshot) -> MetricCurve | None:
     """Return the curve of the reported progress; None where it does not hold this figure."""
     column = "loss" if name == "loss" else "metric" if name == snapshot.manifest.metric else None
     if column is None:
         return None
     rows: Rows = snapshot.progress_thinned
     known = np.isfinite(rows[column])
-    return Curve(rows["step"][known].astype(np.float64), rows[column][known].astype(np.float64))
+    return MetricCurve(
+        rows["step"][known].astype(np.float64), rows[column][known].astype(np.float64)
+    )
 
 
-def step_time(snapshot: Snapshot) -> Chart:
+def step_time(snapshot: Snapshot) -> MetricChart:
     """Return the mean step time over the run's steps, milliseconds."""
     width_s = BUCKET_S
     while width_s * _COLUMNS * 2 < snapshot.now_s:
@@ -178,7 +182,7 @@ def step_time(snapshot: Snapshot) -> Chart:
     steps = np.cumsum(columns.steps) - columns.steps / 2
     ran = columns.steps > 0
     values = columns.wait_ms + columns.compute_ms + columns.host_ms
-    return Chart(STEP_TIME, Curve(steps[ran].astype(np.float64), values[ran]), NO_CURVE)
+    return MetricChart(STEP_TIME, MetricCurve(steps[ran].astype(np.float64), values[ran]), NO_CURVE)
 
 
 _LAST_NS = 2**63

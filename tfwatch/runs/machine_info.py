@@ -62,7 +62,7 @@ _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """The limits of this process; None: no limit.
 
     memory_bytes: the smallest limit of its control groups; `group` is the folder of that one. cores: the minimum of the
@@ -85,7 +85,7 @@ class Limits:
         return " and ".join(parts)
 
 
-def limits(root: Path = Path("/")) -> Limits:
+def limits(root: Path = Path("/")) -> ProcessLimits:
     """Return the limits of this process; none where the system has no control groups.
 
     root: of the file system, for tests.
@@ -99,7 +99,7 @@ def limits(root: Path = Path("/")) -> Limits:
     limit, group = min(memories, default=(installed, None), key=lambda memory: memory[0])
     quotas = [quota for group in _groups(root, "cpu") if (quota := _cpu_quota(group)) is not None]
     cores = min([*quotas, _affinity_cores()], default=float("inf"))
-    return Limits(
+    return ProcessLimits(
         memory_bytes=limit if limit < installed else None,
         group=group if limit < installed else None,
         cores=cores if cores < (psutil.cpu_count() or 1) else None,

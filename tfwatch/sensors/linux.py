@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.runs.machine_info import (
-    Limits,
+    ProcessLimits,
     kernel_text,
     limits,
     parse_limit,
@@ -39,7 +39,7 @@ class MemorySensor:
 
     name = "memory"
 
-    def __init__(self, allowed: Limits | None = None) -> None:
+    def __init__(self, allowed: ProcessLimits | None = None) -> None:
         self._allowed = limits() if allowed is None else allowed
 
     def available(self) -> Availability:
@@ -92,7 +92,7 @@ class PressureSensor:
 
     name = "pressure"
 
-    def __init__(self, allowed: Limits | None = None) -> None:
+    def __init__(self, allowed: ProcessLimits | None = None) -> None:
         group = (limits() if allowed is None else allowed).group
         # cgroup v1 does not count it for a group.
         self._path = own if group and (own := group / "memory.pressure").exists() else _PRESSURE

@@ -35,7 +35,7 @@ _POLLED = (Phase.HOST, Phase.EPOCH_END)
 _SAVERS = ("Checkpoint", "BackupAndRestore")
 
 
-class Pauses:
+class PauseDetector:
     """The thread that detects pauses, from `start` to `stop`."""
 
     def __init__(self, writer: RunWriter, clock: Clock = SYSTEM) -> None:

@@ -13,7 +13,7 @@ from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
 from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
 from tfwatch.sensors.host import Pressure, host_sensors
-from tfwatch.sensors.pauses import Pauses
+from tfwatch.sensors.pauses import PauseDetector
 from tfwatch.sensors.protocol import Rate, Sensor, Unavailable, reason
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Sensors:
         self._sensors = sensors
         self._writer = writer
         self._clock = clock
-        self._pauses = Pauses(writer, clock)
+        self._pauses = PauseDetector(writer, clock)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
 
@@ -97,7 +97,7 @@ class Sampler:
         writer: RunWriter,
         clock: Clock,
         sensors: Sequence[Sensor],
-        pauses: Pauses | None = None,
+        pauses: PauseDetector | None = None,
         gpu: GpuSensor | None = None,
     ) -> None:
         self._writer = writer

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.control.requests import Experiment
-    from tfwatch.runs.library.removal import Limits
+    from tfwatch.runs.library.removal import RunsToKeep
     from tfwatch.terminal.notification import NotifyOptions
     from tfwatch.workloads.workload import Settings
 
@@ -162,5 +162,5 @@ class TrainRequest:
     after: str | None = None
     experiment: Experiment | None = None
     notify: NotifyOptions = NO_NOTICES
-    limits: Limits | None = None
+    limits: RunsToKeep | None = None
     quiet: bool = False

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis.tuning.autopilot import autopilot_moves
-from tfwatch.analysis.tuning.autopilot.autopilot_moves import LEAST, MOST, Limits, Move, Stop
+from tfwatch.analysis.tuning.autopilot.autopilot_moves import LEAST, MOST, Move, SearchLimits, Stop
 from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
 from tfwatch.analysis.tuning.autopilot.estimator import Measurement, measure
 from tfwatch.analysis.tuning.comparison import LONGEST, effect_between
@@ -32,7 +32,7 @@ from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaste
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.analysis.tuning.before_after import Effect
+    from tfwatch.analysis.tuning.before_after import SwitchEffect
     from tfwatch.core.knobs import KnobValue
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Autopilot
@@ -296,7 +296,7 @@ class _AutopilotJob:
         """Return the rows from a step on, without those in which a new pipeline settles."""
         return self._driver.settled_rows(first, autopilot_moves.settling_steps(self._driver.knobs))
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> SearchLimits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
         latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
         slow = {"cache", "fast_pipeline"} if manifest.fast_pipeline == VECTORISED else {"cache"}
@@ -305,7 +305,7 @@ class _AutopilotJob:
             for one in snapshot.events.of(PipelineSwitched)
             if one.by == AUTOPILOT and one.knob not in slow
         ]
-        return Limits(
+        return SearchLimits(
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
@@ -360,7 +360,7 @@ class _AutopilotJob:
             )
         )
 
-    def _effect(self) -> Effect | None:
+    def _effect(self) -> SwitchEffect | None:
         """Return the steps of the final setting against those before the first move; None where no move was kept."""
         search = self._search_state
         if (

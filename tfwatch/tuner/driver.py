@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Control
     from tfwatch.runs.reading.reader import Snapshot
-    from tfwatch.runs.reading.streams import Source
+    from tfwatch.runs.reading.streams import RunSource
 
 #: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02
@@ -72,7 +72,7 @@ class Driver:
 
     def __init__(
         self,
-        source: Source,
+        source: RunSource,
         control: Control,
         publish: Callable[[Event], None],
         number: int,

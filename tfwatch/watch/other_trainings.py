@@ -18,14 +18,14 @@ class _Trained:
     until_ns: int = 0
 
 
-class _OfThread(threading.local):
+class _TrainingsOfThread(threading.local):
     """The trainings of one thread; another one may end an epoch, so an object holds the figures."""
 
     def __init__(self) -> None:
         self.trained = _Trained()
 
 
-_own = _OfThread()
+_own = _TrainingsOfThread()
 
 
 class OtherTrainings:

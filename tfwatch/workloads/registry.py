@@ -15,7 +15,7 @@ from tfwatch.workloads.workload import Entry, Settings, Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.config import Key
+    from tfwatch.config import ConfigKey
 
 
 #: Every workload by name, which is also the name of its module (a `Workload`).
@@ -115,7 +115,7 @@ def default_knobs(name: str) -> Knobs:
     )
 
 
-def _takes(entry: Entry, key: Key, values: Mapping[str, Any]) -> bool:
+def _takes(entry: Entry, key: ConfigKey, values: Mapping[str, Any]) -> bool:
     """Return True where the config file has a knob that the workload has; the device decides on a prefetch to it."""
     return key.name in values and (
         key.knob not in LACKING or key.knob == "device_prefetch" or entry.has(key.knob)

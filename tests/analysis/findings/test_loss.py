@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.hardware.machine import Machine
+from tfwatch.analysis.findings.hardware.machine import MachineFigures
 from tfwatch.analysis.findings.loss import (
     current_divergence,
     divergence_text,
@@ -69,7 +69,7 @@ def test_what_is_finite_again_does_not_last() -> None:
 
 
 def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
-    ok = replace(RUNNING, judgement=judged(Verdict.NOT, 0.2), machine=Machine(heat=3))
+    ok = replace(RUNNING, judgement=judged(Verdict.NOT, 0.2), machine=MachineFigures(heat=3))
     assert banner(ok).tone is Tone.GOOD
 
     found = banner(replace(ok, diverged=AT_151))

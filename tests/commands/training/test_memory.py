@@ -12,7 +12,7 @@ from tfwatch.checks.bench import BenchOptions, find_memory_warnings, list_specs
 from tfwatch.doctor import quick_facts
 from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.runs import machine_info
-from tfwatch.runs.machine_info import Limits
+from tfwatch.runs.machine_info import ProcessLimits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,19 +63,26 @@ def test_what_does_not_fit_is_a_sentence_with_both_figures(
 @pytest.mark.parametrize(
     ("allowed", "used", "free"),
     [
-        pytest.param(Limits(), None, 8 * GB, id="no group"),
-        pytest.param(Limits(memory_bytes=4 * GB, group=Path("/g")), 3 * GB, GB, id="a tight group"),
-        pytest.param(Limits(memory_bytes=4 * GB, group=Path("/g")), 5 * GB, 0, id="a full group"),
+        pytest.param(ProcessLimits(), None, 8 * GB, id="no group"),
         pytest.param(
-            Limits(memory_bytes=20 * GB, group=Path("/g")), GB, 8 * GB, id="the machine is tighter"
+            ProcessLimits(memory_bytes=4 * GB, group=Path("/g")), 3 * GB, GB, id="a tight group"
         ),
         pytest.param(
-            Limits(memory_bytes=4 * GB, group=Path("/g")), None, 8 * GB, id="nobody knows"
+            ProcessLimits(memory_bytes=4 * GB, group=Path("/g")), 5 * GB, 0, id="a full group"
+        ),
+        pytest.param(
+            ProcessLimits(memory_bytes=20 * GB, group=Path("/g")),
+            GB,
+            8 * GB,
+            id="the machine is tighter",
+        ),
+        pytest.param(
+            ProcessLimits(memory_bytes=4 * GB, group=Path("/g")), None, 8 * GB, id="nobody knows"
         ),
     ],
 )
 def test_free_is_the_machines_or_the_groups(
-    allowed: Limits, used: int | None, free: int, monkeypatch: pytest.MonkeyPatch
+    allowed: ProcessLimits, used: int | None, free: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=8 * GB))
     monkeypatch.setattr(machine_info, "limits", lambda: allowed)

@@ -27,7 +27,7 @@ from tfwatch.runs.library.finding import (
     run_name,
     runs_since,
 )
-from tfwatch.runs.library.removal import Limits, beyond, candidates, remove, why_kept
+from tfwatch.runs.library.removal import RunsToKeep, beyond, candidates, remove, why_kept
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def test_the_newest_run_of_the_processes_is_shown(group: Path) -> None:
 
 def test_a_group_is_removed_as_a_whole_and_kept_while_a_rank_trains(group: Path) -> None:
     (found,) = candidates([group])
-    assert beyond([found], Limits(count=0)) == [found]
+    assert beyond([found], RunsToKeep(count=0)) == [found]
     write_run(group / "rank-1-2", plain(2))  # by this process, which lives
     assert "still runs" in why_kept(group)
     assert candidates([group]) == []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.sums import BUCKET_S, Columns, Pyramid
+from tfwatch.runs.reading.sums import BUCKET_S, Pyramid, TimeColumns
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -58,7 +58,7 @@ def loop_over_columns(rows: Rows, end_s: float, width_s: float, count: int) -> l
     return found
 
 
-def as_rows(columns: Columns) -> list[list[float]]:
+def as_rows(columns: TimeColumns) -> list[list[float]]:
     parts = (
         columns.steps,
         *(getattr(columns, name) for name in PARTS),

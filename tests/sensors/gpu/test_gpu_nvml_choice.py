@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("driver")
 def test_without_a_driver_the_fix_depends_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_DRIVER", ())
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    answer = nvml.Source().available()
+    answer = nvml.NvmlSource().available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == "no NVIDIA driver on this machine"
@@ -28,7 +28,7 @@ def test_a_driver_without_the_library_has_an_install_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
-    answer = nvml.Source().available()
+    answer = nvml.NvmlSource().available()
 
     assert answer == Unavailable("nvidia-ml-py is not installed", "pip install nvidia-ml-py")
 
@@ -51,7 +51,7 @@ def test_a_library_that_does_not_start_has_a_reason(
     code: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(code)))
-    answer = nvml.Source().available()
+    answer = nvml.NvmlSource().available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == reason
@@ -91,7 +91,7 @@ def test_no_gpu_is_a_reason(
     gpus: int, visible: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(gpus))
-    answer = nvml.Source(environ={"CUDA_VISIBLE_DEVICES": visible}).available()
+    answer = nvml.NvmlSource(environ={"CUDA_VISIBLE_DEVICES": visible}).available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == reason

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sensors.powerdocs import PLAIN, document
 from tfwatch.sensors.gpu import powermetrics
-from tfwatch.sensors.gpu.powermetrics import Source
+from tfwatch.sensors.gpu.powermetrics import PowermetricsSource
 from tfwatch.sensors.protocol import Available, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Callable[[str], Source]:
+def tool(tmp_path: Path) -> Callable[[str], PowermetricsSource]:
     """Return a function that makes a source whose tool runs these shell lines; `"$d"` is a document's path."""
     (tmp_path / "document").write_bytes(document() + b"\n\0")
 
-    def make(lines: str) -> Source:
+    def make(lines: str) -> PowermetricsSource:
         path = tmp_path / "powermetrics"
         path.write_text(f"#!/bin/sh\nd={tmp_path}/document\n{lines}\n")
         path.chmod(0o755)
-        return Source(command=(str(path),))
+        return PowermetricsSource(command=(str(path),))
 
     return make
 
 
-def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
+def test_a_tool_that_works(tool: Callable[[str], PowermetricsSource]) -> None:
     source = tool('cat "$d" "$d" "$d"; exec sleep 600')
 
     assert source.available() == Available()
@@ -44,7 +44,7 @@ def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
 
 
 def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(
-    tool: Callable[[str], Source],
+    tool: Callable[[str], PowermetricsSource],
 ) -> None:
     source = tool('sed s/processor/other/ "$d"; exec sleep 600')
 
@@ -55,7 +55,7 @@ def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(
 
 
 def test_a_tool_that_has_printed_all_documents_is_started_again(
-    tool: Callable[[str], Source],
+    tool: Callable[[str], PowermetricsSource],
 ) -> None:
     source = tool('cat "$d" "$d"')
 
@@ -81,7 +81,7 @@ def test_a_tool_that_has_printed_all_documents_is_started_again(
     ],
 )
 def test_without_permission_there_is_a_fix(
-    lines: str, reason: str, tool: Callable[[str], Source]
+    lines: str, reason: str, tool: Callable[[str], PowermetricsSource]
 ) -> None:
     answer = tool(lines).available()
 
@@ -119,7 +119,10 @@ def test_without_permission_there_is_a_fix(
     ],
 )
 def test_a_failed_tool_has_a_reason(
-    lines: str, reason: str, tool: Callable[[str], Source], monkeypatch: pytest.MonkeyPatch
+    lines: str,
+    reason: str,
+    tool: Callable[[str], PowermetricsSource],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On a loaded machine a tool may need seconds to print too much; the others print nothing readable in any time.
     monkeypatch.setattr(powermetrics, "_PATIENCE_S", 20.0 if "printed more" in reason else 0.4)
@@ -129,7 +132,9 @@ def test_a_failed_tool_has_a_reason(
 
 
 def test_a_missing_tool() -> None:
-    answer = Source(command=("/nowhere/sudo", "-n", "/nowhere/powermetrics")).available()
+    answer = PowermetricsSource(
+        command=("/nowhere/sudo", "-n", "/nowhere/powermetrics")
+    ).available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == "powermetrics is a tool of macOS"
@@ -141,10 +146,10 @@ def test_root_needs_no_sudo(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
 
-    assert Source()._command == (*before, *powermetrics.COMMAND)
+    assert PowermetricsSource()._command == (*before, *powermetrics.COMMAND)
 
 
-def test_nothing_is_left_running(tool: Callable[[str], Source], tmp_path: Path) -> None:
+def test_nothing_is_left_running(tool: Callable[[str], PowermetricsSource], tmp_path: Path) -> None:
     source = tool(f'echo $$ > {tmp_path}/pid; cat "$d"; exec sleep 600')
     source.available()
     pid = int((tmp_path / "pid").read_text())

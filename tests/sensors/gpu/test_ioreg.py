@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import ioreg
-from tfwatch.sensors.gpu.ioreg import Source, gpu_share, parse, parse_clients, parse_resets
+from tfwatch.sensors.gpu.ioreg import IoregSource, gpu_share, parse, parse_clients, parse_resets
 from tfwatch.sensors.protocol import Available, FullReading, GpuReading, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -261,12 +261,12 @@ def make_source(
     text: str,
     clients: str = "",
     clock: FakeClock | None = None,
-) -> Source:
+) -> IoregSource:
     """Return a source whose tools print these texts."""
     monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", text),))
     monkeypatch.setattr(ioreg, "CLIENTS", (tools.print("clients", clients),))
     monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20)
-    return Source(clock.clock, OWN) if clock else Source(pid=OWN)
+    return IoregSource(clock.clock, OWN) if clock else IoregSource(pid=OWN)
 
 
 def test_a_reading_has_the_share_of_this_process(
@@ -321,7 +321,7 @@ def test_no_gpu_is_a_reason(
 
 def test_other_systems_have_no_ioreg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ioreg, "COMMAND", ("/nowhere/ioreg",))
-    answer = Source().available()
+    answer = IoregSource().available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == "ioreg is a tool of macOS"

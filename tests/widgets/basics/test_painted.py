@@ -13,7 +13,7 @@ from textual.selection import SELECT_ALL
 from tfwatch.widgets.basics.pane import FramedPane, Pane
 from tfwatch.widgets.live.header import HeaderView, RunHeader
 from tfwatch.widgets.live.machine import MachinePane, Reading
-from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow
+from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageFigures
 from tfwatch.widgets.live.settings.knob_rows import KnobRow
 from tfwatch.widgets.live.settings.knobs import KnobsPane
 
@@ -70,7 +70,7 @@ def set_reading(pane: Pane, text: str) -> None:
 
 def set_stage(pane: Pane, text: str) -> None:
     assert isinstance(pane, PipelinePane)
-    pane.view = PipelineView((StageRow(text, 1.0),), 1.0, age="1 s ago")
+    pane.view = PipelineView((StageFigures(text, 1.0),), 1.0, age="1 s ago")
 
 
 @pytest.mark.parametrize(

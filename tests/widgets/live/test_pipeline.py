@@ -16,7 +16,7 @@ from tfwatch.core.events import ExperimentBegan
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
+from tfwatch.widgets.live.pipeline import PipelinePane, PipelineView, StageFigures, pipeline_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ async def test_on_a_small_screen_it_is_a_tab_of_its_own() -> None:
 
 def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
     stages = [
-        StageRow(name, cost)
+        StageFigures(name, cost)
         for name, cost in (("a", 0.1), ("b", 0.2), ("c", 9.0), ("d", 0.4), ("e", 2.0))
     ]
     pane = PipelinePane()
@@ -152,7 +152,7 @@ def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
 def test_a_single_element_shows_and_so_does_a_missing_one(buffered: int, bar: str) -> None:
     pane = PipelinePane()
     pane.set_reactive(PipelinePane.glyphs, choose_glyphs(colour=False, unicode=False))
-    stage = StageRow("list, shuffle", 0.2, "1", buffered, 1000)
+    stage = StageFigures("list, shuffle", 0.2, "1", buffered, 1000)
     pane.set_reactive(PipelinePane.view, PipelineView((stage,), all_ms=0.2))
 
     (row,) = [

@@ -189,7 +189,7 @@ Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CheckLimits:
     """The largest figures that pass; None: no limit.
 
     wait_share: data wait over step time, 0 to 1. slower_share: the step time beyond that of the baseline, 0 to 1.

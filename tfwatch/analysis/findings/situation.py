@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.feed_lanes import Feed
-    from tfwatch.analysis.findings.hardware.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import MachineFigures
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
@@ -226,7 +226,7 @@ class Situation:
     searched: float | None = None
     metric: str = ""
     memory: Memory | None = None
-    machine: Machine | None = None
+    machine: MachineFigures | None = None
     left_s: float | None = None
     cpu_asked: bool = False
     callback: str = ""

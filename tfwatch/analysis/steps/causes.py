@@ -37,14 +37,14 @@ _ONSET_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class SlowStepCause:
     """A cause in words, e.g. `callback` and its class `CSVLogger`; `detail` may be empty."""
 
     name: str
     detail: str = ""
 
 
-UNEXPLAINED = Cause("unexplained")
+UNEXPLAINED = SlowStepCause("unexplained")
 
 
 class Pauses:
@@ -66,7 +66,7 @@ class Pauses:
         self._begin_ns: NDArray[np.float64] = self._end_ns - took_ns
         self._longest_ns = float(took_ns.max(initial=0.0))
 
-    def cause(self, start_ns: float, end_ns: float, extra_ms: float, part: str) -> Cause:
+    def cause(self, start_ns: float, end_ns: float, extra_ms: float, part: str) -> SlowStepCause:
         """Find the cause for which the `part` (`wait`, `compute` or `host`) of a step took `extra_ms` longer."""
         first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
@@ -78,7 +78,7 @@ class Pauses:
         if not fitting:
             return UNEXPLAINED
         best = min(fitting, key=lambda at: (_RANK[self._events[at].cause], -overlap[at - first]))
-        return Cause(self._events[best].cause, self._events[best].detail)
+        return SlowStepCause(self._events[best].cause, self._events[best].detail)
 
     def covered(self, name: str, start_ns: float, end_ns: float) -> float:
         """Return the share of a stretch of time, 0 to 1, that pauses of this cause cover."""

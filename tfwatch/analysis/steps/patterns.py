@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfwatch.analysis.steps.causes import THERMAL, UNEXPLAINED, Cause
+from tfwatch.analysis.steps.causes import THERMAL, UNEXPLAINED, SlowStepCause
 from tfwatch.analysis.steps.quantiles import median
 from tfwatch.analysis.steps.spikes import NO_PAUSES, flag_cause, spread_hosts
 from tfwatch.core import units
@@ -150,10 +150,10 @@ def find_period(distances: NDArray[Any]) -> int | None:
 
 def _cause(
     rows: Rows, begins: NDArray[np.intp], extra_ms: float, part: str, pauses: Pauses
-) -> Cause:
+) -> SlowStepCause:
     """Return the one cause that explains the steps of a period, if there is one."""
     if _begin_calls(rows, begins):
-        return Cause("steps_per_execution")
+        return SlowStepCause("steps_per_execution")
     some = rows[begins[:_CHECKED]]
     causes = (_cause_of(row, extra_ms, part, pauses) for row in some)
     found = Counter(
@@ -163,12 +163,14 @@ def _cause(
     return best if times >= max(_EXPLAINS * len(some), _ALONE * found.total()) else UNEXPLAINED
 
 
-def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Cause:
+def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> SlowStepCause:
     known = flag_cause(int(row["flags"]), part)
     start_ns = int(row["start_ns"])
     took_ms = float(step_ms(row))
     return (
-        Cause(known) if known else pauses.cause(start_ns, start_ns + took_ms * 1e6, extra_ms, part)
+        SlowStepCause(known)
+        if known
+        else pauses.cause(start_ns, start_ns + took_ms * 1e6, extra_ms, part)
     )
 
 
@@ -194,19 +196,20 @@ def _drift(
     return _pattern(rows, part, 0, grown, lost_ms, _limit(rows, pauses))
 
 
-def _limit(rows: Rows, pauses: Pauses) -> Cause:
+def _limit(rows: Rows, pauses: Pauses) -> SlowStepCause:
     """Return the limit of the machine at the end of a drift that was not there at its start."""
     starts = rows["start_ns"]
     early = float(starts[0]), float(starts[len(rows) // _PIECES])
     late = float(starts[-len(rows) // _PIECES]), float(starts[-1])
     held = (name for name in _LIMITS if pauses.covered(name, *late) >= _COVERS)
     return next(
-        (Cause(name) for name in held if pauses.covered(name, *early) <= _COVERED), UNEXPLAINED
+        (SlowStepCause(name) for name in held if pauses.covered(name, *early) <= _COVERED),
+        UNEXPLAINED,
     )
 
 
 def _pattern(
-    rows: Rows, part: str, period: int, extra_ms: float, lost_ms: float, cause: Cause
+    rows: Rows, part: str, period: int, extra_ms: float, lost_ms: float, cause: SlowStepCause
 ) -> Pattern:
     first, steps = rows[0], int(rows["step"][-1]) - int(rows["step"][0]) + 1
     step, start_ns = int(first["step"]), int(first["start_ns"])

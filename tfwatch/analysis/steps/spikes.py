@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tfwatch.analysis.steps.causes import UNEXPLAINED, Cause, Pauses
+from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses, SlowStepCause
 from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def flag_cause(flags: int, part: str) -> str:
 def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
     start_ns, flags = int(row["start_ns"]), int(row["flags"])
     known = flag_cause(flags, part)
-    found = Cause(known) if known else UNEXPLAINED
+    found = SlowStepCause(known) if known else UNEXPLAINED
     # A validation follows the step with its flag: the delay in the step itself may have another cause.
     if not known or flags & Flag.VALIDATION:
         paused = pauses.cause(start_ns, start_ns + float(step_ms(row)) * 1e6, extra_ms, part)

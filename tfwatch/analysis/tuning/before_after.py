@@ -94,7 +94,7 @@ class WaitChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class SwitchEffect:
     """The steps before a switch against those after it.
 
     wait: the change of the data wait. compute_drift: the change of the part of a step that the knob cannot move, as a
@@ -108,7 +108,7 @@ class Effect:
 
 def measure_effect(
     before: Rows, after: Rows, knobs: Collection[str], accelerated: bool, in_bursts: bool = False
-) -> Effect:
+) -> SwitchEffect:
     """Measure a switch of knobs from its steady rows of `core.rows.STEP` on both sides, at least 20 on each.
 
     accelerated: the steps run on a device beside the CPU. in_bursts: batches come in bursts on either side.
@@ -119,10 +119,10 @@ def measure_effect(
     fixed_ms = [float(np.median(side)) for side in fixed]
     wait = compare_waits(before["wait_ms"], after["wait_ms"], in_bursts)
     if estimate.answer not in ("faster", "slower") or min(fixed_ms) <= 0:
-        return Effect(estimate, wait)
+        return SwitchEffect(estimate, wait)
     moved = [step - part + sum(fixed_ms) / 2 for step, part in zip(steps, fixed, strict=True)]
     is_by_knob = compare_sides(moved[0], moved[1], in_bursts).answer == estimate.answer
-    return Effect(estimate, wait, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
+    return SwitchEffect(estimate, wait, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
 
 
 def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:

@@ -24,7 +24,7 @@ from tfwatch.core.rows import STEP
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from tfwatch.analysis.tuning.before_after import Effect, WaitChange
+    from tfwatch.analysis.tuning.before_after import SwitchEffect, WaitChange
     from tfwatch.core.events import Event, ExperimentEnded
     from tfwatch.core.rows import Rows
 
@@ -50,7 +50,7 @@ class KnownSides:
     """
 
     splits: dict[Stretch, Breakdown | None] = field(default_factory=dict)
-    effects: dict[tuple[Stretch, Stretch, str], Effect | None] = field(default_factory=dict)
+    effects: dict[tuple[Stretch, Stretch, str], SwitchEffect | None] = field(default_factory=dict)
     rows: dict[Stretch, Rows] = field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ class Comparison(ChangesKnob):
     settled: `after` holds at least `ENOUGH_STEPS` steps.
     beside: another knob switched at the same step; their effects cannot be separated, so there is no ratio.
     epochs: those that must begin before a requested switch is in effect.
-    low, high: the 95 % interval of the ratio; None without a ratio. wait, compute_drift: as in `before_after.Effect`.
+    low, high: the 95 % interval of the ratio; None without a ratio. wait, compute_drift: as in `before_after.SwitchEffect`.
     """
 
     knob: str
@@ -161,7 +161,7 @@ def compare(
 
 def effect_between(
     before: Rows, after: Rows, knobs: Collection[str], accelerated: bool
-) -> Effect | None:
+) -> SwitchEffect | None:
     """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on either."""
     sides = [steady(side) for side in (before, after)]
     splits = [breakdown(side) for side in sides]
@@ -248,7 +248,7 @@ class _Sides:
             splits[stretch] = breakdown(self._rows(stretch))
         return splits[stretch]
 
-    def effect(self, before: Stretch, after: Stretch, knob: str) -> Effect | None:
+    def effect(self, before: Stretch, after: Stretch, knob: str) -> SwitchEffect | None:
         """Return the effect of a switch; None below 20 steps on either side."""
         key, effects = (before, after, knob), self._known.effects
         if key in effects:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tfwatch.analysis.comparing.comparability import NotComparableError
-from tfwatch.analysis.comparing.intervals import Limits, worst
+from tfwatch.analysis.comparing.intervals import CheckLimits, worst
 from tfwatch.commands.evidence.named_runs import find_past, find_side
 from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text
 from tfwatch.commands.screen_host import show_app
@@ -113,7 +113,7 @@ class CheckOptions:
 
     run: str
     runs_dir: Path
-    limits: Limits
+    limits: CheckLimits
     baseline: str = ""
     junit: Path | None = None
     as_json: bool = False
@@ -150,7 +150,7 @@ def check(
 
 
 def _check_options(options: CheckOptions) -> None:
-    if options.limits == Limits():
+    if options.limits == CheckLimits():
         raise BadInputError(
             "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, --max-straggler-share, "
             "or --baseline with --max-slower"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.fits import FitFigures
     from tfwatch.commands.factories import Factories
-    from tfwatch.runs.library.removal import Limits
+    from tfwatch.runs.library.removal import RunsToKeep
     from tfwatch.terminal.notification import NotifyOptions
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
@@ -49,7 +49,7 @@ class RunOptions:
     python: Path | None = None
     theme: str | None = None
     notify: NotifyOptions = NO_NOTICES
-    limits: Limits | None = None
+    limits: RunsToKeep | None = None
     quiet: bool = False
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tfwatch.analysis.comparing.comparability import Subject
-    from tfwatch.analysis.comparing.intervals import Interval, Limits, Outcome
+    from tfwatch.analysis.comparing.intervals import CheckLimits, Interval, Outcome
     from tfwatch.live.evidence.run_to_compare import RunToCompare
 
     FindPast = Callable[[Subject], Sequence[RunToCompare]]
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def check_runs(
     runs: Sequence[RunToCompare],
-    limits: Limits,
+    limits: CheckLimits,
     baseline: Sequence[RunToCompare] = (),
     find_past: FindPast = lambda _: (),
 ) -> list[CheckedFigure]:
@@ -92,7 +92,7 @@ def _end_text(one: RunToCompare) -> str:
 
 
 def _step_figures(
-    runs: Sequence[RunToCompare], limits: Limits, find_past: FindPast
+    runs: Sequence[RunToCompare], limits: CheckLimits, find_past: FindPast
 ) -> Iterator[CheckedFigure]:
     wanted = {WAIT_SHARE: limits.wait_share, STEP: limits.step_ms}
     if all(limit is None for limit in wanted.values()):

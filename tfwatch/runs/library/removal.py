@@ -32,7 +32,7 @@ _SILENT_S, _LIMIT_SILENT_S = 5.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunsToKeep:
     """The runs to keep: those up to `age_s` old, the newest `count`, the newest of `size_bytes` in all. None: all."""
 
     age_s: float | None = None
@@ -93,7 +93,7 @@ def _candidate(folder: Path, clock: Clock) -> Candidate | None:
     return Candidate(folder, age_s, folder_bytes(folder))
 
 
-def beyond(runs: Sequence[Candidate], limits: Limits) -> list[Candidate]:
+def beyond(runs: Sequence[Candidate], limits: RunsToKeep) -> list[Candidate]:
     """Return the runs beyond the limits, of runs in order from the newest to the oldest."""
     age_s, count, size_bytes = (math.inf if limit is None else limit for limit in astuple(limits))
     sums = accumulate(run.size_bytes for run in runs)
@@ -148,19 +148,19 @@ _newest: list[subprocess.Popen[bytes]] = []
 _UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60}
 
 
-def configured_limits(runs_dir: Path) -> Limits | None:
+def configured_limits(runs_dir: Path) -> RunsToKeep | None:
     """Return the limits of the config file; None without any, and for another folder than the one that is its own."""
     try:
         values = read_config().values
     except ConfigError:
         return None
-    limits = Limits(values.get("keep-age"), values.get("keep-runs"), values.get("keep-size"))
-    return limits if limits != Limits() and runs_dir == default_runs_dir() else None
+    limits = RunsToKeep(values.get("keep-age"), values.get("keep-runs"), values.get("keep-size"))
+    return limits if limits != RunsToKeep() and runs_dir == default_runs_dir() else None
 
 
 def start_pruning(
     runs_dir: Path,
-    limits: Limits | None,
+    limits: RunsToKeep | None,
     on_failure: Callable[[str], None] = lambda _: None,
     *,
     in_training: bool = True,
@@ -191,14 +191,17 @@ def reap_pruning() -> bool:
     return not _newest
 
 
-def prune_words(runs_dir: Path, limits: Limits) -> list[str]:
+def prune_words(runs_dir: Path, limits: RunsToKeep) -> list[str]:
     """Return the command that prunes a folder once."""
     words = ["runs", "prune", "--yes", "--runs-dir", str(runs_dir.absolute())]
     return words + limit_words(limits, count="--keep", age="--older-than", size="--max-size")
 
 
 def limit_words(
-    limits: Limits, count: str = "--keep-runs", age: str = "--keep-age", size: str = "--keep-size"
+    limits: RunsToKeep,
+    count: str = "--keep-runs",
+    age: str = "--keep-age",
+    size: str = "--keep-size",
 ) -> list[str]:
     """Return limits as options of these names."""
     words = [] if limits.count is None else [count, str(limits.count)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.liveness import OpenPhase
-    from tfwatch.runs.reading.streams import Source
+    from tfwatch.runs.reading.streams import RunSource
 
 _CHUNK = 4 * 2**20
 _BLOCK = 2**18
@@ -133,7 +133,7 @@ def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None)
     return _run(source, manifest, lambda name: _view(folder, name)[first:], clock)
 
 
-def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
+def read_run(source: RunSource, clock: Clock = SYSTEM) -> Run:
     """Read the run of a source, also one without a folder, and with rows that are not on disk; they are copied.
 
     Raises:
@@ -143,7 +143,9 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
     return _run(source, manifest, lambda name: _rows(source, name), clock)
 
 
-def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
+def _run(
+    source: RunSource, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock
+) -> Run:
     steps = rows_of(layout.STEPS)
     names = (layout.SAMPLES, layout.STAGES, layout.GPUS, layout.FEEDS)
     samples, stages, gpus, feeds = (clean_rows(rows_of(name)) for name in names)
@@ -172,7 +174,7 @@ def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clo
 
 
 def _life(
-    source: Source,
+    source: RunSource,
     manifest: Manifest,
     events: tuple[Event, ...],
     pulse: Pulse | None,
@@ -191,21 +193,21 @@ def _life(
     return life, now_s(manifest, life, last_s, clock), silent_s
 
 
-def _log(source: Source) -> tuple[str, ...]:
+def _log(source: RunSource) -> tuple[str, ...]:
     lines = LogLines()
     for data in _chunks(source, layout.LOG):
         lines.add(data)
     return (*lines.head, *lines.tail[max(len(lines.head) - (lines.total - len(lines.tail)), 0) :])
 
 
-def _chunks(source: Source, name: str) -> Iterator[bytes]:
+def _chunks(source: RunSource, name: str) -> Iterator[bytes]:
     offset = 0
     while data := source.read(name, offset, _CHUNK):
         offset += len(data)
         yield data
 
 
-def _rows(source: Source, name: str) -> Rows:
+def _rows(source: RunSource, name: str) -> Rows:
     """Return a view of the file where all its bytes are on disk: a copy of ten million steps takes 320 MB."""
     path = source.folder and source.folder / name
     if source.folder and path and path.is_file() and not source.read(name, path.stat().st_size, 1):

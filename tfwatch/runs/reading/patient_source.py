@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.streams import Source
+    from tfwatch.runs.reading.streams import RunSource
 
 #: Bytes of a pulse, and more.
 _PULSE_BYTES = 4096
@@ -33,7 +33,7 @@ class PatientSource:
     """
 
     def __init__(
-        self, source: Source, clock: Clock = SYSTEM, patience_s: float = PATIENCE_S
+        self, source: RunSource, clock: Clock = SYSTEM, patience_s: float = PATIENCE_S
     ) -> None:
         self.source = source
         self._clock = clock

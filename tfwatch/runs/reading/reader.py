@@ -31,7 +31,7 @@ from tfwatch.runs.reading.disk_call import FIRST_S, PATIENCE_S, DiskSilentError
 from tfwatch.runs.reading.liveness import Life, life_of, now_s
 from tfwatch.runs.reading.opened import Run, read_run
 from tfwatch.runs.reading.patient_source import PatientSource
-from tfwatch.runs.reading.streams import FolderSource, Source
+from tfwatch.runs.reading.streams import FolderSource, RunSource
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ __all__ = [
     "Life",
     "ProgressNow",
     "RunReader",
+    "RunSource",
     "Snapshot",
-    "Source",
     "follow_folder",
 ]
 
@@ -163,7 +163,9 @@ class RunReader:
         NotARunError: the source has no run that this tfwatch reads.
     """
 
-    def __init__(self, source: Source, clock: Clock = SYSTEM, *, keeps_sums: bool = True) -> None:
+    def __init__(
+        self, source: RunSource, clock: Clock = SYSTEM, *, keeps_sums: bool = True
+    ) -> None:
         self._source = source
         self._clock = clock
         self._manifest = source.manifest()

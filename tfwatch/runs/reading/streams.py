@@ -213,7 +213,7 @@ def write_at_start(path: Path, data: bytes) -> None:
         os.close(fd)
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """The source of a run's bytes: a folder, or the writer in this process."""
 
     def manifest(self) -> Manifest: ...

@@ -39,7 +39,7 @@ Flags: TypeAlias = NDArray[np.uint16]
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class TimeColumns:
     """Means over the steps in each of n columns of time; NaN in columns without steps.
 
     end_s: the end of the last column.
@@ -99,7 +99,7 @@ class Pyramid:
         self._add_long(rows, start_s, end_s)
         self.end_s = max(self.end_s, float(end_s[-1]))
 
-    def columns(self, end_s: float, width_s: float, count: int) -> Columns:
+    def columns(self, end_s: float, width_s: float, count: int) -> TimeColumns:
         """Return `count` columns of `width_s` seconds, the last of which contains `end_s`.
 
         width_s: at least `BUCKET_S`. The edges of columns are edges of buckets.
@@ -120,7 +120,7 @@ class Pyramid:
         wait, compute, host, copy = means
         # A sum of 0 is of no copy, or of batches that were on the device already: there is nothing to show of either.
         copy = np.where(copy > 0, copy, np.nan)
-        return Columns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, copy, flags)
+        return TimeColumns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, copy, flags)
 
     def _level_for(self, width_s: float) -> _Level:
         """Return the coarsest level whose buckets divide a column, else one fine enough to hide uneven shares."""

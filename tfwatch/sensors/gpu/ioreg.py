@@ -113,7 +113,7 @@ def gpu_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
     return min(spent_ns / passed_ns, 1.0)
 
 
-class Source:
+class IoregSource:
     """ioreg, which runs for each reading."""
 
     name = "ioreg"

@@ -248,7 +248,7 @@ _DRIVER = tuple(map(Path, ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/de
 _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 
 
-class Source:
+class NvmlSource:
     """The GPU that this process trains on: those followed, else the first that CUDA_VISIBLE_DEVICES allows."""
 
     name = "nvml"

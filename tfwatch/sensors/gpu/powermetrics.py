@@ -272,7 +272,7 @@ def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
 # -- the sensor -----------------------------------------------------------------------------------
 
 
-class Source:
+class PowermetricsSource:
     """powermetrics, as root or through a sudoers rule. It prints a document a second while it is read."""
 
     name = "powermetrics"

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 #: The sources in order of preference: each figure comes from the first source that has it.
 _SYSTEM_SOURCES = {"darwin": ("powermetrics", "ioreg")}
 _OTHER_SOURCES = ("nvml",)
-_SOURCES = {"powermetrics": powermetrics.Source, "ioreg": ioreg.Source, "nvml": nvml.Source}
+_SOURCES = {
+    "powermetrics": powermetrics.PowermetricsSource,
+    "ioreg": ioreg.IoregSource,
+    "nvml": nvml.NvmlSource,
+}
 #: The column of `core.rows.SAMPLE` for a field of a reading.
 _COLUMNS = {
     "busy": "gpu_busy",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.code_edits import VALUE, CodeEdit
 from tfwatch.tfdata.script_code.call_sites import call_of
-from tfwatch.tfdata.script_code.source_edits import AUTOTUNE, Source, find_call, name_of
+from tfwatch.tfdata.script_code.source_edits import AUTOTUNE, SourceFile, find_call, name_of
 from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _edits_of(dataset: Any, group: Group) -> list[CodeEdit]:
     others = {call_of(node) for node in nodes_of(dataset) if not any(node is one for one in nodes)}
     if len({*sites}) < len(nodes) or others & {*sites} or any(map(_may_return_list, group.maps)):
         return []
-    source = Source.of(sites[0].file) if len({site.file for site in sites}) == 1 else None
+    source = SourceFile.of(sites[0].file) if len({site.file for site in sites}) == 1 else None
     calls = [find_call(source.tree, site) for site in sites] if source else []
     known = [call for call in calls if call is not None]
     if source is None or len(known) < len(nodes) or not _are_beside(source.tree, known):
@@ -120,7 +120,7 @@ class _Part:
     end: int
 
 
-def _part(source: Source, call: ast.Call) -> _Part:
+def _part(source: SourceFile, call: ast.Call) -> _Part:
     assert isinstance(call.func, ast.Attribute)
     return _Part(call, source.end_of(call.func) - len(call.func.attr), source.end_of(call))
 
@@ -129,7 +129,7 @@ def _part(source: Source, call: ast.Call) -> _Part:
 class _Swap:
     """The calls of a group in their order. is_map: whether each is a map that is vectorised."""
 
-    source: Source
+    source: SourceFile
     sites: Sequence[CallSite]
     parts: Sequence[_Part]
     is_map: Sequence[bool]

@@ -96,7 +96,7 @@ def _top(dataset: Any) -> Any:
 
 
 def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
-    source = Source.of(site.file) if site else None
+    source = SourceFile.of(site.file) if site else None
     call = find_call(source.tree, site) if source and site else None
     if source is None or call is None or site is None:
         return None
@@ -122,7 +122,7 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """The source of a file: its text, its lines with their ends. auto: its name of `tf.data.AUTOTUNE`."""
 
     file: str
@@ -132,7 +132,7 @@ class Source:
     auto: str
 
     @staticmethod
-    def of(file: str) -> Source | None:
+    def of(file: str) -> SourceFile | None:
         """Read a file, or a cell of a notebook; None where it cannot be read."""
         linecache.checkcache(file)
         lines = linecache.getlines(file)
@@ -141,7 +141,7 @@ class Source:
             tree = ast.parse(text)
         except (SyntaxError, ValueError):
             return None
-        return Source(file, text, lines, tree, _autotune(tree, file)) if lines else None
+        return SourceFile(file, text, lines, tree, _autotune(tree, file)) if lines else None
 
     def argument(self, call: ast.Call, method: str) -> _Change | None:
         """Return the change of the argument that holds the knob's value, or its addition."""

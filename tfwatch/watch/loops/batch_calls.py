@@ -91,7 +91,7 @@ class _Steps:
         )
 
 
-class _OfThread(threading.local):
+class _CallsOfThread(threading.local):
     """The calls of one thread.
 
     fetches: of its loops over data sets, before the last call. waiting: a call after a fetch, with its end, the number
@@ -109,7 +109,7 @@ class BatchCalls:
 
     def __init__(self, loops: FoundLoops) -> None:
         self._loops = loops
-        self._own = _OfThread()
+        self._own = _CallsOfThread()
         self._fits_begun = 0
         self._runs: list[_CallsRun] = []
         os.register_at_fork(after_in_child=self._runs.clear)

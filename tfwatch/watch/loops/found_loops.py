@@ -36,7 +36,7 @@ _MOST_KEPT = 16
 _SAME_BATCH_NS = 100_000
 
 
-class _OfThread(threading.local):
+class _LoopsOfThread(threading.local):
     """The loops of one thread.
 
     fetches: the number of fetches of all its loops. recordings: of loops that were recorded; recorded: the newest one,
@@ -56,7 +56,7 @@ class FoundLoops:
     def __init__(self, runs_dir: Path | None, signs: TrainingSigns) -> None:
         self.runs_dir = runs_dir
         self.signs = signs
-        self.thread = _OfThread()
+        self.thread = _LoopsOfThread()
         self.is_over = False
         self._pid = os.getpid()
         self._traced: Callable[[], int] | None = None

@@ -25,7 +25,7 @@ _FETCHES = frozenset(
 )
 
 
-class _OfThread(threading.local):
+class _FunctionCallsOfThread(threading.local):
     """The calls of one thread: `spent_ns` so far, in `is_inside` one; `fetching` of them have fetched batches."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class FunctionCalls:
     """Times the outermost calls of `tf.function` in each thread, between `begin` and the `end` of the last run."""
 
     def __init__(self) -> None:
-        self._own = _OfThread()
+        self._own = _FunctionCallsOfThread()
         self._lock = threading.Lock()
         self._runs = 0
         self._note: Callable[[str], None] = warn_once

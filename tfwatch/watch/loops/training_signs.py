@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class _OfThread(threading.local):
+class _SignsOfThread(threading.local):
     """The signs of one thread."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class TrainingSigns:
 
     def __init__(self) -> None:
         self.fits_begun = self.fits_running = 0
-        self._own = _OfThread()
+        self._own = _SignsOfThread()
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.analysis.findings.hardware.gpus import GpuLane
-    from tfwatch.analysis.findings.hardware.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import MachineFigures
     from tfwatch.live.view import RunView
 
 _LABEL = 8
@@ -147,7 +147,7 @@ def title(view: RunView) -> str:
     return "machine, medians of the run" if view.situation.ended else "machine"
 
 
-def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
+def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
     gpu = machine.gpu
     if gpu is None:
         return _of_gpu_missing(view)
@@ -185,7 +185,7 @@ def _gpus(gpus: Sequence[GpuLane], short: str, alert: bool) -> Iterable[Reading]
         yield Reading("GPU mem", (f"{' to '.join(ends)}{of} GB",), rank=2)
 
 
-def _gpu_memory(machine: Machine) -> Iterable[Reading]:
+def _gpu_memory(machine: MachineFigures) -> Iterable[Reading]:
     """Make the row of a GPU with memory of its own; unified memory is part of the memory row."""
     used, found = machine.gpu.memory_bytes if machine.gpu else None, machine.found
     if used is None or found is None or found.unified:
@@ -205,7 +205,7 @@ def _of_gpu_missing(view: RunView) -> Iterable[Reading]:
     return [Reading("GPU", (f"n/a: {word.reason}{how}",), rank=1)]
 
 
-def _power(machine: Machine) -> Iterable[Reading]:
+def _power(machine: MachineFigures) -> Iterable[Reading]:
     gpu, cpu_w = machine.gpu, machine.cpu_power_w
     parts = [] if gpu is None or gpu.power_w is None else [f"GPU {units.watts(gpu.power_w)}"]
     parts += [] if cpu_w is None else [f"CPU {units.watts(cpu_w)}"]
@@ -239,7 +239,7 @@ def _energy(view: RunView) -> Iterable[Reading]:
     ]
 
 
-def _memory(view: RunView, machine: Machine) -> Reading:
+def _memory(view: RunView, machine: MachineFigures) -> Reading:
     row = machine.row
     used, available = row.get("memory_used_bytes"), row.get("memory_available_bytes")
     total = memory_total(view.snapshot.manifest.machine)
@@ -262,7 +262,7 @@ def _memory(view: RunView, machine: Machine) -> Reading:
     return Reading("memory", tuple(", ".join(parts) for parts in texts), alert)
 
 
-def _growing(machine: Machine) -> list[str]:
+def _growing(machine: MachineFigures) -> list[str]:
     if machine.growth is None:
         return []
     if not machine.growth.bytes_s:
@@ -271,7 +271,7 @@ def _growing(machine: Machine) -> list[str]:
     return [grows, swaps] if (swaps := machine_remark.swap_time_text(machine)) else [grows]
 
 
-def _swap(machine: Machine) -> Iterable[Reading]:
+def _swap(machine: MachineFigures) -> Iterable[Reading]:
     used = machine.row.get("swap_used_bytes")
     parts = [] if used is None else [units.gigabytes(used)]
     parts += [] if machine.swap_bytes_s is None else [f"{machine.swap_bytes_s / _MEBI:.0f} MB/s"]
@@ -291,7 +291,7 @@ def _swap(machine: Machine) -> Iterable[Reading]:
     )
 
 
-def _heat(machine: Machine) -> Iterable[Reading]:
+def _heat(machine: MachineFigures) -> Iterable[Reading]:
     source = {True: "on AC power", False: "on battery"}
     if machine.heat is None and machine.on_mains is None:
         return []
@@ -302,7 +302,7 @@ def _heat(machine: Machine) -> Iterable[Reading]:
     return [Reading("heat", (*lowered, ", ".join(words)), alert, rank=3)]
 
 
-def _cpu(view: RunView, machine: Machine) -> Reading:
+def _cpu(view: RunView, machine: MachineFigures) -> Reading:
     row, cores = machine.row, view.snapshot.manifest.machine.get("cores")
     used = f"{units.number(row.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
     busiest = f"busiest {units.percent(row.get('core_max'))}"
@@ -316,7 +316,7 @@ def _cpu(view: RunView, machine: Machine) -> Reading:
     )
 
 
-def _process(view: RunView, machine: Machine) -> Reading:
+def _process(view: RunView, machine: MachineFigures) -> Reading:
     """Make the row of the training process; a container's core limit is shown where there is one."""
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
@@ -325,12 +325,12 @@ def _process(view: RunView, machine: Machine) -> Reading:
     return Reading("process", (f"{units.number(cores)}{of} cores, {memory}",), rank=6)
 
 
-def _disk(machine: Machine) -> Iterable[Reading]:
+def _disk(machine: MachineFigures) -> Iterable[Reading]:
     read = machine.row.get("disk_read_bytes_s")
     return [] if read is None else [Reading("disk", (f"{read / _MEBI:.1f} MB/s read",), rank=7)]
 
 
-def _sensors(machine: Machine) -> Reading:
+def _sensors(machine: MachineFigures) -> Reading:
     """Make the row with the cost of the sampling and its delay."""
     own, late_ms = machine.row.get("own_cores"), machine.row.get("late_ms")
     gpu_ms = machine.gpu.late_ms if machine.gpu else None
@@ -347,7 +347,7 @@ def _torn(view: RunView) -> Iterable[Reading]:
     return [Reading("record", (text,), alert=True)] if torn else []
 
 
-def _missing(view: RunView, machine: Machine) -> Iterable[Reading]:
+def _missing(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
     """List the missing sensors, each with its newest reason; powermetrics reports heat too."""
     shown = {GPU} if machine.heat is None else {GPU, "heat"}
     listed = (event for event in missing(view) if event.sensor not in shown)

@@ -49,7 +49,7 @@ _LOW = 8
 
 
 @dataclass(frozen=True, slots=True)
-class StageRow:
+class StageFigures:
     """One stage; a figure is None where the stage has none, or no batch has passed.
 
     cost_ms: per batch, in this stage alone. parallel: its workers, as text. buffered: elements of `size`.
@@ -82,7 +82,7 @@ class PipelineView:
     starves: the device waits for this pipeline. age: of the reading, as text. feed: the tf.data service below it.
     """
 
-    stages: tuple[StageRow, ...] = ()
+    stages: tuple[StageFigures, ...] = ()
     all_ms: float | None = None
     comparison: tuple[str, ...] = ()
     sentence: str = ""
@@ -157,7 +157,7 @@ class PipelinePane(FramedPane, can_focus=True):
         lines = [view.sentence] if height < _LOW else wrap_text(view.sentence, width)
         return [row((line, style)) for line in lines if line]
 
-    def _row(self, stage: StageRow, columns: _Columns) -> Content:
+    def _row(self, stage: StageFigures, columns: _Columns) -> Content:
         glyphs = self.glyphs
         colour = WAIT_COLOUR if self.view.starves else COMPUTE_COLOUR
         style = f"{STALL_COLOUR} bold" if stage.silent else "bold" if stage.slowest else ""
@@ -179,7 +179,7 @@ class PipelinePane(FramedPane, can_focus=True):
         return row(*parts)
 
 
-def _folded(stages: tuple[StageRow, ...], room: int) -> list[StageRow]:
+def _folded(stages: tuple[StageFigures, ...], room: int) -> list[StageFigures]:
     """Return as many stages as fit; one row, in place of the first of them, sums up the cheapest."""
     room = max(room, 2)
     if len(stages) <= room:
@@ -188,16 +188,16 @@ def _folded(stages: tuple[StageRow, ...], room: int) -> list[StageRow]:
     kept = set(by_weight[: room - 1])
     cheap = [n for n in range(len(stages)) if n not in kept]
     known = [cost for n in cheap if (cost := stages[n].cost_ms) is not None]
-    others = StageRow(f"{len(cheap)} others", sum(known) if known else None)
+    others = StageFigures(f"{len(cheap)} others", sum(known) if known else None)
     return [others if n == cheap[0] else stages[n] for n in sorted({*kept, cheap[0]})]
 
 
-def _weight(stage: StageRow) -> tuple[bool, bool, float]:
+def _weight(stage: StageFigures) -> tuple[bool, bool, float]:
     is_buffer = stage.cost_ms is None and stage.buffered is not None
     return stage.slowest or stage.silent, is_buffer, stage.cost_ms or 0.0
 
 
-def _columns(stages: Sequence[StageRow], width: int) -> _Columns:
+def _columns(stages: Sequence[StageFigures], width: int) -> _Columns:
     parallel = max((len(stage.parallel) for stage in stages), default=0)
     parallel = max(parallel, len("parallel")) if parallel else 0
     buffer = max((len(stage.buffer) for stage in stages), default=0)
@@ -235,13 +235,13 @@ def _sum(view: PipelineView, columns: _Columns, width: int) -> Content:
     return row((start, "bold"), (comparison, "$text-warning" if view.starves else _FAINT))
 
 
-def _cost(stage: StageRow) -> str:
+def _cost(stage: StageFigures) -> str:
     return (
         units.number(stage.cost_ms) if stage.cost_ms is not None or stage.buffered is None else ""
     )
 
 
-def _buffer(stage: StageRow, cells: int, bar: str, rest: str) -> list[tuple[str, str]]:
+def _buffer(stage: StageFigures, cells: int, bar: str, rest: str) -> list[tuple[str, str]]:
     full = min((stage.buffered or 0) / stage.size, 1.0) if stage.size else 0.0
     # A single element always shows, and so does a single missing one.
     filled = min(max(round(full * cells), full > 0), cells - (0 < full < 1))
@@ -268,7 +268,7 @@ def pipeline_view(view: RunView) -> PipelineView:
     part = view.situation.judgement.breakdown
     fetch_ms = table.fetch_ms(part.wait.mean) if part else math.nan
     if not math.isnan(fetch_ms):
-        stages = (*stages, StageRow(_FETCH, _known(fetch_ms)))
+        stages = (*stages, StageFigures(_FETCH, _known(fetch_ms)))
     return PipelineView(
         stages,
         _known(table.all_ms + (0.0 if math.isnan(fetch_ms) else fetch_ms)),
@@ -280,9 +280,9 @@ def pipeline_view(view: RunView) -> PipelineView:
     )
 
 
-def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageRow:
+def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageFigures:
     located = view.situation.located if _stalled(view) else None
-    return StageRow(
+    return StageFigures(
         stage.name,
         _known(stage.busy_ms),
         _parallel(view, stage),

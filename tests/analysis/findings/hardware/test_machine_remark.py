@@ -17,7 +17,7 @@ from tfwatch.analysis.findings.hardware.machine import (
     GpuCheck,
     GpuFigures,
     Growth,
-    Machine,
+    MachineFigures,
     gpu_figures,
     gpu_status,
     medians,
@@ -40,7 +40,7 @@ FOUND = GpuFound(0, "ioreg", "Apple M2 Pro", 16 * GIB, True)
 LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
 
 
-def remark_of(machine: Machine, **changes: Any) -> str:
+def remark_of(machine: MachineFigures, **changes: Any) -> str:
     now: Situation = replace(
         RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine
     )
@@ -50,43 +50,49 @@ def remark_of(machine: Machine, **changes: Any) -> str:
 @pytest.mark.parametrize(
     ("machine", "words"),
     [
-        pytest.param(Machine(), "", id="nothing is known"),
+        pytest.param(MachineFigures(), "", id="nothing is known"),
         pytest.param(
-            Machine(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True),
+            MachineFigures(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True),
             "",
             id="all is well",
         ),
         pytest.param(
-            Machine(swap_bytes_s=38 * 2**20, heat=3),
+            MachineFigures(swap_bytes_s=38 * 2**20, heat=3),
             "swapping 38 MB/s: use smaller batches, buffers or caches",
             id="swapping is worse than heat",
         ),
-        pytest.param(Machine(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
+        pytest.param(MachineFigures(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
         pytest.param(
-            Machine(pressure=2),
+            MachineFigures(pressure=2),
             "memory is nearly full: use smaller batches, buffers or caches",
             id="memory pressure",
         ),
-        pytest.param(Machine(heat=2), "heat is moderate: clocks are lowered", id="hot"),
-        pytest.param(Machine(heat=1), "", id="warm"),
+        pytest.param(MachineFigures(heat=2), "heat is moderate: clocks are lowered", id="hot"),
+        pytest.param(MachineFigures(heat=1), "", id="warm"),
         pytest.param(
-            Machine(gpu=GpuFigures(0.91, 0.57, others=0.34)),
+            MachineFigures(gpu=GpuFigures(0.91, 0.57, others=0.34)),
             "other programs use 34 % of the GPU",
             id="a browser eats the GPU",
         ),
         pytest.param(
-            Machine(gpu=GpuFigures(0.30, 0.15, others=0.15)), "", id="an idle desktop is no browser"
+            MachineFigures(gpu=GpuFigures(0.30, 0.15, others=0.15)),
+            "",
+            id="an idle desktop is no browser",
         ),
         pytest.param(
-            Machine(gpu_check=GpuCheck(0.41, 0.97)),
+            MachineFigures(gpu_check=GpuCheck(0.41, 0.97)),
             "GPU counter reads 97 %: short kernels keep it high; step times decide",
             id="the counter disagrees",
         ),
-        pytest.param(Machine(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"),
-        pytest.param(Machine(on_mains=False), "on battery: clocks may be lowered", id="battery"),
+        pytest.param(
+            MachineFigures(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"
+        ),
+        pytest.param(
+            MachineFigures(on_mains=False), "on battery: clocks may be lowered", id="battery"
+        ),
     ],
 )
-def test_the_remark_is_the_most_urgent_problem(machine: Machine, words: str) -> None:
+def test_the_remark_is_the_most_urgent_problem(machine: MachineFigures, words: str) -> None:
     assert remark_of(machine) == words
 
 
@@ -115,27 +121,29 @@ def test_a_buffer_that_will_not_fit_is_reported_before_it_is_full(
         "memory": memory,
         "stages": StageTable(0, (Stage("batch(32)", "Batch", 0.1), shuffle)),
     }
-    assert remark_of(Machine(), **changes, shuffle=(held, size)) == words
-    assert remark_of(Machine(), **changes) == ""
+    assert remark_of(MachineFigures(), **changes, shuffle=(held, size)) == words
+    assert remark_of(MachineFigures(), **changes) == ""
 
 
 def test_a_prefetch_larger_than_the_memory_is_reported() -> None:
     prefetch = Stage("prefetch(64)", "Prefetch", 0.1, NAN, 4.0, 64.0, 4 * 0.1 * GIB)
     memory = Memory(used=12 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
-    assert remark_of(Machine(), stages=StageTable(0, (prefetch,)), memory=memory) == (
+    assert remark_of(MachineFigures(), stages=StageTable(0, (prefetch,)), memory=memory) == (
         "prefetch(64) needs 6.0 GB more once it is full, 2.0 GB are free: use a buffer of 13"
     )
 
 
 def test_a_leak_is_reported_only_if_memory_runs_out_before_the_end() -> None:
-    assert remark_of(Machine(growth=LEAK), left_s=2 * HOUR) == ""
-    assert remark_of(Machine(growth=LEAK), left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
-    assert remark_of(Machine(growth=replace(LEAK, left_s=13 * HOUR))) == ""
+    assert remark_of(MachineFigures(growth=LEAK), left_s=2 * HOUR) == ""
+    assert remark_of(MachineFigures(growth=LEAK), left_s=9 * HOUR).endswith(
+        "swaps in 4 h, before the end"
+    )
+    assert remark_of(MachineFigures(growth=replace(LEAK, left_s=13 * HOUR))) == ""
 
 
 def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
-    idle = Machine(gpu=GpuFigures(0.02), found=FOUND)
+    idle = MachineFigures(gpu=GpuFigures(0.02), found=FOUND)
 
     assert (
         remark_of(idle, accelerated=False)
@@ -150,13 +158,16 @@ def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
     "changes", [{"life": "not responding"}, {"ended": RunEnded(1, "finished", 3)}]
 )
 def test_a_run_that_is_not_running_has_no_remark(changes: dict[str, Any]) -> None:
-    assert remark_of(Machine(heat=4), **changes) == ""
+    assert remark_of(MachineFigures(heat=4), **changes) == ""
 
 
 def test_the_finding_carries_it() -> None:
     found = banner(
         replace(
-            RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=Machine(heat=2)
+            RUNNING,
+            accelerated=True,
+            judgement=judged(Verdict.HIGHLY),
+            machine=MachineFigures(heat=2),
         )
     )
 
@@ -175,7 +186,7 @@ def test_the_finding_carries_it() -> None:
     ],
 )
 def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None:
-    assert swap_time_text(Machine(growth=Growth(1.0, left_s))) == words
+    assert swap_time_text(MachineFigures(growth=Growth(1.0, left_s))) == words
 
 
 # -- samples ------------------------------------------------------------------------------------------
@@ -206,7 +217,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
 )
 def test_missing_figures_are_none_and_never_zero(rows: Rows) -> None:
     found = summarise_machine(rows, [])
-    assert replace(found, row={}) == Machine()
+    assert replace(found, row={}) == MachineFigures()
     assert set(found.row.values()) == {None}
     assert gpu_figures(rows) is None
     assert medians(rows, ["gpu_busy", "process_bytes"]) == {"gpu_busy": None, "process_bytes": None}

@@ -17,8 +17,8 @@ from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     BUDGET,
     LEAST,
     MOST,
-    Limits,
     Move,
+    SearchLimits,
     Stop,
     buffered_steps,
     judging_steps,
@@ -111,7 +111,9 @@ def walk_over(
     search, steps = AutopilotSearch(knobs, first), MOST
     moves: list[Move] = []
     most = begun = needed_bytes(knobs, plant.batch_bytes)
-    limits = Limits(memory, plant.batch_bytes, plant.cores, frozenset(knobs), plant.accelerated)
+    limits = SearchLimits(
+        memory, plant.batch_bytes, plant.cores, frozenset(knobs), plant.accelerated
+    )
     while True:
         move = search.next(
             partial(make_forecast, plant, search.knobs), replace(limits, steps=BUDGET - steps)
@@ -304,7 +306,7 @@ def test_the_switch_that_promises_most_is_made_first(
         return forecast(turned, promised[knob]) if knob in promised else None
 
     move = AutopilotSearch(knobs, TIGHT).next(
-        told, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+        told, SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     )
 
     assert isinstance(move, Move)
@@ -326,7 +328,7 @@ CACHES = {"prefetch": "4", "workers": "8", "cache": "off"}
 def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
     epoch_steps: int | None, memory: float, says: str
 ) -> None:
-    limits = Limits(memory, 1e6, 8, frozenset({"cache"}), True, epoch_steps=epoch_steps)
+    limits = SearchLimits(memory, 1e6, 8, frozenset({"cache"}), True, epoch_steps=epoch_steps)
     found = AutopilotSearch(CACHES, TIGHT).next(lambda turned: forecast(turned, 11.0, 1e9), limits)
     assert (found.knob if isinstance(found, Move) else "") == says
     if isinstance(found, Stop):
@@ -380,7 +382,7 @@ def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None
     """Else it would come before what makes that time itself shorter."""
     promised = {"prefetch": 2.0, "fast_pipeline": 15.0}
     knobs = {"prefetch": "off", "fast_pipeline": "off"}
-    limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+    limits = SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     found = AutopilotSearch(knobs, Measurement(40, 20.0, 0.1, 18.0)).next(
         lambda turned: forecast(turned, promised[next(iter(turned))]), limits
     )
@@ -395,7 +397,9 @@ def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
     rows["compute_ms"], rows["wait_ms"] = 10.0, 0.1
 
     assert search.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
-    found = search.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
+    found = search.next(
+        lambda _: None, SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+    )
     assert isinstance(found, Stop)
     assert (found.cause, "the 10.0 ms of compute and host" in found.reason) == (
         "compute_floor",
@@ -405,7 +409,7 @@ def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
 
 def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:
     search = AutopilotSearch({"prefetch": "4"}, Measurement(40, 20.0, 1.0, 10.0))
-    limits = Limits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=True)
+    limits = SearchLimits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=True)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 2, 10.0, 8.0)
 
@@ -420,7 +424,7 @@ def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to
 def test_what_could_not_be_had_is_not_asked_for_again() -> None:
     knobs = {"prefetch": "off"}
     search = AutopilotSearch(knobs, TIGHT)
-    limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+    limits = SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     first = search.next(lambda _: None, limits)
     assert isinstance(first, Move)
     search.exclude(first)
@@ -444,7 +448,7 @@ def test_batches_are_copied_ahead_where_the_copy_is_the_limit(
         else {"prefetch": "4"}
     )
     search = AutopilotSearch(knobs, Measurement(60, 20.0, 0.1, 19.9, copy_ms))
-    limits = Limits(ROOMY, 1_000_000, 8, frozenset(switchable), accelerated=True)
+    limits = SearchLimits(ROOMY, 1_000_000, 8, frozenset(switchable), accelerated=True)
     found = search.next(lambda _: None, limits)
     assert isinstance(found, Move) == moves
     if isinstance(found, Move):

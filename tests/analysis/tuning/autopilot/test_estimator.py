@@ -12,9 +12,9 @@ from tests.analysis.situations import split
 from tfwatch.analysis.tuning.autopilot.estimator import (
     Estimator,
     ForecastDatum,
-    Interval,
     MeasuredDatum,
     Measurement,
+    SettingSpan,
     find_measured,
     intervals,
     measure,
@@ -111,7 +111,7 @@ def test_each_switch_parts_two_stretches() -> None:
         OFF,
     )
 
-    assert found == [Interval(OFF, SLOW), Interval(FOUR, FAST), Interval(OFF, SLOW)]
+    assert found == [SettingSpan(OFF, SLOW), SettingSpan(FOUR, FAST), SettingSpan(OFF, SLOW)]
     assert intervals([switched("prefetch", "off", "4", None)], OFF) == []
 
 
@@ -130,8 +130,8 @@ def test_what_an_experiment_turned_since_is_taken_back_first() -> None:
     assert intervals(
         [switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, switches
     ) == [
-        Interval(OFF, SLOW),
-        Interval(FOUR, FAST),
+        SettingSpan(OFF, SLOW),
+        SettingSpan(FOUR, FAST),
     ]
 
 
@@ -145,16 +145,16 @@ def test_a_shuffle_makes_no_other_setting() -> None:
 
 def test_the_newest_stretch_of_a_setting_is_found_with_its_neighbour() -> None:
     older, newer, other = (
-        Interval(OFF, SLOW),
-        Interval(OFF, split(12.0, 13.0, 0.8)),
-        Interval(FOUR, FAST),
+        SettingSpan(OFF, SLOW),
+        SettingSpan(OFF, split(12.0, 13.0, 0.8)),
+        SettingSpan(FOUR, FAST),
     )
 
     assert find_measured([older, other, newer], OFF, FOUR) == (newer.split, other.split)
     assert find_measured([older, newer], OFF, FOUR) == (newer.split, None)
     assert (
         find_measured(
-            [Interval(OFF, split(9.6, 13.0, 0.8, steps=19)), Interval(OFF, None)], OFF, FOUR
+            [SettingSpan(OFF, split(9.6, 13.0, 0.8, steps=19)), SettingSpan(OFF, None)], OFF, FOUR
         )
         is None
     )

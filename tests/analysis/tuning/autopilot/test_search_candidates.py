@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
-    Limits,
     Move,
+    SearchLimits,
     SearchState,
     Stop,
     find_core_sharing_moves,
@@ -36,14 +36,14 @@ def state(knobs: dict[str, str], now: Measurement, *visited: dict[str, str]) -> 
     return SearchState(knobs, knobs, now, visited)
 
 
-def limits(memory_bytes: float = 1e12, **changes: Any) -> Limits:
+def limits(memory_bytes: float = 1e12, **changes: Any) -> SearchLimits:
     known: dict[str, Any] = {
         "batch_bytes": 1e6,
         "cores": 8,
         "switchable": frozenset((*OFF, "cache")),
         "accelerated": True,
     }
-    return Limits(memory_bytes, **{**known, **changes})
+    return SearchLimits(memory_bytes, **{**known, **changes})
 
 
 def changes_of(moves: list[Move]) -> list[dict[str, str]]:

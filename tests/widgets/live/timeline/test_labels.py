@@ -20,9 +20,9 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.rows import Flag
 from tfwatch.widgets.live.timeline.labels import (
+    EventMark,
     Kind,
     Label,
-    Mark,
     ago,
     bar_marks,
     clip_labels,
@@ -43,7 +43,7 @@ def row(labels: list[Label], count: int = 40) -> str:
     return "".join(text)
 
 
-def placed(*marks: Mark) -> str:
+def placed(*marks: EventMark) -> str:
     return row(place(marks, STARTS, 10.0)).rstrip()
 
 
@@ -85,22 +85,24 @@ def test_a_validation_stands_where_it_began() -> None:
 
 
 def test_labels_stand_at_their_columns_and_never_overlap() -> None:
-    switch = Mark(2.5, Kind.SWITCH, ("p prefetch off>4", "p off>4", "p"))
-    epoch = Mark(1.5, Kind.EPOCH, ("E 1", "E"))
-    stall = Mark(1.0, Kind.STALL, ("S stall 3.5 s", "S 3.5 s", "S"))
+    switch = EventMark(2.5, Kind.SWITCH, ("p prefetch off>4", "p off>4", "p"))
+    epoch = EventMark(1.5, Kind.EPOCH, ("E 1", "E"))
+    stall = EventMark(1.0, Kind.STALL, ("S stall 3.5 s", "S 3.5 s", "S"))
     assert placed(switch, epoch) == "      E 1 p prefetch off>4"
     assert placed(switch, stall) == "    S     p prefetch off>4"
     assert placed(stall, epoch) == "    S stall 3.5 s"
 
 
 def test_at_the_right_edge_a_label_ends_at_the_edge() -> None:
-    assert placed(Mark(9.9, Kind.SWITCH, ("p prefetch off>4",))) == " " * 24 + "p prefetch off>4"
+    assert (
+        placed(EventMark(9.9, Kind.SWITCH, ("p prefetch off>4",))) == " " * 24 + "p prefetch off>4"
+    )
 
 
 def test_a_mark_from_before_the_view_shows_while_it_lasts_in_the_view() -> None:
-    assert placed(Mark(-3.0, Kind.VALIDATION, ("EV 5.0 s",), length_s=5.0)) == "EV 5.0 s"
-    assert placed(Mark(-3.0, Kind.VALIDATION, ("EV 2.0 s",), length_s=2.0)) == ""
-    assert placed(Mark(11.0, Kind.SWITCH, ("p",))) == ""
+    assert placed(EventMark(-3.0, Kind.VALIDATION, ("EV 5.0 s",), length_s=5.0)) == "EV 5.0 s"
+    assert placed(EventMark(-3.0, Kind.VALIDATION, ("EV 2.0 s",), length_s=2.0)) == ""
+    assert placed(EventMark(11.0, Kind.SWITCH, ("p",))) == ""
 
 
 def test_a_stall_and_a_compile_are_found_in_the_bars() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from tfwatch.core.rows import STEP, Flag, Rows
 from tfwatch.widgets.live.timeline.step_bars import (
+    BarPart,
     Bars,
     Cells,
-    Part,
     bars_of_steps,
     bars_of_time,
     column_width,
@@ -24,13 +24,13 @@ from tfwatch.widgets.live.timeline.step_bars import (
 
 NAN = float("nan")
 TEXTURE = {
-    Part.COMPUTE: "=",
-    Part.MUTED: "/",
-    Part.HOST: ".",
-    Part.COPY: "x",
-    Part.WAIT: "#",
-    Part.STALL: "!",
-    Part.NOTHING: " ",
+    BarPart.COMPUTE: "=",
+    BarPart.MUTED: "/",
+    BarPart.HOST: ".",
+    BarPart.COPY: "x",
+    BarPart.WAIT: "#",
+    BarPart.STALL: "!",
+    BarPart.NOTHING: " ",
 }
 
 
@@ -63,10 +63,10 @@ def step_rows(*parts: tuple[float, float, float], flags: int = 0) -> Rows:
 
 
 def coarse(cells: Cells) -> list[str]:
-    return ["".join(TEXTURE[Part(part)] for part in row) for row in cells.lower.tolist()]
+    return ["".join(TEXTURE[BarPart(part)] for part in row) for row in cells.lower.tolist()]
 
 
-def fine(cells: Cells, part: Part) -> list[str]:
+def fine(cells: Cells, part: BarPart) -> list[str]:
     """Draw the height of a part in each cell where it is the lower one."""
     blocks = " ▁▂▃▄▅▆▇█"
     filled = np.where(cells.lower == part, cells.height, 0)
@@ -110,8 +110,8 @@ def test_a_timed_copy_lies_between_wait_and_host_and_is_no_compute() -> None:
 def test_a_copy_of_fine_cells_ends_at_an_eighth() -> None:
     bars = copying(columns((0.0, 0.0, 20.0)), 11.25)
     cells = stack(bars, top_ms=20.0, rows=2, fine=True)
-    assert fine(cells, Part.COMPUTE) == [" ", "▇"]
-    assert cells.upper[1].tolist() == [Part.COPY]
+    assert fine(cells, BarPart.COMPUTE) == [" ", "▇"]
+    assert cells.upper[1].tolist() == [BarPart.COPY]
 
 
 def test_the_parts_of_any_column_keep_their_whole_height() -> None:
@@ -121,19 +121,19 @@ def test_the_parts_of_any_column_keep_their_whole_height() -> None:
     copy = compute * chance.random(400)
     bars = copying(columns(*zip(wait, host, compute, strict=True)), *copy)
     cells = stack(bars, top_ms=60.0, rows=8, fine=True)
-    copied = np.where(cells.lower == Part.COPY, cells.height, 0) + np.where(
-        cells.upper == Part.COPY, 8 - cells.height, 0
+    copied = np.where(cells.lower == BarPart.COPY, cells.height, 0) + np.where(
+        cells.upper == BarPart.COPY, 8 - cells.height, 0
     )
     plain = stack(replace(bars, copy_ms=None), top_ms=60.0, rows=8, fine=True)
-    assert ((cells.lower == Part.NOTHING) == (plain.lower == Part.NOTHING)).all()
+    assert ((cells.lower == BarPart.NOTHING) == (plain.lower == BarPart.NOTHING)).all()
     thick = copy > 60.0 / 8
     assert np.abs(copied.sum(axis=0) - np.rint(copy / 60.0 * 64))[thick].max() <= 4
 
 
 def test_fine_cells_split_at_an_eighth_with_the_upper_part_behind() -> None:
     cells = stack(columns((7.5, 0.0, 12.5), (5.0, 0.0, 15.0)), top_ms=20.0, rows=2, fine=True)
-    assert fine(cells, Part.COMPUTE) == ["▂▄", "██"]
-    assert cells.upper[0].tolist() == [Part.WAIT, Part.WAIT]
+    assert fine(cells, BarPart.COMPUTE) == ["▂▄", "██"]
+    assert cells.upper[0].tolist() == [BarPart.WAIT, BarPart.WAIT]
 
 
 def test_a_thin_wait_is_always_drawn_or_never_so_that_a_strip_has_no_speckles() -> None:
@@ -143,8 +143,8 @@ def test_a_thin_wait_is_always_drawn_or_never_so_that_a_strip_has_no_speckles() 
     hidden, shown = (
         stack(bars, top_ms=20.0, rows=4, fine=True) for bars in (compute_bound, moderate)
     )
-    assert not ((hidden.lower == Part.WAIT) | (hidden.upper == Part.WAIT)).any()
-    assert ((shown.lower == Part.WAIT) | (shown.upper == Part.WAIT)).any(axis=0).all()
+    assert not ((hidden.lower == BarPart.WAIT) | (hidden.upper == BarPart.WAIT)).any()
+    assert ((shown.lower == BarPart.WAIT) | (shown.upper == BarPart.WAIT)).any(axis=0).all()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_wait_beyond_the_top_is_a_stall_of_full_height() -> None:
 
 def test_what_ran_leaves_a_trace_however_short() -> None:
     cells = stack(columns((0.0, 0.0, 0.01), GAP), top_ms=30.0, rows=2, fine=True)
-    assert fine(cells, Part.COMPUTE) == ["  ", "▁ "]
+    assert fine(cells, BarPart.COMPUTE) == ["  ", "▁ "]
 
 
 def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
@@ -201,19 +201,19 @@ def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
 )
 def test_the_open_wait_is_a_wall(since_s: float, expected: str) -> None:
     bars = with_open_step(
-        columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, COMPUTE_BOUND), since_s, 0.99, Part.WAIT
+        columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, COMPUTE_BOUND), since_s, 0.99, BarPart.WAIT
     )
     assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False))[0] == expected
 
 
 def test_an_open_wait_of_a_third_of_a_second_is_visible_where_steps_take_20_ms() -> None:
     bars = columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, GAP)
-    walls = stack(with_open_step(bars, 0.45, 0.75, Part.WAIT), top_ms=30.0, rows=3, fine=False)
+    walls = stack(with_open_step(bars, 0.45, 0.75, BarPart.WAIT), top_ms=30.0, rows=3, fine=False)
     assert coarse(walls)[0] == "  !!"
 
 
 def test_an_open_compute_is_drawn_as_compute() -> None:
-    bars = with_open_step(columns(COMPUTE_BOUND, GAP), 0.0, 0.48, Part.COMPUTE)
+    bars = with_open_step(columns(COMPUTE_BOUND, GAP), 0.0, 0.48, BarPart.COMPUTE)
     assert coarse(stack(bars, top_ms=500.0, rows=2, fine=False)) == [" =", "=="]
 
 
@@ -265,7 +265,7 @@ def test_single_steps_have_their_own_copies() -> None:
 
 
 def test_an_open_step_has_no_copy_yet() -> None:
-    bars = with_open_step(copying(columns(COMPUTE_BOUND), 10.0), 0.0, 0.24, Part.COMPUTE)
+    bars = with_open_step(copying(columns(COMPUTE_BOUND), 10.0), 0.0, 0.24, BarPart.COMPUTE)
     assert bars.parts_of(0) == {"wait": 0.0, "host": 0.0, "compute": 240.0}
 
 

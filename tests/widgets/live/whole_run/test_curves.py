@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfwatch.live.whole_run import Curve
+from tfwatch.live.whole_run import MetricCurve
 from tfwatch.widgets.live.whole_run.curves import axis_bounds, highest_step_time
 
 
-def curve(*values: float) -> Curve:
-    return Curve(np.arange(len(values), dtype=float), np.array(values))
+def curve(*values: float) -> MetricCurve:
+    return MetricCurve(np.arange(len(values), dtype=float), np.array(values))
 
 
 @pytest.mark.parametrize(

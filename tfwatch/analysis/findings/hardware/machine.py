@@ -255,7 +255,7 @@ class GpuFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineFigures:
     """The machine over some samples; None is n/a.
 
     found: the source of the GPU figures.
@@ -289,7 +289,7 @@ def summarise_machine(
     *,
     since_s: float = 0.0,
     typical: bool = False,
-) -> Machine:
+) -> MachineFigures:
     """Sum up these rows of `core.rows.SAMPLE`: means, and the newest level of heat and memory pressure.
 
     since_s: the start of the current setting, for the GPU. typical: medians instead of means, for a whole run.
@@ -299,7 +299,7 @@ def summarise_machine(
     swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
     mains = _newest(rows["on_mains"])
-    return Machine(
+    return MachineFigures(
         gpu=gpu_figures(rows[bisect_left(rows["at_ns"], max(since_s, 0.0) * 1e9) :], of),
         found=status if isinstance(status, GpuFound) else None,
         cpu_power_w=_figure(rows["cpu_power_w"], of),

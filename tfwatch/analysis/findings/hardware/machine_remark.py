@@ -11,7 +11,7 @@ from tfwatch.core import units
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tfwatch.analysis.findings.hardware.machine import Machine
+    from tfwatch.analysis.findings.hardware.machine import MachineFigures
     from tfwatch.analysis.findings.situation import Situation
 
 #: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window compositing).
@@ -33,29 +33,29 @@ def remark(now: Situation) -> str:
     return next((text for check in _CHECKS if (text := check(now, now.machine))), "")
 
 
-def is_gpu_shared(machine: Machine) -> bool:
+def is_gpu_shared(machine: MachineFigures) -> bool:
     """Return True if other programs use enough of the GPU to slow the training."""
     others = machine.gpu.others if machine.gpu else None
     return others is not None and others > OTHERS_FROM
 
 
-def is_swapping(machine: Machine) -> bool:
+def is_swapping(machine: MachineFigures) -> bool:
     """Return True if memory is swapped to and from the disk."""
     return machine.swap_bytes_s is not None and machine.swap_bytes_s >= SWAPPING_BYTES_S
 
 
-def is_hot(machine: Machine) -> bool:
+def is_hot(machine: MachineFigures) -> bool:
     """Return True if heat lowers clocks."""
     return machine.heat is not None and machine.heat >= _HOT
 
 
-def is_running_out(machine: Machine, left_s: float | None) -> bool:
+def is_running_out(machine: MachineFigures, left_s: float | None) -> bool:
     """Return True if memory runs out soon, and before the end of a run with `left_s` to go."""
     out_s = machine.growth.left_s if machine.growth else None
     return out_s is not None and out_s < min(_SOON_S, left_s if left_s is not None else _SOON_S)
 
 
-def is_gpu_unused(now: Situation, machine: Machine) -> bool:
+def is_gpu_unused(now: Situation, machine: MachineFigures) -> bool:
     """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the CPU."""
     return (
         machine.found is not None
@@ -65,7 +65,7 @@ def is_gpu_unused(now: Situation, machine: Machine) -> bool:
     )
 
 
-def swap_time_text(machine: Machine) -> str:
+def swap_time_text(machine: MachineFigures) -> str:
     """Return `swaps in 4 h`; empty where memory does not run out."""
     out_s = machine.growth.left_s if machine.growth else None
     if out_s is None:
@@ -76,7 +76,7 @@ def swap_time_text(machine: Machine) -> str:
     return f"swaps in {hours} h" if hours < 48 else ""
 
 
-def _swapping(now: Situation, machine: Machine) -> str:
+def _swapping(now: Situation, machine: MachineFigures) -> str:
     if is_swapping(machine):
         return f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: use smaller batches, buffers or caches"
     if machine.pressure is not None and machine.pressure >= PRESSURE.index("critical"):
@@ -84,7 +84,7 @@ def _swapping(now: Situation, machine: Machine) -> str:
     return ""
 
 
-def _oversized_buffer(now: Situation, machine: Machine) -> str:
+def _oversized_buffer(now: Situation, machine: MachineFigures) -> str:
     """Return the buffer that needs more than the free memory once it is full, by the size of its elements so far."""
     available = now.memory.available if now.memory else math.nan
     for name, size, held, each in _buffers(now):
@@ -109,7 +109,7 @@ def _buffers(now: Situation) -> Iterable[tuple[str, float, float, float]]:
             yield stage.name, size, stage.buffered, stage.buffered_bytes / stage.buffered
 
 
-def _hot(now: Situation, machine: Machine) -> str:
+def _hot(now: Situation, machine: MachineFigures) -> str:
     return (
         f"heat is {HEAT[machine.heat]}: clocks are lowered"
         if machine.heat and is_hot(machine)
@@ -117,17 +117,17 @@ def _hot(now: Situation, machine: Machine) -> str:
     )
 
 
-def _others(now: Situation, machine: Machine) -> str:
+def _others(now: Situation, machine: MachineFigures) -> str:
     if machine.gpu is None or not now.accelerated or not is_gpu_shared(machine):
         return ""
     return f"other programs use {units.percent(machine.gpu.others)} of the GPU"
 
 
-def _disagrees(now: Situation, machine: Machine) -> str:
+def _disagrees(now: Situation, machine: MachineFigures) -> str:
     return disagreement_text(machine.gpu_check, now.judgement.bound, now.accelerated)
 
 
-def _runs_out(now: Situation, machine: Machine) -> str:
+def _runs_out(now: Situation, machine: MachineFigures) -> str:
     if machine.growth is None or not is_running_out(machine, now.left_s):
         return ""
     grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
@@ -136,11 +136,11 @@ def _runs_out(now: Situation, machine: Machine) -> str:
     )
 
 
-def _battery(now: Situation, machine: Machine) -> str:
+def _battery(now: Situation, machine: MachineFigures) -> str:
     return "on battery: clocks may be lowered" if machine.on_mains is False else ""
 
 
-def _unused(now: Situation, machine: Machine) -> str:
+def _unused(now: Situation, machine: MachineFigures) -> str:
     return (
         "TensorFlow does not use the GPU; tfwatch doctor shows why"
         if is_gpu_unused(now, machine)
@@ -148,7 +148,7 @@ def _unused(now: Situation, machine: Machine) -> str:
     )
 
 
-_CHECKS: tuple[Callable[[Situation, Machine], str], ...] = (
+_CHECKS: tuple[Callable[[Situation, MachineFigures], str], ...] = (
     _swapping,
     _oversized_buffer,
     _hot,

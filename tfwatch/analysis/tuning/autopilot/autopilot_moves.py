@@ -81,7 +81,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """The resources of a search.
 
     memory_bytes: for buffers, beyond those of the start. batch_bytes: of one batch; None where it is unknown, and then
@@ -121,7 +121,7 @@ class SearchState:
     compute_floor_ms: float = math.inf
 
 
-def judging_steps(state: SearchState, move: Move, limits: Limits) -> int:
+def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
     """Return the number of steps that a move may be judged by: the budget less the switches there and back."""
     knobs = state.knobs
     settings_after = move.settings_after(knobs)
@@ -185,7 +185,7 @@ _CROWDS = "many workers may get more of the cores than few do"
 _AGAIN = "the measurements so far favor it: the two settings are compared again"
 
 
-def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
+def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the moves that may shorten data wait, the most promising kinds first."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
     found = [
@@ -211,7 +211,7 @@ def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
     return _new_moves(state, limits, found)
 
 
-def find_copy_moves(state: SearchState, limits: Limits) -> list[Move]:
+def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the move that copies batches to the device ahead, where the copy is the limit."""
     if (
         state.now.copy_ms < COPY_FROM * state.now.step_ms
@@ -223,7 +223,7 @@ def find_copy_moves(state: SearchState, limits: Limits) -> list[Move]:
     )
 
 
-def find_core_sharing_moves(state: SearchState, limits: Limits) -> list[Move]:
+def find_core_sharing_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the moves that leave more of the cores to the training, or divide them in another way."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
     cores = max(limits.cores, 2)
@@ -251,7 +251,7 @@ def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]])
     return [Move(_changes(state, knobs.items()), _AGAIN) for knobs in others]
 
 
-def fits(state: SearchState, limits: Limits, move: Move) -> bool:
+def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
     """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
     if move.knob == "fast_pipeline":
         return True
@@ -271,7 +271,7 @@ def fits(state: SearchState, limits: Limits, move: Move) -> bool:
     )
 
 
-def _first_workers(state: SearchState, limits: Limits) -> int:
+def _first_workers(state: SearchState, limits: SearchLimits) -> int:
     """Return the workers that overlap all data work if each gives its full speedup: a power of two."""
     times = _SPARE * (state.now.step_ms - state.now.work_ms) / max(state.now.work_ms, 1e-3)
     return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
@@ -281,7 +281,7 @@ def _first_depth(state: SearchState) -> int:
     return _MOST_DEPTH if state.now.work_ms < _SHORT_MS else FIRST_DEPTH
 
 
-def _prefetch_and_workers(state: SearchState, limits: Limits, calls: int) -> Move | None:
+def _prefetch_and_workers(state: SearchState, limits: SearchLimits, calls: int) -> Move | None:
     """Return a move of prefetch and workers that fits the memory limit."""
     if not {"prefetch", "workers"} <= set(state.knobs):
         return None
@@ -321,7 +321,7 @@ def _forecast(state: SearchState, changes: tuple[KnobChange, ...]) -> Forecast |
     return state.make_forecast({change.knob: change.new for change in changes})
 
 
-def _new_moves(state: SearchState, limits: Limits, moves: list[Move | None]) -> list[Move]:
+def _new_moves(state: SearchState, limits: SearchLimits, moves: list[Move | None]) -> list[Move]:
     """Return the moves of switchable knobs that lead to unvisited settings."""
     return [
         move
@@ -332,7 +332,7 @@ def _new_moves(state: SearchState, limits: Limits, moves: list[Move | None]) -> 
     ]
 
 
-def _largest_fitting(state: SearchState, limits: Limits, knob: str, most: int) -> str:
+def _largest_fitting(state: SearchState, limits: SearchLimits, knob: str, most: int) -> str:
     """Return the first value of a knob that is off: `most`, halved until it fits the memory limit."""
     fitting = most
     while fitting > 1 and not _value_fits(state, limits, knob, str(fitting)):
@@ -340,7 +340,7 @@ def _largest_fitting(state: SearchState, limits: Limits, knob: str, most: int) -
     return str(fitting)
 
 
-def _next_larger(state: SearchState, limits: Limits, knob: str) -> str:
+def _next_larger(state: SearchState, limits: SearchLimits, knob: str) -> str:
     """Return the next larger value that fits the memory limit; empty where there is none."""
     value = state.knobs[knob]
     most = _MOST_DEPTH if knob == "prefetch" else _MOST_WORKERS
@@ -351,7 +351,7 @@ def _next_larger(state: SearchState, limits: Limits, knob: str) -> str:
     return wide if far and _value_fits(state, limits, knob, wide) else next_up
 
 
-def _value_fits(state: SearchState, limits: Limits, knob: str, value: str) -> bool:
+def _value_fits(state: SearchState, limits: SearchLimits, knob: str, value: str) -> bool:
     if limits.batch_bytes is None:
         return state.knobs.get(knob) in _OFF
     return (

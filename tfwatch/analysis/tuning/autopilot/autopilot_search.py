@@ -15,8 +15,8 @@ from tfwatch.analysis.steps.verdict import HIGHLY_FROM
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     BUDGET,
     LEAST,
-    Limits,
     Move,
+    SearchLimits,
     SearchState,
     Stop,
     find_copy_moves,
@@ -99,7 +99,7 @@ class AutopilotSearch:
             self._start, self.knobs, self.now, visited, make_forecast, self._compute_floor_ms
         )
 
-    def next(self, make_forecast: MakeForecast, limits: Limits) -> Move | Stop:
+    def next(self, make_forecast: MakeForecast, limits: SearchLimits) -> Move | Stop:
         """Return the next move, or the reason to stop. make_forecast: of a switch from the current settings."""
         state, now = self.state(make_forecast), self.now
         copying = [

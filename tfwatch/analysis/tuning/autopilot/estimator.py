@@ -198,7 +198,7 @@ def _key(knobs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class SettingSpan:
     """A stretch of steps with one setting of all knobs. split: of its steady steps, if there are any."""
 
     knobs: Mapping[str, str]
@@ -209,7 +209,7 @@ def intervals(
     comparisons: Sequence[Comparison],
     knobs: Mapping[str, str],
     switches: Sequence[PipelineSwitched] = (),
-) -> list[Interval]:
+) -> list[SettingSpan]:
     """Return the stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
 
     switches: all of the run in order, where more were made than compared (those of A/B tests are not compared).
@@ -224,11 +224,11 @@ def intervals(
         step, switch = made[n]
         state = _undo_after(state, past, step)
         if n == len(made) - 1 or made[n + 1][0] != step:
-            found.append(Interval(step_time_knobs(state), switch.after))
+            found.append(SettingSpan(step_time_knobs(state), switch.after))
     if made:
         step, switch = made[0]
         state = _undo_after(state, past, step - 1)
-        found.append(Interval(step_time_knobs(state), switch.before))
+        found.append(SettingSpan(step_time_knobs(state), switch.before))
     return found[::-1]
 
 
@@ -243,7 +243,7 @@ def _undo_after(
 
 
 def find_measured(
-    history: Sequence[Interval], wanted: Mapping[str, str], now: Mapping[str, str]
+    history: Sequence[SettingSpan], wanted: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[Breakdown, Breakdown | None] | None:
     """Find the newest stretch of the wanted setting, and a neighbor with the current one, `now`, if there is any.
 
@@ -260,7 +260,7 @@ def find_measured(
     return None
 
 
-def _is_at(history: Sequence[Interval], n: int, knobs: Mapping[str, str]) -> bool:
+def _is_at(history: Sequence[SettingSpan], n: int, knobs: Mapping[str, str]) -> bool:
     return 0 <= n < len(history) and history[n].knobs == knobs
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfwatch.analysis.findings.bottleneck import make_stage_table
 from tfwatch.analysis.steps.verdict import breakdown, steady
-from tfwatch.analysis.tuning.autopilot.estimator import Interval, intervals
+from tfwatch.analysis.tuning.autopilot.estimator import SettingSpan, intervals
 from tfwatch.analysis.tuning.comparison import LONGEST
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.core.rows import STEP, step_ms
@@ -79,7 +79,7 @@ class Evidence:
     replicas: int = 0
 
     @cached_property
-    def history(self) -> list[Interval]:
+    def history(self) -> list[SettingSpan]:
         """The measured settings of the run, oldest first."""
         return intervals(self.comparisons, self.knobs, self.switches)
 

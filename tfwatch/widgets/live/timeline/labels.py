@@ -51,7 +51,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class EventMark:
     """An event at `at_s` that lasted `length_s`. `texts`: its label, longest first."""
 
     at_s: float
@@ -69,60 +69,64 @@ class Label:
     kind: Kind
 
 
-def event_marks(events: Sequence[Event], to: str) -> list[Mark]:
+def event_marks(events: Sequence[Event], to: str) -> list[EventMark]:
     """Make the marks of a run's events; `to` is the arrow between an old and a new value."""
     held = [_limit_mark(limit) for limit in find_limits(events)]
     return [*(mark for event in events if (mark := _event_mark(event, to))), *held]
 
 
-def _limit_mark(limit: Paused) -> Mark:
+def _limit_mark(limit: Paused) -> EventMark:
     letter, name = LIMITS[limit.cause]
     length_s = limit.took_ms / 1e3
     texts = (f"{letter} {name} {units.seconds(length_s)}", f"{letter} {name}", letter)
-    return Mark(limit.at_ns / 1e9 - length_s, Kind.LIMIT, texts, length_s)
+    return EventMark(limit.at_ns / 1e9 - length_s, Kind.LIMIT, texts, length_s)
 
 
-def _event_mark(event: Event, to: str) -> Mark | None:
+def _event_mark(event: Event, to: str) -> EventMark | None:
     at_s = event.at_ns / 1e9
     match event:
         case ExperimentBegan(knob=knob, values=values):
-            return Mark(at_s, Kind.SWITCH, (f"A {subject_text(knob, values)}", "A/B test", "A"))
+            return EventMark(
+                at_s, Kind.SWITCH, (f"A {subject_text(knob, values)}", "A/B test", "A")
+            )
         case ExperimentEnded(knob=knob, kept=kept):
             longest = (f"A/B test done: {knob_name(knob)} {kept}",) if kept else ()
-            return Mark(at_s, Kind.SWITCH, (*longest, "A/B test done", "A"))
+            return EventMark(at_s, Kind.SWITCH, (*longest, "A/B test done", "A"))
         case PipelineSwitched() if is_of_experiment(event):
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):
             letter, name = KEYS.get(knob, "p"), knob_name(knob)
-            return Mark(
+            return EventMark(
                 at_s,
                 Kind.SWITCH,
                 (f"{letter} {name} {old}{to}{new}", f"{letter} {old}{to}{new}", letter),
             )
         case ValidationEnded(took_ms=took_ms):
             length_s = took_ms / 1e3
-            return Mark(
+            return EventMark(
                 at_s - length_s,
                 Kind.VALIDATION,
                 (f"EV {units.seconds(length_s)}", "EV", "V"),
                 length_s,
             )
         case EpochEnded(epoch=epoch):
-            return Mark(at_s, Kind.EPOCH, (f"E {epoch + 1}", "E"))
+            return EventMark(at_s, Kind.EPOCH, (f"E {epoch + 1}", "E"))
         case SwitchFailed(knob=knob):
-            return Mark(at_s, Kind.FAILED, (f"X {knob_name(knob)} switch failed", "X failed", "X"))
+            return EventMark(
+                at_s, Kind.FAILED, (f"X {knob_name(knob)} switch failed", "X failed", "X")
+            )
         case TrainingFailed():
-            return Mark(at_s, Kind.FAILED, ("X failed", "X"))
+            return EventMark(at_s, Kind.FAILED, ("X failed", "X"))
         case WatchFailed():
-            return Mark(at_s, Kind.FAILED, ("X not measured", "X"))
+            return EventMark(at_s, Kind.FAILED, ("X not measured", "X"))
         case Slept(slept_ms=slept_ms):
-            return Mark(
+            return EventMark(
                 at_s, Kind.LIMIT, (f"Z asleep {units.seconds(slept_ms / 1e3)}", "Z asleep", "Z")
             )
     return None
 
 
-def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[Mark]:
+def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[EventMark]:
     """Make the marks of compiles and of stalls above the axis. `filled`: columns in which a shuffle buffer filled.
 
     A mark has a length where the step has its columns to itself.
@@ -139,13 +143,13 @@ def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[Mark]:
     return marks
 
 
-def _bar_mark(bars: Bars, column: int, kind: Kind, words: str, took_ms: float) -> Mark:
+def _bar_mark(bars: Bars, column: int, kind: Kind, words: str, took_ms: float) -> EventMark:
     letter, took = words[0], units.seconds(took_ms / 1e3)
     timed = (f"{words} {took}", f"{letter} {took}") if took_ms >= STALL_MS else ()
-    return Mark(float(bars.starts_s[column]), kind, (*timed, words, letter), took_ms / 1e3)
+    return EventMark(float(bars.starts_s[column]), kind, (*timed, words, letter), took_ms / 1e3)
 
 
-def place(marks: Sequence[Mark], starts_s: Floats, end_s: float) -> list[Label]:
+def place(marks: Sequence[EventMark], starts_s: Floats, end_s: float) -> list[Label]:
     """Place each mark at its column, with the longest text that leaves a blank beside the next label, or drop it.
 
     Near the right edge a label ends at the edge. Among equal kinds the newest is placed first.
@@ -169,7 +173,7 @@ def place(marks: Sequence[Mark], starts_s: Floats, end_s: float) -> list[Label]:
     return sorted(labels, key=lambda label: label.column)
 
 
-def _fit(mark: Mark, column: int, taken: bytearray) -> Label | None:
+def _fit(mark: EventMark, column: int, taken: bytearray) -> Label | None:
     for text in mark.texts:
         at = min(column, len(taken) - 1 - len(text))
         if at >= 0 and not any(taken[at : at + len(text)]):

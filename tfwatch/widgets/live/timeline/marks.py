@@ -12,8 +12,8 @@ from tfwatch.core.events import ExperimentBegan, ExperimentEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.widgets.live.timeline import step_bars
-from tfwatch.widgets.live.timeline.labels import Kind, Mark, bar_marks, event_marks
-from tfwatch.widgets.live.timeline.step_bars import Part
+from tfwatch.widgets.live.timeline.labels import EventMark, Kind, bar_marks, event_marks
+from tfwatch.widgets.live.timeline.step_bars import BarPart
 from tfwatch.widgets.live.timeline.window import Zoom, open_step
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def overlong(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
 def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
     """Return the overlong open step where it waits for its batch."""
     lasting = overlong(snapshot, median_ms)
-    return lasting if lasting and lasting.part is Part.WAIT else None
+    return lasting if lasting and lasting.part is BarPart.WAIT else None
 
 
-def marks_of(scene: Scene) -> list[Mark]:
+def marks_of(scene: Scene) -> list[EventMark]:
     """Make all marks of the row `why`."""
     snapshot, bars = scene.snapshot, scene.bars
     marks = event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
@@ -84,34 +84,34 @@ def _fillings(snapshot: Snapshot) -> Floats:
     return starts
 
 
-def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
+def _lasting_mark(snapshot: Snapshot, figures: Figures) -> EventMark | None:
     """Make the mark of an open stall, validation or compile, or of a run without a sign of life."""
     pulse = snapshot.pulse
     if pulse is None or snapshot.life is Life.ENDED:
         return None
     since_s = pulse.since_ns / 1e9
     if snapshot.life is Life.KILLED:
-        return Mark(pulse.now_ns / 1e9, Kind.FAILED, ("X killed", "X"))
+        return EventMark(pulse.now_ns / 1e9, Kind.FAILED, ("X killed", "X"))
     if snapshot.life is Life.GONE:
-        return Mark(pulse.now_ns / 1e9, Kind.OPEN, ("folder gone", "gone"))
+        return EventMark(pulse.now_ns / 1e9, Kind.OPEN, ("folder gone", "gone"))
     if snapshot.life is not Life.RUNNING:
-        return Mark(
+        return EventMark(
             pulse.now_ns / 1e9,
             Kind.OPEN,
             (f"not responding {units.seconds(snapshot.silent_s)}", "not responding"),
         )
     took = units.seconds(snapshot.now_s - since_s)
     if stalled(snapshot, figures.split.step.median if figures.split else None):
-        return Mark(
+        return EventMark(
             since_s,
             Kind.OPEN,
             (f"stalled now {took}", f"now {took}", "now"),
             snapshot.now_s - since_s,
         )
     if pulse.phase is Phase.VALIDATION:
-        return Mark(since_s, Kind.VALIDATION, (f"EV {took}", "EV"), snapshot.now_s - since_s)
+        return EventMark(since_s, Kind.VALIDATION, (f"EV {took}", "EV"), snapshot.now_s - since_s)
     if pulse.phase is Phase.COMPILE:
-        return Mark(
+        return EventMark(
             since_s,
             Kind.COMPILE,
             (f"C compiling {took}", f"C {took}", "C"),

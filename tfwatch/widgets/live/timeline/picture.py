@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reading.reader import Snapshot
-    from tfwatch.widgets.live.timeline.rows import Figures, Layout, Line
+    from tfwatch.widgets.live.timeline.rows import Figures, Line, TimelineLayout
     from tfwatch.widgets.live.timeline.step_bars import Bars, Bools, Floats
     from tfwatch.widgets.live.timeline.window import Scene
 
@@ -104,7 +104,7 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
     known = cores[np.isfinite(cores)]
     return replace(
         figures,
-        means=replace(rows.Means(*means), copy=copy),
+        means=replace(rows.StepMeans(*means), copy=copy),
         share=step_bars.mean_share(bars),
         was=None,
         cores=float(known.mean()) if len(known) else None,
@@ -136,7 +136,7 @@ def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
     return figures.busy if figures else None
 
 
-def draw(scene: Scene, layout: Layout) -> list[Line]:
+def draw(scene: Scene, layout: TimelineLayout) -> list[Line]:
     """Draw all rows, from the top: the strip, why, starving, the GPU, the CPU, the time axis."""
     snapshot, bars, glyphs, figures = scene.snapshot, scene.bars, scene.glyphs, scene.figures
     wide = layout.legend >= rows.WIDE
@@ -178,7 +178,7 @@ def _when(scene: Scene) -> str:
     return "in view" if looks_back(scene.snapshot, scene.view) else "then"
 
 
-def _gpu_lane(scene: Scene, layout: Layout) -> list[Line]:
+def _gpu_lane(scene: Scene, layout: TimelineLayout) -> list[Line]:
     seen, count = scene.sampled, layout.gpu_rows
     if not count or seen.busy is None:
         return []
@@ -191,7 +191,7 @@ def _gpu_lane(scene: Scene, layout: Layout) -> list[Line]:
     return [_beside(*parts) for parts in zip(("GPU", "busy"), charts, beside, strict=False)]
 
 
-def _lane_of(gpu: GpuLane, scene: Scene, layout: Layout) -> Line:
+def _lane_of(gpu: GpuLane, scene: Scene, layout: TimelineLayout) -> Line:
     """Draw one of several GPUs."""
     nothing = np.full(layout.columns, np.nan)
     busy, ours = scene.sampled.gpus.get(gpu.device, (nothing, nothing))

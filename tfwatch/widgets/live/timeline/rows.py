@@ -13,7 +13,7 @@ from tfwatch.core import units
 from tfwatch.widgets.basics.text import single_width
 from tfwatch.widgets.live.timeline import step_bars
 from tfwatch.widgets.live.timeline.labels import Kind, Label, ago, clip_labels, tick_step
-from tfwatch.widgets.live.timeline.step_bars import Bars, Bytes, Cells, Part
+from tfwatch.widgets.live.timeline.step_bars import BarPart, Bars, Bytes, Cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,12 +39,12 @@ _TWO_ROWS_FROM, _BOTH_FROM = 11, 17
 #: The smallest height with two of several GPUs; with all of them this much beside their rows: the strip has six.
 _TWO_GPUS_FROM, _ALL_FROM = 7, 9
 _ROLES = {
-    Part.COMPUTE: "compute",
-    Part.MUTED: "muted",
-    Part.HOST: "host",
-    Part.COPY: "copy",
-    Part.WAIT: "wait",
-    Part.STALL: "stall",
+    BarPart.COMPUTE: "compute",
+    BarPart.MUTED: "muted",
+    BarPart.HOST: "host",
+    BarPart.COPY: "copy",
+    BarPart.WAIT: "wait",
+    BarPart.STALL: "stall",
 }
 _MARK_ROLES = {
     Kind.SWITCH: "switch",
@@ -56,7 +56,7 @@ _MARK_ROLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TimelineLayout:
     """Columns and rows of a timeline of a given size. gpu_rows: rows of the GPU lane; 0 without one."""
 
     columns: int
@@ -68,7 +68,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class StepMeans:
     """Means of steady steps, milliseconds; None where unknown. copy: None where it is a part of compute."""
 
     wait: float | None = None
@@ -79,7 +79,7 @@ class Means:
     copy: float | None = None
 
 
-_UNKNOWN = Means()
+_UNKNOWN = StepMeans()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Figures:
     """
 
     split: Breakdown | None = None
-    means: Means = _UNKNOWN
+    means: StepMeans = _UNKNOWN
     share: float | None = None
     was: float | None = None
     cores: float | None = None
@@ -106,7 +106,7 @@ class Figures:
     gpus: tuple[GpuLane, ...] = ()
 
 
-def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> Layout:
+def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> TimelineLayout:
     """Return the layout for `width` x `height` cells; the strip keeps at least three rows while it can.
 
     gpus: show the GPU lane, in place of the CPU lane where rows are few; a row for each of several where there is room.
@@ -118,7 +118,7 @@ def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> Layout:
         compact and gpu_rows
     )
     rows = height - 2 - has_axis - has_cpu - gpu_rows
-    return Layout(
+    return TimelineLayout(
         max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu, gpu_rows
     )
 
@@ -147,7 +147,9 @@ def strip_lines(
         glyphs.wait,
         " ",
     )
-    coarse = [(texture, _ROLES.get(part, "")) for texture, part in zip(textures, Part, strict=True)]
+    coarse = [
+        (texture, _ROLES.get(part, "")) for texture, part in zip(textures, BarPart, strict=True)
+    ]
     # One index per cell: three would need a tuple and its hash for each.
     looks, at = (
         (_CELLS, _at(cells.lower, cells.upper, cells.height))
@@ -159,42 +161,44 @@ def strip_lines(
     for y, indices in enumerate(at.tolist()):
         row = [looks[index] for index in indices]
         for column, rule in rules.items():
-            if cells.lower[y, column] == Part.NOTHING:
+            if cells.lower[y, column] == BarPart.NOTHING:
                 row[column] = rule
         lines.append(row)
     _write_clips(
-        lines[0], cells, clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING)
+        lines[0],
+        cells,
+        clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == BarPart.NOTHING),
     )
     return [joined(row) for row in lines]
 
 
-def _fine(lower: Part, upper: Part, height: int) -> Piece:
-    if lower == Part.NOTHING:
+def _fine(lower: BarPart, upper: BarPart, height: int) -> Piece:
+    if lower == BarPart.NOTHING:
         return " ", ""
     if height == step_bars.EIGHTHS or lower == upper:
         return "█", _ROLES[lower]
-    behind = f".{_ROLES[upper]}" if upper != Part.NOTHING else ""
+    behind = f".{_ROLES[upper]}" if upper != BarPart.NOTHING else ""
     return " ▁▂▃▄▅▆▇"[height], _ROLES[lower] + behind
 
 
 #: Every cell, at its index `_at`.
 _CELLS: list[Piece] = [
-    _fine(a, b, h) for a in Part for b in Part for h in range(1, step_bars.EIGHTHS + 1)
+    _fine(a, b, h) for a in BarPart for b in BarPart for h in range(1, step_bars.EIGHTHS + 1)
 ]
 
 
 def _at(lower: Bytes, upper: Bytes, height: Bytes) -> NDArray[np.int64]:
     found: NDArray[np.int64] = (
-        (lower.astype(np.int64) * len(Part) + upper) * step_bars.EIGHTHS + height - 1
+        (lower.astype(np.int64) * len(BarPart) + upper) * step_bars.EIGHTHS + height - 1
     )
     return found
 
 
 def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str, bool]]) -> None:
     for column, text, on_bar in labels:
-        part = Part(int(cells.lower[0, column]))
+        part = BarPart(int(cells.lower[0, column]))
         role = f"onwall.{_ROLES[part]}" if on_bar else "alarm"
-        role = "number.muted" if part is Part.MUTED else role
+        role = "number.muted" if part is BarPart.MUTED else role
         row[column : column + len(text)] = [(char, role) for char in text]
 
 
@@ -219,18 +223,18 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
     return texts
 
 
-def means_of(split: Breakdown | None) -> Means:
+def means_of(split: Breakdown | None) -> StepMeans:
     """Return the means of a breakdown."""
     if split is None:
         return _UNKNOWN
     copy = split.copy.mean if split.copy else None
-    return Means(
+    return StepMeans(
         split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95, copy
     )
 
 
 def legend_lines(
-    means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool
+    means: StepMeans, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool
 ) -> list[Line]:
     """Return the legend with the means of steady steps, in `rows` lines.
 

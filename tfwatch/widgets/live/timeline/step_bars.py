@@ -59,7 +59,7 @@ _THINNEST, _THINNEST_NOT_STARVING = 2, 4
 _NOT_STARVING = 0.05
 
 
-class Part(IntEnum):
+class BarPart(IntEnum):
     """A part of a column, in stacking order from the base up."""
 
     COMPUTE = 0
@@ -132,7 +132,7 @@ class Bars:
 class Cells:
     """The strip as rows x n cells, the top row first.
 
-    lower, upper: a `Part` each. height: the eighths, 1 to 8, that `lower` fills from below.
+    lower, upper: a `BarPart` each. height: the eighths, 1 to 8, that `lower` fills from below.
     clipped: the columns higher than the axis.
     """
 
@@ -209,7 +209,7 @@ def padded(bars: Bars, before: int, after: int) -> Bars:
     )
 
 
-def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars:
+def with_open_step(bars: Bars, since_s: float, now_s: float, part: BarPart) -> Bars:
     """Add the step that is still open: its `part` lasts since `since_s`.
 
     It fills the columns without other steps, and the newest one where it is much longer than the steps there.
@@ -228,12 +228,12 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars
     return replace(
         bars,
         steps=np.where(filled, 0, bars.steps),
-        wait_ms=np.where(filled, lasted_ms if part == Part.WAIT else 0.0, bars.wait_ms),
-        host_ms=np.where(filled, lasted_ms if part == Part.HOST else 0.0, bars.host_ms),
+        wait_ms=np.where(filled, lasted_ms if part == BarPart.WAIT else 0.0, bars.wait_ms),
+        host_ms=np.where(filled, lasted_ms if part == BarPart.HOST else 0.0, bars.host_ms),
         compute_ms=np.where(
-            filled, lasted_ms if part in (Part.COMPUTE, Part.MUTED) else 0.0, bars.compute_ms
+            filled, lasted_ms if part in (BarPart.COMPUTE, BarPart.MUTED) else 0.0, bars.compute_ms
         ),
-        muted=np.where(filled, part == Part.MUTED, bars.muted),
+        muted=np.where(filled, part == BarPart.MUTED, bars.muted),
         copy_ms=None if bars.copy_ms is None else np.where(filled, np.nan, bars.copy_ms),
     )
 
@@ -291,19 +291,19 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     thin = (work == 0) | (top - work < thinnest)
     work = np.where(thin & (wait <= compute + host), top, work)
     thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
-    ends, between = [work - thick, work, top], [Part.HOST]
+    ends, between = [work - thick, work, top], [BarPart.HOST]
     if bars.copy_ms is not None:
         copied = np.minimum(_copy_units(bars.known_copy_ms * per_ms, units), work)
         ends = [np.maximum(work - copied - thick, 0), work - copied, work, top]
-        between = [Part.HOST, Part.COPY]
+        between = [BarPart.HOST, BarPart.COPY]
     bounds = np.minimum(np.stack(ends), ceiling).astype(np.int64)
     stalled = wait * per_ms > ceiling
     kinds = np.stack(
         [
-            np.where(bars.muted, Part.MUTED, Part.COMPUTE),
+            np.where(bars.muted, BarPart.MUTED, BarPart.COMPUTE),
             *(np.full(len(top), part) for part in between),
-            np.where(stalled, Part.STALL, Part.WAIT),
-            np.full(len(top), Part.NOTHING),
+            np.where(stalled, BarPart.STALL, BarPart.WAIT),
+            np.full(len(top), BarPart.NOTHING),
         ]
     ).astype(np.uint8)
     lower, upper, height = _cut(bounds, kinds, rows, units)

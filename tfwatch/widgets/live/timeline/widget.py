@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.runs.reading.reader import Snapshot
-    from tfwatch.widgets.live.timeline.rows import Layout, Line
+    from tfwatch.widgets.live.timeline.rows import Line, TimelineLayout
     from tfwatch.widgets.live.timeline.step_bars import Bars
 
 _NO_FIGURES = Figures()
@@ -255,7 +255,7 @@ class Timeline(PaintedRows, can_focus=True):
         return self._held or self.snapshot
 
     @property
-    def _layout(self) -> Layout:
+    def _layout(self) -> TimelineLayout:
         return lay_out(*self.size, self.compact)
 
     def _redraw(self, fresh: bool = False) -> None:
@@ -317,7 +317,7 @@ class Timeline(PaintedRows, can_focus=True):
 
     # -- the frame's titles -----------------------------------------------------------------------
 
-    def _set_titles(self, scene: Scene, layout: Layout) -> None:
+    def _set_titles(self, scene: Scene, layout: TimelineLayout) -> None:
         width = self.outer_size.width - 6
         live = self.snapshot if self._held else None
         left, right = picture.title_words(scene, live, layout.columns, width)

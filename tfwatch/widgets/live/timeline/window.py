@@ -16,8 +16,8 @@ from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.sums import BUCKET_S
 from tfwatch.widgets.live.timeline.step_bars import (
     OPEN_MS,
+    BarPart,
     Bars,
-    Part,
     bars_of_steps,
     bars_of_time,
     column_width,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Paused
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reading.reader import Snapshot
-    from tfwatch.runs.reading.sums import Columns, Floats
+    from tfwatch.runs.reading.sums import Floats, TimeColumns
     from tfwatch.widgets.basics.glyphs import Glyphs
     from tfwatch.widgets.live.timeline.lanes import Sampled
     from tfwatch.widgets.live.timeline.rows import Figures
@@ -51,10 +51,10 @@ class Zoom(IntEnum):
 #: The least seconds that a zoom level shows.
 _SPAN_S = {Zoom.SECONDS: 18.0, Zoom.MINUTES: 300.0, Zoom.HOUR: 3600.0}
 _OPEN_PARTS = {
-    Phase.WAIT: Part.WAIT,
-    Phase.COMPUTE: Part.COMPUTE,
-    Phase.HOST: Part.HOST,
-    Phase.COMPILE: Part.MUTED,
+    Phase.WAIT: BarPart.WAIT,
+    Phase.COMPUTE: BarPart.COMPUTE,
+    Phase.HOST: BarPart.HOST,
+    Phase.COMPILE: BarPart.MUTED,
 }
 #: Columns before a switch over which starving is averaged: 10 s.
 _BEFORE = 40
@@ -76,7 +76,7 @@ class View:
 class OpenStep:
     """The unfinished step: its `part` lasts since `since_s`, and is known to last until `until_s`."""
 
-    part: Part
+    part: BarPart
     since_s: float
     until_s: float
 
@@ -130,7 +130,7 @@ def _bars_of_single_steps(
     )
 
 
-def _of_columns(columns: Columns) -> Bars:
+def _of_columns(columns: TimeColumns) -> Bars:
     parts = (columns.wait_ms, columns.host_ms, columns.compute_ms)
     copy_ms = columns.copy_ms if np.isfinite(columns.copy_ms).any() else None
     return bars_of_time(
@@ -138,11 +138,11 @@ def _of_columns(columns: Columns) -> Bars:
     )
 
 
-def _is_ahead(snapshot: Snapshot, columns: Columns) -> bool:
+def _is_ahead(snapshot: Snapshot, columns: TimeColumns) -> bool:
     return min(snapshot.pyramid.end_s, columns.end_s) > snapshot.now_s
 
 
-def clipped(snapshot: Snapshot, columns: Columns) -> Columns:
+def clipped(snapshot: Snapshot, columns: TimeColumns) -> TimeColumns:
     """Return the columns without the steps that began after the snapshot."""
     at = max(int(np.searchsorted(columns.start_s, snapshot.now_s, side="right")) - 1, 0)
     last_s = snapshot.now_s // BUCKET_S * BUCKET_S

@@ -22,7 +22,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.live.run_situation import metric_name
-from tfwatch.live.whole_run import NO_CURVE, STEP_TIME, Chart, LearningCurves
+from tfwatch.live.whole_run import NO_CURVE, STEP_TIME, LearningCurves, MetricChart
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import fit, row
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tfwatch.live.earlier_runs import PreviousRun
     from tfwatch.live.view import RunView
-    from tfwatch.live.whole_run import Curve
+    from tfwatch.live.whole_run import MetricCurve
     from tfwatch.widgets.basics.glyphs import Glyphs
 
 Floats = NDArray[np.float64]
@@ -209,7 +209,7 @@ class CurvesPane(FramedPane, can_focus=True):
         Binding("down", "scroll(1)", "the chart below", show=False),
     ]
 
-    charts: reactive[tuple[Chart, ...]] = reactive((), repaint=False)
+    charts: reactive[tuple[MetricChart, ...]] = reactive((), repaint=False)
     is_log: reactive[bool] = reactive(False, repaint=False)
     first: reactive[int] = reactive(0, repaint=False)
 
@@ -275,7 +275,7 @@ class CurvesPane(FramedPane, can_focus=True):
             lines += self._chart(chart, width, each + (n < more))
         return [*lines, self._axis(width)] if has_axis else lines
 
-    def _chart(self, chart: Chart, width: int, height: int) -> list[Content]:
+    def _chart(self, chart: MetricChart, width: int, height: int) -> list[Content]:
         before = self._previous.charts.get(chart.name) if self._previous else None
         frame = self._plot_frame(chart, before, width - _GUTTER, height - 1)
         head = fit(_head(chart, before, self.glyphs.fine), width, "  " if width >= _WIDE else " ")
@@ -291,7 +291,9 @@ class CurvesPane(FramedPane, can_focus=True):
             ),
         ]
 
-    def _plot_frame(self, chart: Chart, before: Chart | None, width: int, height: int) -> Frame:
+    def _plot_frame(
+        self, chart: MetricChart, before: MetricChart | None, width: int, height: int
+    ) -> Frame:
         shown = [
             chart.training,
             chart.validation,
@@ -327,7 +329,7 @@ def _charts_in(height: int) -> int:
     return max((height - 1) // _LEAST_ROWS, 1)
 
 
-def _lines(chart: Chart, before: Chart | None) -> list[PlotLine]:
+def _lines(chart: MetricChart, before: MetricChart | None) -> list[PlotLine]:
     """Return the lines of a chart, the faintest first."""
     faint = (
         (before.validation if len(before.validation) else before.training) if before else NO_CURVE
@@ -339,7 +341,7 @@ def _lines(chart: Chart, before: Chart | None) -> list[PlotLine]:
     ]
 
 
-def _head(chart: Chart, before: Chart | None, fine: bool) -> list[tuple[int, Content]]:
+def _head(chart: MetricChart, before: MetricChart | None, fine: bool) -> list[tuple[int, Content]]:
     """Return the figures of a chart with their ranks; each line's in its colour."""
     show = units.milliseconds if chart.name == STEP_TIME else figure
     name = f"{metric_name(chart.name)}{'' if fine else ' *'}"
@@ -367,16 +369,16 @@ def _head(chart: Chart, before: Chart | None, fine: bool) -> list[tuple[int, Con
     return parts
 
 
-def _at_same_step(before: Chart, chart: Chart) -> float | None:
+def _at_same_step(before: MetricChart, chart: MetricChart) -> float | None:
     """Return the earlier run's value at the newest step of this one; None where it ended before."""
-    earlier: Curve = before.validation if len(before.validation) else before.training
+    earlier: MetricCurve = before.validation if len(before.validation) else before.training
     own = chart.validation if len(chart.validation) else chart.training
     if not len(own) or not len(earlier) or own.steps[-1] > earlier.steps[-1] * 1.02:
         return None
     return float(np.interp(own.steps[-1], earlier.steps, earlier.values))
 
 
-def axis_bounds(curves: Sequence[Curve], *, is_log: bool) -> tuple[float, float]:
+def axis_bounds(curves: Sequence[MetricCurve], *, is_log: bool) -> tuple[float, float]:
     """Return the lowest and the highest value to show, with room above and below."""
     values = np.concatenate([curve.values for curve in curves]) if curves else np.zeros(1)
     values = values[values > 0] if is_log else values
@@ -391,7 +393,7 @@ def axis_bounds(curves: Sequence[Curve], *, is_log: bool) -> tuple[float, float]
     return max(low - room, floor), min(high + room, ceiling)
 
 
-def highest_step_time(curves: Sequence[Curve]) -> float:
+def highest_step_time(curves: Sequence[MetricCurve]) -> float:
     """Return the top of the axis of step times: the point with the compile step would flatten all the others."""
     values = [curve.values for curve in curves]
     return _MOST_TIMES_MEDIAN * float(np.median(np.concatenate(values))) if values else math.inf

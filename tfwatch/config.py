@@ -186,16 +186,16 @@ def read_config() -> Config:
     """
     path = config_path()
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         if os.environ.get(VARIABLE):
             raise ConfigError(f"there is no config file {path}, which {VARIABLE} names") from None
         return Config(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    if not (stat.S_ISREG(found.st_mode) or str(path) == os.devnull):
+    if not (stat.S_ISREG(status.st_mode) or str(path) == os.devnull):
         raise ConfigError(f"{path} is not a file")  # to open a pipe would wait for its writer
-    return _load(path, (found.st_mtime_ns, found.st_size, found.st_ino))
+    return _load(path, (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
 @lru_cache(maxsize=4)

@@ -35,10 +35,10 @@ def thread_frames() -> dict[int, FrameType]:
 def with_callers(frame: FrameType) -> list[FrameType]:
     """Return a frame of another thread and its callers, the innermost first."""
     callers: Iterator[Any] = accumulate(chain[Any]((frame,), repeat("f_back")), getattr)
-    found: list[FrameType] = _without_collection(
+    frames: list[FrameType] = _without_collection(
         partial(list, takewhile(partial(operator.is_not, None), callers))
     )
-    return found
+    return frames
 
 
 def variable_of(frame: FrameType, name: str) -> Any:

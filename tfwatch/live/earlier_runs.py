@@ -130,9 +130,9 @@ def _earlier_runs(folder: Path, manifest: Manifest) -> Iterator[PreviousRun]:
     folder = folder.absolute()
     others = [other for other in list_folders(folder.parent) if other != folder]
     for other in others[:_MOST_LOOKED_AT]:
-        found = _read(other, manifest)
-        if found:
-            yield found
+        earlier = _read(other, manifest)
+        if earlier:
+            yield earlier
 
 
 def _read(other: Path, manifest: Manifest) -> PreviousRun | None:

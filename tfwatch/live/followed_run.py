@@ -191,18 +191,18 @@ class StepSearch:
 
     def _name_stalls(self, events: Events) -> None:
         """Look for causes, which are recorded after a stall, until none can come."""
-        found = self._stall_search.stretches(len(self._named))
+        stalls = self._stall_search.stretches(len(self._named))
         named = [
             stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch))))
-            for stretch in found
+            for stretch in stalls
         ]
         self.stalls = tuple(
             without_switches(
                 without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched)
             )
         )
-        newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
-        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
+        newest_ns = max((stretch.end_ns for stretch in stalls), default=0.0)
+        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in stalls]
         self._named += named[: settled.index(False)] if False in settled else []
 
     def _find_patterns(self, rows: Rows, events: Events) -> None:
@@ -211,8 +211,8 @@ class StepSearch:
             # Seen first where it began: later windows begin later. Its cause may be recorded later.
             first = self.patterns.setdefault((switches, pattern.part, pattern.period), pattern)
             if first.cause == UNEXPLAINED.name != pattern.cause:
-                found = replace(first, cause=pattern.cause, detail=pattern.detail)
-                self.patterns[switches, pattern.part, pattern.period] = found
+                first_stall = replace(first, cause=pattern.cause, detail=pattern.detail)
+                self.patterns[switches, pattern.part, pattern.period] = first_stall
 
 
 def pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:

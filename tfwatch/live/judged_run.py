@@ -171,11 +171,11 @@ class JudgedRun:
             switches = [
                 switch for switch in switches if switch.step is not None and switch.step <= last
             ]
-        found = build_evidence(self._tables, switches, last, at_ns)
+        evidence = build_evidence(self._tables, switches, last, at_ns)
         if setting.undecided is None and len(setting.stretches) <= 1:
-            return found
+            return evidence
         # One block of an A/B test is too short to forecast from: all those of the setting are.
-        return replace(found, rows=setting.newest, breakdown=breakdown(setting.newest))
+        return replace(evidence, rows=setting.newest, breakdown=breakdown(setting.newest))
 
     @property
     def _epoch_spent(self) -> TimeSpent:

@@ -68,7 +68,7 @@ class MeasuredSetting:
 
 def build_situation(
     manifest: Manifest,
-    found: Mapping[int, StagesFound],
+    pipelines: Mapping[int, StagesFound],
     setting: MeasuredSetting,
     *,
     live: bool = False,
@@ -100,7 +100,7 @@ def build_situation(
         replicas=len(manifest.replicas),
         fast_pipeline=manifest.fast_pipeline,
         started=manifest.knobs,
-        origin=_batch_source(setting.knobs, found, manifest.data),
+        origin=_batch_source(setting.knobs, pipelines, manifest.data),
         code=manifest.code,
         cache_after=manifest.cache_after,
         filled_shuffle=manifest.filled_shuffle,
@@ -115,7 +115,7 @@ def build_situation(
 
 
 def _batch_source(
-    knobs: Mapping[str, str], found: Mapping[int, StagesFound], data: str
+    knobs: Mapping[str, str], pipelines: Mapping[int, StagesFound], data: str
 ) -> BatchSource:
     """Return the source of the batches.
 
@@ -125,7 +125,7 @@ def _batch_source(
     if "multiprocessing" in knobs:
         has_workers = knobs.get("workers", "off") != "off" or knobs["multiprocessing"] == "on"
         return BatchSource(SourceKind.PY_DATASET, has_workers)
-    source = find_batch_source(found.values())
+    source = find_batch_source(pipelines.values())
     return (
         source
         if source.kind is not SourceKind.UNKNOWN

@@ -56,12 +56,12 @@ class ScriptRuns:
     folder: of the newest run; None before the first. fits: those of the runs before it.
     """
 
-    def __init__(self, found: FoundRuns, clock: Clock = SYSTEM) -> None:
+    def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
         self._opening: list[PatientSource] = []
         self._reader: RunReader | None = None
-        self._found = found
+        self._found = announced
         self._clock = clock
 
     def next_reader(self) -> RunReader | None:

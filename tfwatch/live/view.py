@@ -362,10 +362,10 @@ def _slow_epoch_end(events: Events) -> Paused | None:
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
-    found = running_experiment(
+    running = running_experiment(
         snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
     )
-    return replace(found, cut_off=snapshot.life.is_over) if found else None
+    return replace(running, cut_off=snapshot.life.is_over) if running else None
 
 
 def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:

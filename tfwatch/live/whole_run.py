@@ -120,8 +120,8 @@ class LearningCurves:
     def _of_epochs(self, snapshot: Snapshot) -> list[MetricChart]:
         names = [name for name in self._values if not name.startswith(_VALIDATION)]
         metric = snapshot.manifest.metric
-        found = list(dict.fromkeys(["loss", *names, *([metric] if metric else [])]))
-        return [chart for name in found if (chart := self._chart(name, snapshot)) is not None]
+        metrics = list(dict.fromkeys(["loss", *names, *([metric] if metric else [])]))
+        return [chart for name in metrics if (chart := self._chart(name, snapshot)) is not None]
 
     def _chart(self, name: str, snapshot: Snapshot) -> MetricChart | None:
         training, validation = self._curve(name), self._curve(_VALIDATION + name)
@@ -226,11 +226,11 @@ class EpochTable(Sequence[EpochFigures]):
     @overload
     def __getitem__(self, at: slice) -> list[EpochFigures]: ...
     def __getitem__(self, at: int | slice) -> EpochFigures | list[EpochFigures]:
-        found = range(len(self._rows))[at]
+        place = range(len(self._rows))[at]
         return (
-            self._figures(found)
-            if isinstance(found, int)
-            else [self._figures(each) for each in found]
+            self._figures(place)
+            if isinstance(place, int)
+            else [self._figures(each) for each in place]
         )
 
     def _figures(self, at: int) -> EpochFigures:

@@ -157,8 +157,8 @@ def _report_delay(writer: RunWriter, runs_dir: Path) -> str:
 
 def _versions() -> dict[str, str]:
     """Return package versions from their metadata: importing TensorFlow takes seconds."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions

@@ -145,8 +145,8 @@ def used_bytes(group: Path) -> int | None:
 
 def parse_limit(text: str) -> int | None:
     """Return a number of bytes; None for `max` and any other text."""
-    found = _COUNT.fullmatch(text.strip())
-    return int(found[0]) if found else None
+    digits = _COUNT.fullmatch(text.strip())
+    return int(digits[0]) if digits else None
 
 
 def parse_cpu_max(text: str) -> float | None:

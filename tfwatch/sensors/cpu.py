@@ -136,12 +136,12 @@ def group_clusters(clusters: Mapping[int, str], cores: int) -> CoreKinds | None:
 
 def parse_ioreg(text: str) -> dict[int, str]:
     """Return each core's number and its cluster's letter, from ioreg's device tree; incomplete cores are left out."""
-    starts = [found.start() for found in _CPU.finditer(text)]
+    starts = [match.start() for match in _CPU.finditer(text)]
     clusters: dict[int, str] = {}
     for start, end in zip(starts, [*starts, len(text)][1:], strict=True):
         node = text[start:end]
         letter = _CLUSTER.search(node)
-        number = next((found for pattern in _IDS if (found := pattern.search(node))), None)
+        number = next((match for pattern in _IDS if (match := pattern.search(node))), None)
         if letter and number:
             core = (
                 int(number[1]) if number[1] else int.from_bytes(bytes.fromhex(number[2]), "little")
@@ -154,10 +154,10 @@ def parse_list(text: str) -> frozenset[int]:
     """Return the numbers in `0-3,8`; empty where the text is not such a list."""
     cores: set[int] = set()
     for part in text.strip().split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None:
+        match = _RANGE.fullmatch(part)
+        if match is None:
             return frozenset()
-        cores.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        cores.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(cores)
 
 

@@ -122,8 +122,8 @@ class PressureSensor:
 
 def parse_pressure(text: str) -> int | None:
     """Return the microseconds since the boot in which some task waited; None where the text has none."""
-    found = _SOME.search(text)
-    return int(found[1]) if found else None
+    match = _SOME.search(text)
+    return int(match[1]) if match else None
 
 
 #: Counted since Linux 5.6 on Intel's processors (arch/x86/kernel/cpu/mce/therm_throt.c), for each package.

@@ -191,5 +191,5 @@ class ThermalSensor:
 
 def parse_notifyutil(text: str) -> int | None:
     """Return the level, an index of `LEVELS`; None where the tool prints an error instead."""
-    found = _LEVEL.search(text)
-    return int(found[1]) if found else None
+    match = _LEVEL.search(text)
+    return int(match[1]) if match else None

@@ -170,18 +170,18 @@ def are_equal(one: Subject, other: Subject) -> bool:
 def changes(before: Sequence[Subject], after: Sequence[Subject]) -> list[Change]:
     """Return the facts in which two sides differ."""
     first, second = before[0], after[0]
-    found = [*_changed("setting", first.settings, second.settings)]
+    differences = [*_changed("setting", first.settings, second.settings)]
     if first.batch_size != second.batch_size and not any(
-        change.name == "batch_size" for change in found
+        change.name == "batch_size" for change in differences
     ):
-        found.append(
+        differences.append(
             Change(
                 "setting", "batch_size", str(first.batch_size or ""), str(second.batch_size or "")
             )
         )
-    found += _changed("version", first.versions, second.versions)
+    differences += _changed("version", first.versions, second.versions)
     names = ("host", "device")
-    return found + [
+    return differences + [
         Change("machine", name, getattr(first, name), getattr(second, name))
         for name in names
         if getattr(first, name) != getattr(second, name)

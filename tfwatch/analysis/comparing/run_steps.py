@@ -101,7 +101,7 @@ def _is_in_bursts(rows: Rows) -> bool:
 
 
 def _figures(rows: Rows, examples: int, in_bursts: bool, timed: bool) -> dict[str, Measured]:
-    found = {
+    figures = {
         name: _measured(times / examples, in_bursts) for name, times in _times(rows, timed).items()
     }
     shares = [
@@ -109,7 +109,7 @@ def _figures(rows: Rows, examples: int, in_bursts: bool, timed: bool) -> dict[st
         for part in np.array_split(rows, QUARTERS)
     ]
     whole = float(rows["wait_ms"].sum(dtype=np.float64) / step_ms(rows, np.float64).sum())
-    return {**found, WAIT_SHARE: Measured(whole, tuple(shares))}
+    return {**figures, WAIT_SHARE: Measured(whole, tuple(shares))}
 
 
 def _times(rows: Rows, timed: bool) -> dict[str, Times]:

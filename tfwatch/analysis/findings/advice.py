@@ -84,21 +84,23 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
     if is_fetch_bound(now, part):
         return advise_gain(now) or _advise_fetch(now)
-    found = _advise_wait(now, part)
+    advice = _advise_wait(now, part)
     feed = forecast_feed(now)
     if feed is None or not feed.is_advised:
-        return found
+        return advice
     # What this machine can do comes before other machines.
-    parts = (found.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, found.sentence)
-    return Advice("; ".join(parts), found.edit)
+    parts = (
+        (advice.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, advice.sentence)
+    )
+    return Advice("; ".join(parts), advice.edit)
 
 
 def _advise_fetch(now: Situation) -> Advice:
     if now.has_own_loop:
         return beside_switches(now, _FETCHING_IN_LOOP)
     is_arrays = now.origin.kind is SourceKind.ARRAYS
-    found = replace(_FETCHING, edit=code_suggestions.CALLS_ON_ARRAYS) if is_arrays else _FETCHING
-    return beside_switches(now, found)
+    advice = replace(_FETCHING, edit=code_suggestions.CALLS_ON_ARRAYS) if is_arrays else _FETCHING
+    return beside_switches(now, advice)
 
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:
@@ -108,8 +110,8 @@ def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     )
     if not can_switch or now.origin.has_no_pipeline:
         return _advise_script(now, switch)
-    found = _advise_edit(now, part, switch)
-    return Advice(switch.sentence if now.live else found.sentence, found.edit)
+    advice = _advise_edit(now, part, switch)
+    return Advice(switch.sentence if now.live else advice.sentence, advice.edit)
 
 
 def advise_gain(now: Situation) -> Advice | None:
@@ -126,28 +128,28 @@ def advise_gain(now: Situation) -> Advice | None:
 
 def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
     """Advise on a user's script, or where no switch helps."""
-    found = _advise_cheaper_batches(now)
+    cheaper = _advise_cheaper_batches(now)
     if not now.live:
-        return Advice(f"{found.sentence}{_limit(now)}", found.edit)
-    if advice := _py_dataset_advice(now, found):
+        return Advice(f"{cheaper.sentence}{_limit(now)}", cheaper.edit)
+    if advice := _py_dataset_advice(now, cheaper):
         return advice
     if switch.setting and switch.setting[0] in now.switchable:
-        return Advice(switch.sentence, found.edit)
+        return Advice(switch.sentence, cheaper.edit)
     if "prefetch" not in now.switchable:
-        return Advice(f"{found.sentence}; this pipeline cannot be switched live", found.edit)
-    return Advice(f"{found.sentence}; no key helps", found.edit)
+        return Advice(f"{cheaper.sentence}; this pipeline cannot be switched live", cheaper.edit)
+    return Advice(f"{cheaper.sentence}; no key helps", cheaper.edit)
 
 
-def _py_dataset_advice(now: Situation, found: Advice) -> Advice | None:
+def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
     """Return the keys that give a `PyDataset` workers, or make them processes; None where it has both, or no keys."""
     processes = "multiprocessing" in now.switchable and now.knobs.get("multiprocessing") == "off"
     if "multiprocessing" not in now.knobs or "workers" not in now.switchable:
         return None
     if now.knobs.get("workers") == "off":
         keys = "w and m" if processes and input_advice.computes(now) else "w"
-        return Advice(f"{keys}, from the next epoch: {found.sentence}", found.edit)
+        return Advice(f"{keys}, from the next epoch: {advice.sentence}", advice.edit)
     return (
-        Advice(f"m makes the workers processes from the next epoch; {found.sentence}", found.edit)
+        Advice(f"m makes the workers processes from the next epoch; {advice.sentence}", advice.edit)
         if processes
         else None
     )
@@ -177,15 +179,15 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
 
 
 def _advise_cheaper_batches(now: Situation) -> Advice:
-    found = input_advice.advise_data_wait(now)
+    advice = input_advice.advise_data_wait(now)
     # The lines for a `PyDataset` set all that its switches do.
-    return found if "multiprocessing" in now.knobs else beside_switches(now, found)
+    return advice if "multiprocessing" in now.knobs else beside_switches(now, advice)
 
 
-def beside_switches(now: Situation, found: Advice) -> Advice:
+def beside_switches(now: Situation, advice: Advice) -> Advice:
     """Return advice that is no switch, with the lines of the switches already made before its own."""
-    lines = (*lines_of(now, now.knobs).split("\n"), *found.edit.split("\n"))
-    return Advice(found.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
+    lines = (*lines_of(now, now.knobs).split("\n"), *advice.edit.split("\n"))
+    return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
 
 
 def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
@@ -193,8 +195,8 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advic
 
     The advice comes first: a narrow row cuts the end.
     """
-    found = _advise_change(now, part, switch)
-    return Advice(f"{found.sentence}{_limit(now)}", found.edit)
+    advice = _advise_change(now, part, switch)
+    return Advice(f"{advice.sentence}{_limit(now)}", advice.edit)
 
 
 def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:

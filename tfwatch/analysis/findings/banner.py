@@ -46,15 +46,15 @@ def describe_between_epochs(now: Situation) -> Banner | None:
     brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
     less = advice.beside_switches(now, between_epochs.advise_between_epochs(now, spent))
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
-    found = Banner(
+    finding = Banner(
         word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief
     )
-    return _with_switches(now, found)
+    return _with_switches(now, finding)
 
 
-def _with_switches(now: Situation, found: Banner) -> Banner:
+def _with_switches(now: Situation, finding: Banner) -> Banner:
     """Return a finding that has no lines of its own with those of the switches already made."""
-    return replace(found, edit=found.edit or advice.lines_of(now, now.knobs))
+    return replace(finding, edit=finding.edit or advice.lines_of(now, now.knobs))
 
 
 def describe_bound(now: Situation) -> Banner | None:
@@ -68,15 +68,15 @@ def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     if now.fetches_in_calls:
         return _compute_or_data_wait(part)
     spent = advice.of_step(part.wait, part.step)
-    found = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
+    next_step = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
     return Banner(
         word,
         sentence,
-        found.sentence,
+        next_step.sentence,
         Tone.GOOD,
-        edit=found.edit,
+        edit=next_step.edit,
         brief=f"compute-bound: waits {spent}",
     )
 
@@ -92,7 +92,7 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
     spent = f"{advice.of_step(part.dispatch, part.step)}/step"
     gain = None if now.op_by_op else advice.advise_gain(now)
-    found = gain or advice.beside_switches(now, _next(now, part))
+    next_step = gain or advice.beside_switches(now, _next(now, part))
     if now.op_by_op and not now.accelerated:
         brief = f"Python between operations takes {spent}"
         sentence = brief
@@ -101,7 +101,12 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
         small = ": its kernels are too small" if now.accelerated else ""
         sentence = f"{brief}, longer than {now.device} then computes{small}"
     return Banner(
-        f"LAUNCH-BOUND {share}", sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief
+        f"LAUNCH-BOUND {share}",
+        sentence,
+        next_step.sentence,
+        Tone.WARN,
+        edit=next_step.edit,
+        brief=brief,
     )
 
 
@@ -113,9 +118,9 @@ def _input_bound(now: Situation, part: Breakdown) -> Banner:
     if simulated != "off":
         sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
-    found = advice.advise_starving(now, part)
+    next_step = advice.advise_starving(now, part)
     tone = Tone.BAD if highly else Tone.WARN
-    return Banner(word, sentence, found.sentence, tone, edit=found.edit, brief=brief)
+    return Banner(word, sentence, next_step.sentence, tone, edit=next_step.edit, brief=brief)
 
 
 def _host_bound(now: Situation, part: Breakdown) -> Banner:
@@ -126,13 +131,13 @@ def _host_bound(now: Situation, part: Breakdown) -> Banner:
         if now.callback
         else "in callbacks and Python between the steps"
     )
-    found = advice.beside_switches(now, advice.advise_longer_calls(part))
+    next_step = advice.beside_switches(now, advice.advise_longer_calls(part))
     return Banner(
         f"HOST-BOUND {share}",
         f"{brief}, {where}",
-        found.sentence,
+        next_step.sentence,
         Tone.WARN,
-        edit=found.edit,
+        edit=next_step.edit,
         brief=brief,
     )
 
@@ -162,29 +167,29 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 def banner(now: Situation) -> Banner:
     """Return the finding of the first check that has one, with the remark on the loss and the machine."""
-    found = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
+    finding = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
     if (
-        now.last_finding and not found.remark
+        now.last_finding and not finding.remark
     ):  # a failed or killed run: its cause keeps the sentence
-        found = replace(
-            found,
+        finding = replace(
+            finding,
             remark=f"{now.last_finding.word}; {now.last_finding.advice}",
             edit=now.last_finding.edit,
         )
-    found = _with_loss(now, replace(found, remark=found.remark or remark(now)))
+    finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         missing = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
-        return replace(found, advice=missing)
-    return found
+        return replace(finding, advice=missing)
+    return finding
 
 
-def _with_loss(now: Situation, found: Banner) -> Banner:
+def _with_loss(now: Situation, finding: Banner) -> Banner:
     """Return the finding with a remark on a loss that is NaN or infinite; such a finding is never good."""
     if now.diverged is None:
-        return found
-    remarks = "; ".join(filter(None, [divergence_text(now.diverged), found.remark]))
-    tone = Tone.WARN if found.tone in (Tone.GOOD, Tone.CALM) else found.tone
-    return replace(found, remark=remarks, tone=tone)
+        return finding
+    remarks = "; ".join(filter(None, [divergence_text(now.diverged), finding.remark]))
+    tone = Tone.WARN if finding.tone in (Tone.GOOD, Tone.CALM) else finding.tone
+    return replace(finding, remark=remarks, tone=tone)
 
 
 def _failed(now: Situation) -> Banner | None:
@@ -216,16 +221,16 @@ def _ended(now: Situation) -> Banner | None:
     return _with_last(now, Banner("FINISHED", f"{epochs}, {done}", _sum_up(now), Tone.GOOD))
 
 
-def _with_last(now: Situation, found: Banner) -> Banner:
+def _with_last(now: Situation, finding: Banner) -> Banner:
     """Return the finding on the last setting, with the outcome of the run as its remark."""
     last = now.last_finding
     if last is None:
-        return found
+        return finding
     brief = f"{last.word}, {last.brief}" if last.brief else ""
-    remark = f"{found.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
+    remark = f"{finding.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
     sentence = f"{last.word}, {last.sentence}"
     return replace(
-        found, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief
+        finding, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief
     )
 
 

@@ -161,21 +161,21 @@ class StageTable:
         if self.is_ahead(work_ms):
             return self
         wait_cores = math.nan if wait_ms < _TOO_SHORT_MS else self.wait_cores
-        found = find_bottleneck(self.stages, wait_cores, cores, others)
-        if found and self.stages[found.stage].batch_ms < _EXPLAINS * wait_ms:
-            found = None
-        return replace(self, bottleneck=found)
+        bottleneck = find_bottleneck(self.stages, wait_cores, cores, others)
+        if bottleneck and self.stages[bottleneck.stage].batch_ms < _EXPLAINS * wait_ms:
+            bottleneck = None
+        return replace(self, bottleneck=bottleneck)
 
 
-def make_stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable | None:
+def make_stage_table(rows: Rows, pipelines: Mapping[int, StagesFound]) -> StageTable | None:
     """Make the table of the newest pipeline from readings of `core.rows.STAGE`, without a bottleneck; None if empty.
 
     Costs are means over the readings, weighted with the elements that passed in each.
     """
     if not len(rows):
         return None
-    number = _whole(rows["pipeline"], found)
-    names = found.get(number)
+    number = _whole(rows["pipeline"], pipelines)
+    names = pipelines.get(number)
     if names is None:
         return None
     of_it = rows[rows["pipeline"] == number]
@@ -189,14 +189,14 @@ def make_stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable
     return StageTable(int(last["at_ns"]), stages, wait_cores=wait_cores)
 
 
-def _whole(numbers: Rows, found: Mapping[int, StagesFound]) -> int:
+def _whole(numbers: Rows, pipelines: Mapping[int, StagesFound]) -> int:
     """Return the newest pipeline; where only its last stages were read, at an epoch's start, the whole one."""
     newest = int(numbers[-1])
-    names = found[newest].names if newest in found else []
-    others = (int(number) for number in np.unique(numbers)[::-1] if number in found)
-    longer = (number for number in others if len(found[number].names) > len(names) > 0)
+    names = pipelines[newest].names if newest in pipelines else []
+    others = (int(number) for number in np.unique(numbers)[::-1] if number in pipelines)
+    longer = (number for number in others if len(pipelines[number].names) > len(names) > 0)
     return next(
-        (number for number in longer if found[number].names[-len(names) :] == names), newest
+        (number for number in longer if pipelines[number].names[-len(names) :] == names), newest
     )
 
 

@@ -28,9 +28,9 @@ def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
     spent = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to {now.device} takes {spent}/step"
     sentence = f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}"
-    found = advise_copy(now, part)
+    remedy = advise_copy(now, part)
     word = f"COPY-BOUND {units.percent(part.copying_share(now.copy_ahead_ms))}"
-    return Banner(word, sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief)
+    return Banner(word, sentence, remedy.sentence, Tone.WARN, edit=remedy.edit, brief=brief)
 
 
 def _ahead(now: Situation, part: Breakdown) -> str:

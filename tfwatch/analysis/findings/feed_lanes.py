@@ -92,8 +92,8 @@ def find_feed(
 
     examples_s: that the training takes; they are shared out by bytes. whole: over all rows, not the last seconds.
     """
-    found = next((event for event in reversed(list(events)) if isinstance(event, FeedFound)), None)
-    if found is None:
+    latest = next((event for event in reversed(list(events)) if isinstance(event, FeedFound)), None)
+    if latest is None:
         return None
     newest = (
         rows
@@ -101,11 +101,11 @@ def find_feed(
         else rows[rows["at_ns"] >= max(int(rows["at_ns"][-1]) - _NOW_NS, 0)]
     )
     lanes = [
-        _lane(address, newest[newest["worker"] == n]) for n, address in enumerate(found.workers)
+        _lane(address, newest[newest["worker"] == n]) for n, address in enumerate(latest.workers)
     ]
     is_dispatcher_lost = bool(len(newest) and newest["lost"][-1] & _DISPATCHER)
     missing = (
-        found.missing if examples_s is not None else {**found.missing, "elements_s": _NO_EXAMPLES}
+        latest.missing if examples_s is not None else {**latest.missing, "elements_s": _NO_EXAMPLES}
     )
     return Feed(tuple(_with_elements(lanes, examples_s)), missing, is_dispatcher_lost)
 

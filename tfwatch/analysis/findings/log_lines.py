@@ -298,11 +298,11 @@ class LogFollower:
 
 def wall_s(line: str) -> float | None:
     """Return the time of a line, seconds since 1970; None where it has none."""
-    if found := _ABSL.match(line):
-        return float(found[1])
-    if found := _DATED.match(line):
+    if stamp := _ABSL.match(line):
+        return float(stamp[1])
+    if stamp := _DATED.match(line):
         try:
-            return datetime.fromisoformat(found[1]).timestamp()
+            return datetime.fromisoformat(stamp[1]).timestamp()
         except (ValueError, OverflowError, OSError):
             return None
     return None
@@ -310,5 +310,5 @@ def wall_s(line: str) -> float | None:
 
 def _filling(line: str) -> tuple[int, int] | None:
     """Return the elements in the shuffle buffer and its size; None where the line reports it as full."""
-    found = _FILLING.search(line)
-    return (int(found[1]), int(found[2])) if found else None
+    counts = _FILLING.search(line)
+    return (int(counts[1]), int(counts[2])) if counts else None

@@ -22,19 +22,21 @@ class Divergence:
 
 def divergences(events: Iterable[object]) -> list[Divergence]:
     """Return all divergences of a run, oldest first."""
-    found: list[Divergence] = []
+    divergences_so_far: list[Divergence] = []
     for event in events:
         if isinstance(event, LossDiverged):
-            found.append(Divergence(event))
-        elif isinstance(event, LossRecovered) and found:
-            found[-1] = Divergence(found[-1].began, event)
-    return found
+            divergences_so_far.append(Divergence(event))
+        elif isinstance(event, LossRecovered) and divergences_so_far:
+            divergences_so_far[-1] = Divergence(divergences_so_far[-1].began, event)
+    return divergences_so_far
 
 
 def current_divergence(events: Iterable[object]) -> LossDiverged | None:
     """Return the divergence that lasts; None where the loss is finite."""
-    found = divergences(events)
-    return found[-1].began if found and found[-1].ended is None else None
+    all_divergences = divergences(events)
+    return (
+        all_divergences[-1].began if all_divergences and all_divergences[-1].ended is None else None
+    )
 
 
 def divergence_text(began: LossDiverged) -> str:
@@ -47,12 +49,12 @@ def recovery_text(ended: LossRecovered) -> str:
     return f"loss is finite again, from step {units.count(ended.step)} on"
 
 
-def divergences_text(found: list[Divergence]) -> str:
+def divergences_text(divergent: list[Divergence]) -> str:
     """Return all divergences of a run in one line; empty where the loss was always finite."""
-    if not found:
+    if not divergent:
         return ""
-    last = found[-1]
-    before = f" ({len(found)} times NaN or infinite)" if len(found) > 1 else ""
+    last = divergent[-1]
+    before = f" ({len(divergent)} times NaN or infinite)" if len(divergent) > 1 else ""
     if last.ended is None:
         return divergence_text(last.began) + before
     until = f"finite again from step {units.count(last.ended.step)} on"

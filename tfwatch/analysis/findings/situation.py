@@ -56,13 +56,13 @@ class BatchSource:
         return self.kind in _MARKED
 
 
-def find_batch_source(found: Iterable[StagesFound]) -> BatchSource:
+def find_batch_source(pipelines: Iterable[StagesFound]) -> BatchSource:
     """Find the source of the batches by the names of all pipelines of a run.
 
     The first marked pipeline decides: one that is read at the start or end of an epoch may lack its source.
     """
     whole = False
-    for pipeline in found:
+    for pipeline in pipelines:
         for kind in pipeline.kinds:
             source = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
             if source is not None:

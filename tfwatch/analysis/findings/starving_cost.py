@@ -72,17 +72,17 @@ def cost_of_data_wait(
     )
 
 
-def cost_text(found: DataWaitCost) -> str:
+def cost_text(cost: DataWaitCost) -> str:
     """Return `without data wait: 3 h 8 min at best, or 312 000 more examples in the same time`; empty where small."""
-    if not found.is_notable:
+    if not cost.is_notable:
         return ""
-    more = found.examples is not None and round(found.examples) > 0
+    more = cost.examples is not None and round(cost.examples) > 0
     instead = (
-        f", or {units.count(round(found.examples or 0))} more examples in the same time"
+        f", or {units.count(round(cost.examples or 0))} more examples in the same time"
         if more
         else ""
     )
-    return f"without data wait: {units.seconds(found.without_s)} at best{instead}"
+    return f"without data wait: {units.seconds(cost.without_s)} at best{instead}"
 
 
 Floats = NDArray[np.float64]

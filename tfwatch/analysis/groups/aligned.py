@@ -83,14 +83,14 @@ class Aligned:
     @property
     def shared(self) -> Times:
         """The shortest call of each cycle: that of the rank which comes last, and waits for nobody."""
-        found: Times = self.call.min(axis=0)
-        return found
+        shared_ms: Times = self.call.min(axis=0)
+        return shared_ms
 
     @property
     def cycle(self) -> Times:
         """The duration of each cycle of the group: the last rank's time before its call, and the shortest call."""
-        found: Times = self.own.max(axis=0) + self.shared
-        return found
+        cycle_ms: Times = self.own.max(axis=0) + self.shared
+        return cycle_ms
 
     @property
     def parts(self) -> tuple[Times, Times, Times]:
@@ -125,8 +125,8 @@ def align(ranks: Sequence[RankSteps]) -> Aligned:
 
 def _times(of_ranks: list[NDArray[Any]], count: int) -> Times:
     """Return a row a rank, also of no rank."""
-    found: Times = np.array(of_ranks, dtype=np.float64).reshape(len(of_ranks), count)
-    return found
+    times: Times = np.array(of_ranks, dtype=np.float64).reshape(len(of_ranks), count)
+    return times
 
 
 def _common(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -171,7 +171,7 @@ def _silent_ms(rank: RankSteps, rows: Rows, places: NDArray[np.intp]) -> Times:
     end_ns = now["start_ns"] + (now["wait_ms"] + now["compute_ms"]).astype(np.float64) * 1e6
     edges = np.maximum.accumulate(np.array(rank.silences, dtype=np.float64).ravel())
     silent_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))
-    found: Times = (
+    silent_ms: Times = (
         np.interp(end_ns, edges, silent_ns) - np.interp(begin_ns, edges, silent_ns)
     ) / 1e6
-    return found
+    return silent_ms

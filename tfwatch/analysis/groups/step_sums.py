@@ -83,21 +83,21 @@ class StepSums:
         self._counts += np.bincount(places, minlength=BUCKETS)
         for sums, times in zip(self._sums, aligned.parts, strict=True):
             sums += np.bincount(places, weights=times, minlength=BUCKETS)
-        found = find_long_steps(aligned)
+        long_steps = find_long_steps(aligned)
         self._long_steps = nlargest(
-            MOST_LONG_STEPS, [*self._long_steps, *found], key=attrgetter("lost_ms")
+            MOST_LONG_STEPS, [*self._long_steps, *long_steps], key=attrgetter("lost_ms")
         )
 
     def copy(self) -> StepSums:
         """Return the same sums, to which other steps can be added."""
-        found = StepSums()
-        found._width, found._first, found._last = self._width, self._first, self._last
-        found._counts, found._sums, found._long_steps = (
+        sums = StepSums()
+        sums._width, sums._first, sums._last = self._width, self._first, self._last
+        sums._counts, sums._sums, sums._long_steps = (
             self._counts.copy(),
             self._sums.copy(),
             list(self._long_steps),
         )
-        return found
+        return sums
 
     def steps(self) -> GroupSteps | None:
         """Return the sums so far; None without a step."""

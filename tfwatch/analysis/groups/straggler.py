@@ -106,15 +106,15 @@ class LongStep:
 
 def usual(aligned: Aligned) -> Mask:
     """Return a mask of the usual cycles; the others are events."""
-    found: Mask = ~np.logical_or.reduce(_long(aligned))
-    return found
+    is_usual: Mask = ~np.logical_or.reduce(_long(aligned))
+    return is_usual
 
 
 def _long(aligned: Aligned) -> Mask:
     """Return a mask of the cycles that are events for a rank, a row a rank."""
     longest_ms = _EVENT * float(np.median(aligned.cycle))
-    found: Mask = aligned.own + aligned.call > longest_ms
-    return found
+    is_long: Mask = aligned.own + aligned.call > longest_ms
+    return is_long
 
 
 def find_straggler(aligned: Aligned) -> Straggler | None:
@@ -132,15 +132,15 @@ def find_costliest(aligned: Aligned) -> Straggler | None:
     return max([_late(group), *slow], key=lambda one: one.gain_ms)
 
 
-def share_in_parts(aligned: Aligned, found: Straggler, count: int) -> tuple[float, ...]:
+def share_in_parts(aligned: Aligned, straggler: Straggler, count: int) -> tuple[float, ...]:
     """Return the gain without a rank over the group's step, in so many equal parts of the usual steps, 0 to 1.
 
     A rank that computes longer shows in no step of its own: its share is the same in all parts.
     """
-    if found.is_least or found.cause is Cause.SLOW_GPU:
-        return (found.share,) * count
+    if straggler.is_least or straggler.cause is Cause.SLOW_GPU:
+        return (straggler.share,) * count
     group = _Usual.of(aligned)
-    place = [rank.rank for rank in aligned.ranks].index(found.rank)
+    place = [rank.rank for rank in aligned.ranks].index(straggler.rank)
     second, first = np.partition(group.own, -2, axis=0)[-2:]
     gains_ms = np.where(group.own.argmax(axis=0) == place, first - second, 0.0)
     parts = zip(
@@ -331,42 +331,44 @@ ADVICE = {
 }
 
 
-def straggler_sentence(found: Straggler) -> str:
+def straggler_sentence(straggler: Straggler) -> str:
     """Return who is late, by how much, and why."""
-    waited, step = units.in_one_unit(found.gain_ms, found.group_ms)
-    least = "at least " if found.is_least else ""
-    return f"the other ranks wait {least}{waited} of {step}/step for rank {found.rank}: {cause_text(found)}"
+    waited, step = units.in_one_unit(straggler.gain_ms, straggler.group_ms)
+    least = "at least " if straggler.is_least else ""
+    return f"the other ranks wait {least}{waited} of {step}/step for rank {straggler.rank}: {cause_text(straggler)}"
 
 
-def cause_text(found: Straggler) -> str:
+def cause_text(straggler: Straggler) -> str:
     """Return the part of the late rank's time that is longer, beside that of the others."""
-    own, others = units.in_one_unit(found.own, found.others)
+    own, others = units.in_one_unit(straggler.own, straggler.others)
     cpu_time = f"{own} ms of CPU time a step; the others use {others}"
     return {
         Cause.DATA_WAIT: f"it waits {own} ms for data, the others {others}",
         Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
         Cause.COMPUTE: f"it computes longer, with {cpu_time}",
         Cause.CALL: f"its data wait is not seen, so its compute may be data: {cpu_time}",
-        Cause.SLOW_GPU: f"its GPU runs at {found.own:.0f} MHz, those of the others at {found.others:.0f} MHz",
+        Cause.SLOW_GPU: f"its GPU runs at {straggler.own:.0f} MHz, those of the others at {straggler.others:.0f} MHz",
         Cause.NOT_RUNNING: f"its process does not run for {own} ms/step, those of the others for {others}",
-    }[found.cause]
+    }[straggler.cause]
 
 
-def without_sentence(found: Straggler) -> str:
+def without_sentence(straggler: Straggler) -> str:
     """Return what the group would take without the late rank."""
-    without, step = units.in_one_unit(found.group_ms - found.gain_ms, found.group_ms)
-    if found.is_least:
-        return f"without it a step takes at most about {without} of {step}: at least {units.percent(found.share)} less"
-    return f"without it a step takes about {without} of {step}: {units.percent(found.share)} less"
+    without, step = units.in_one_unit(straggler.group_ms - straggler.gain_ms, straggler.group_ms)
+    if straggler.is_least:
+        return f"without it a step takes at most about {without} of {step}: at least {units.percent(straggler.share)} less"
+    return (
+        f"without it a step takes about {without} of {step}: {units.percent(straggler.share)} less"
+    )
 
 
-def banner_word(found: Straggler | None) -> str:
+def banner_word(straggler: Straggler | None) -> str:
     """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
-    if found is None:
+    if straggler is None:
         return "NO STRAGGLER"
-    weight = "" if found.level is Level.CRITICAL else " (warning)"
-    least = "at least " if found.is_least else ""
-    return f"STRAGGLER rank {found.rank}, {least}{units.percent(found.share)}{weight}"
+    weight = "" if straggler.level is Level.CRITICAL else " (warning)"
+    least = "at least " if straggler.is_least else ""
+    return f"STRAGGLER rank {straggler.rank}, {least}{units.percent(straggler.share)}{weight}"
 
 
 def no_straggler_sentence(waiting_share: float | None, aligned: Aligned) -> str:
@@ -376,12 +378,12 @@ def no_straggler_sentence(waiting_share: float | None, aligned: Aligned) -> str:
     is_known = is_compute_known(aligned)
     of_compute = "whether one computes longer is n/a, as processor time and clocks are not known"
     if unseen:
-        found = [
+        parts = [
             f"no rank is seen to be late: {waited}",
             _unseen_text(unseen),
             *([] if is_known else [of_compute]),
         ]
-        return "; ".join(found)
+        return "; ".join(parts)
     return (
         f"no rank holds the others up: {waited}"
         if is_known
@@ -398,9 +400,9 @@ def _unseen_text(ranks: Sequence[int]) -> str:
     )
 
 
-def long_step_lines(found: Sequence[LongStep]) -> list[str]:
+def long_step_lines(long_steps: Sequence[LongStep]) -> list[str]:
     """Return the longest single steps, the longest first, and the number of the others."""
-    worst = sorted(found, key=lambda one: -one.lost_ms)
+    worst = sorted(long_steps, key=lambda one: -one.lost_ms)
     named = [one for one in worst[:_NAMED] if one.lost_ms >= LEAST_NAMED_MS]
     lines, rest = [long_step_line(one) for one in named], worst[len(named) :]
     lost_ms = sum(one.lost_ms for one in rest)
@@ -410,9 +412,9 @@ def long_step_lines(found: Sequence[LongStep]) -> list[str]:
     return [*lines, f"{steps}: {units.duration(lost_ms / 1e3)}"]
 
 
-def long_step_line(found: LongStep) -> str:
+def long_step_line(long_step: LongStep) -> str:
     """Return a single long step: its rank and the cause."""
-    lost = units.duration(found.lost_ms / 1e3)
-    if found.rank is None:
-        return f"step {units.count(found.step)} takes {lost} more: all ranks are in the call, and none shows why"
-    return f"step {units.count(found.step)} takes {lost} more, for rank {found.rank}: {found.cause.value}"
+    lost = units.duration(long_step.lost_ms / 1e3)
+    if long_step.rank is None:
+        return f"step {units.count(long_step.step)} takes {lost} more: all ranks are in the call, and none shows why"
+    return f"step {units.count(long_step.step)} takes {lost} more, for rank {long_step.rank}: {long_step.cause.value}"

@@ -56,9 +56,9 @@ class Pauses:
             for event in events
             if isinstance(event, Paused) and event.cause in _RANK and event.took_ms > 0
         ]
-        found = [*(event for event in known if event.cause != THERMAL)]
-        found += [limit for limit in find_limits(known) if limit.cause == THERMAL]
-        self._events = sorted(found, key=lambda event: event.at_ns)
+        pauses = [*(event for event in known if event.cause != THERMAL)]
+        pauses += [limit for limit in find_limits(known) if limit.cause == THERMAL]
+        self._events = sorted(pauses, key=lambda event: event.at_ns)
         self._end_ns: NDArray[np.float64] = np.array(
             [event.at_ns for event in self._events], dtype=np.float64
         )
@@ -100,11 +100,11 @@ _NEAR_NS = 1_500_000_000
 
 def find_limits(events: Iterable[object]) -> list[Paused]:
     """Return the limits among a run's events, one for each stretch; `detail` is that of the last piece."""
-    found: list[Paused] = []
+    limits: list[Paused] = []
     for event in events:
         if isinstance(event, Paused) and event.cause in LIMITS:
-            join_piece(found, event)
-    return found
+            join_piece(limits, event)
+    return limits
 
 
 class RunningLimits:
@@ -123,13 +123,13 @@ class RunningLimits:
         return self._found
 
 
-def join_piece(found: list[Paused], piece: Paused) -> None:
+def join_piece(limits: list[Paused], piece: Paused) -> None:
     """Add a piece to the limits so far: to the stretch that it continues, or as a new one."""
-    at = next((at for at in reversed(range(len(found))) if found[at].cause == piece.cause), None)
-    if at is None or _begin_ns(piece) - found[at].at_ns > _NEAR_NS:
-        found.append(piece)
+    at = next((at for at in reversed(range(len(limits))) if limits[at].cause == piece.cause), None)
+    if at is None or _begin_ns(piece) - limits[at].at_ns > _NEAR_NS:
+        limits.append(piece)
     else:
-        found[at] = replace(piece, took_ms=(piece.at_ns - _begin_ns(found[at])) / 1e6)
+        limits[at] = replace(piece, took_ms=(piece.at_ns - _begin_ns(limits[at])) / 1e6)
 
 
 def _begin_ns(limit: Paused) -> int:

@@ -158,9 +158,9 @@ def _kept_until(runs: Sequence[TrainedRun], may_be_lost: bool) -> list[float]:
 
     may_be_lost: a run that begins with epoch 0 again lost everything before it; else nothing.
     """
-    found, until = [math.inf] * len(runs), math.inf
+    kept_until, until = [math.inf] * len(runs), math.inf
     for at in range(len(runs) - 1, -1, -1):
-        found[at] = until
+        kept_until[at] = until
         run = runs[at]
         if run.first_epoch is None:
             continue  # it trained nothing, and an earlier run may go on after it
@@ -170,7 +170,7 @@ def _kept_until(runs: Sequence[TrainedRun], may_be_lost: bool) -> list[float]:
             )  # of a later start with new weights, or of other epochs' numbers
         else:
             until = min(until, run.first_epoch)
-    return found
+    return kept_until
 
 
 def _run_loss(runs: Sequence[TrainedRun], at: int, none: float, every: float) -> RunLoss:

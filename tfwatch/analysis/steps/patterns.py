@@ -72,14 +72,14 @@ class Pattern:
 
 def find_patterns(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Pattern]:
     """Find the period or the drift of each part in each stretch between two switches."""
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     for stretch in np.split(rows, np.flatnonzero(rows["flags"] & Flag.SWITCH)):
         # A buffer that fills repeatedly makes a period, which its flag explains.
         flagged = (stretch["flags"] & ~np.uint16(Flag.SHUFFLE_FILL)) != 0
         plain = chosen(stretch, ~flagged) if flagged.any() else stretch
         if len(plain) > LEAST_TIMES:
-            found.extend(_of_parts(plain, pauses))
-    return found
+            patterns.extend(_of_parts(plain, pauses))
+    return patterns
 
 
 def pattern_text(pattern: Pattern) -> str:
@@ -156,11 +156,11 @@ def _cause(
         return SlowStepCause("steps_per_execution")
     some = rows[begins[:_CHECKED]]
     causes = (_cause_of(row, extra_ms, part, pauses) for row in some)
-    found = Counter(
+    counts = Counter(
         cause for cause in causes if cause is not UNEXPLAINED and cause.name not in _LIMITS
     )
-    best, times = max(found.items(), key=lambda counted: counted[1], default=(UNEXPLAINED, 0))
-    return best if times >= max(_EXPLAINS * len(some), _ALONE * found.total()) else UNEXPLAINED
+    best, times = max(counts.items(), key=lambda counted: counted[1], default=(UNEXPLAINED, 0))
+    return best if times >= max(_EXPLAINS * len(some), _ALONE * counts.total()) else UNEXPLAINED
 
 
 def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> SlowStepCause:

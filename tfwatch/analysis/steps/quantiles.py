@@ -43,11 +43,11 @@ def _narrowed(
     at, around = round(share * len(sample)), round(_AROUND * len(sample))
     begin, end = sample[max(at - around, 0)], sample[min(at + around, len(sample) - 1)]
     below = int(np.count_nonzero(values < begin))
-    found = values[(values >= begin) & (values <= end)]
-    if not below <= low < below + len(found) - 1:
-        below, found = 0, values
-    places = [low - below, min(low - below + 1, len(found) - 1)]
-    return np.partition(found, places), below
+    inside = values[(values >= begin) & (values <= end)]
+    if not below <= low < below + len(inside) - 1:
+        below, inside = 0, values
+    places = [low - below, min(low - below + 1, len(inside) - 1)]
+    return np.partition(inside, places), below
 
 
 def _between(ordered: NDArray[np.floating], below: int, place: float) -> float:

@@ -109,10 +109,10 @@ class SpikeSearch:
         over = times - medians
         flagged = ~self._plain & (over > np.maximum(FLAGGED_MS, FLAGGED_TIMES * medians))
         at = np.flatnonzero(flagged | self.single)
-        found = zip(
+        causes = zip(
             self._rows[at], over[at], _largest_part(self._rows, self._plain, at), strict=True
         )
-        return [_spike(row, float(ms), part, pauses) for row, ms, part in found]
+        return [_spike(row, float(ms), part, pauses) for row, ms, part in causes]
 
 
 def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
@@ -136,17 +136,17 @@ def flag_cause(flags: int, part: str) -> str:
 def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
     start_ns, flags = int(row["start_ns"]), int(row["flags"])
     known = flag_cause(flags, part)
-    found = SlowStepCause(known) if known else UNEXPLAINED
+    cause = SlowStepCause(known) if known else UNEXPLAINED
     # A validation follows the step with its flag: the delay in the step itself may have another cause.
     if not known or flags & Flag.VALIDATION:
         paused = pauses.cause(start_ns, start_ns + float(step_ms(row)) * 1e6, extra_ms, part)
-        found = found if paused is UNEXPLAINED else paused
-    return Spike(int(row["step"]), start_ns, extra_ms, part, found.name, found.detail)
+        cause = cause if paused is UNEXPLAINED else paused
+    return Spike(int(row["step"]), start_ns, extra_ms, part, cause.name, cause.detail)
 
 
 def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = times - medians > np.maximum(LEAST_MS, medians)
-    return found
+    stands_out: NDArray[np.bool_] = times - medians > np.maximum(LEAST_MS, medians)
+    return stands_out
 
 
 def _extra_ms(
@@ -188,13 +188,13 @@ def _anchors(plain: NDArray[np.bool_]) -> NDArray[np.int32]:
     return anchors
 
 
-def _rare(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _rare(is_spike: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return those of `found` that have few others near."""
-    at = np.flatnonzero(found)
+    at = np.flatnonzero(is_spike)
     near = np.searchsorted(at, at + _NEAR, side="right") - np.searchsorted(
         at, at - _NEAR, side="left"
     )
-    rare = np.zeros(len(found), dtype=np.bool_)
+    rare = np.zeros(len(is_spike), dtype=np.bool_)
     rare[at[near <= _SINGLE]] = True
     return rare
 

@@ -120,14 +120,14 @@ class StallSearch:
         starves = _starves(known, self._seen - len(self._judged))[len(self._judged) :]
         self._seen += len(rows)
         self._judged = known[-_AROUND - _EVERY :]
-        found = _stretches(rows, starves)
+        stretches = _stretches(rows, starves)
         if self._open:
             if starves[0]:
-                found[0] = _joined(self._open, found[0])
+                stretches[0] = _joined(self._open, stretches[0])
             else:
-                found.insert(0, self._open)
-        self._open = found.pop() if starves[-1] else None
-        self._closed += filter(_is_stall, found)
+                stretches.insert(0, self._open)
+        self._open = stretches.pop() if starves[-1] else None
+        self._closed += filter(_is_stall, stretches)
 
 
 def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
@@ -173,16 +173,16 @@ def _over(waits: NDArray[np.float32], before: NDArray[np.float32]) -> NDArray[np
 
 def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[np.float32]:
     """Return the medians of the `_AROUND` values before each of `begins`, of fewer at the start."""
-    found = np.zeros(len(begins), dtype=np.float32)
+    medians = np.zeros(len(begins), dtype=np.float32)
     for early in np.flatnonzero(begins < _AROUND).tolist():
-        found[early] = np.median(values[: max(begins[early], 1)])
+        medians[early] = np.median(values[: max(begins[early], 1)])
     full = np.flatnonzero(begins >= _AROUND)
     for some in np.split(full, range(_AT_ONCE, len(full), _AT_ONCE)):
         if len(some):
-            found[some] = np.median(
+            medians[some] = np.median(
                 sliding_window_view(values, _AROUND)[begins[some] - _AROUND], axis=1
             )
-    return found
+    return medians
 
 
 def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stretch]:

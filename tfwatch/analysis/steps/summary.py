@@ -172,13 +172,13 @@ def last_setting(
             _ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions)
         )
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
-    found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
+    settings = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
-        found.append(rows[begins[-1] :])
+        settings.append(rows[begins[-1] :])
     # One stretch may be ten million steps: it is not copied.
-    calm = SteadySteps(found[0] if len(found) == 1 else np.concatenate(found))
-    ends = tuple(end for stretch in found for end in _ends(stretch))
-    begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
+    calm = SteadySteps(settings[0] if len(settings) == 1 else np.concatenate(settings))
+    ends = tuple(end for stretch in settings for end in _ends(stretch))
+    begin_ns = min((int(stretch["start_ns"][0]) for stretch in settings if len(stretch)), default=0)
     return LastSetting(
         ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm, conditions)
     )
@@ -187,8 +187,8 @@ def last_setting(
 def _within(rows: Rows, first: int, last: int) -> Rows:
     """Return the rows of steps first to last."""
     begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
-    found: Rows = rows[begin:end]
-    return found
+    inside: Rows = rows[begin:end]
+    return inside
 
 
 def _since_switch(rows: Rows) -> Rows:

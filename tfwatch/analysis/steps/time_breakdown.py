@@ -222,7 +222,7 @@ def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | N
 def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
     """Return the start of each epoch, and its sums; None for an epoch without a complete step."""
     starts = [event.at_ns for event in events if isinstance(event, EpochStarted)]
-    found: _Begun = []
+    begun: _Begun = []
     at, before_ns = 0, -1
     for row, first_ns, last_ns in zip(
         epochs, epochs["first_ns"].tolist(), epochs["last_ns"].tolist(), strict=True
@@ -231,9 +231,9 @@ def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
         while at < len(starts) and starts[at] <= first_ns:
             begin_ns = starts[at] if starts[at] > before_ns else begin_ns
             at += 1
-        found.append((begin_ns, row))
+        begun.append((begin_ns, row))
         before_ns = last_ns
-    return [*found, *((start, None) for start in starts[at:] if start > before_ns)]
+    return [*begun, *((start, None) for start in starts[at:] if start > before_ns)]
 
 
 def _parted(events: Sequence[Event], ends: Sequence[int]) -> list[tuple[Event, ...]]:

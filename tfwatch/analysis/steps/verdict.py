@@ -195,10 +195,10 @@ def judge_split(
 ) -> Judgement:
     """Judge a stretch of at least 20 steady steps; see `judge`."""
     verdict = classify(split, before)
-    found = find_bound(
+    limit = find_bound(
         split, verdict, conditions.accelerated, bound, conditions.op_by_op, conditions.copy_ahead_ms
     )
-    return Judgement(verdict, split.steps, NEEDED, split, found)
+    return Judgement(verdict, split.steps, NEEDED, split, limit)
 
 
 def find_bound(
@@ -261,8 +261,8 @@ def _window(rows: Rows) -> Rows:
         first = _window_start(plain) - _CONTEXT
         if first >= 0 or len(switches):
             break
-    found = steady(plain[max(first, 0) :])
-    return found[_window_start(found) :]
+    window = steady(plain[max(first, 0) :])
+    return window[_window_start(window) :]
 
 
 def _window_start(rows: Rows) -> int:
@@ -297,9 +297,9 @@ class SteadySteps:
     def newest(self, count: int | None = None) -> Rows:
         """Return a copy of the last `count` of them, of all for None."""
         first = 0 if count is None else max(len(self) - count, 0)
-        found: Rows = self._rows.take(np.flatnonzero(self._kept)[first:])
-        found["host_ms"] = self._hosts[first:]
-        return found
+        rows: Rows = self._rows.take(np.flatnonzero(self._kept)[first:])
+        rows["host_ms"] = self._hosts[first:]
+        return rows
 
     def _column(self, name: str) -> NDArray[np.float32]:
         column: NDArray[np.float32] = self._rows[f"{name}_ms"][self._kept]

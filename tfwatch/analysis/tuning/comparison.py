@@ -141,7 +141,7 @@ def compare(
     for _, switch in made:
         knobs_at.setdefault(switch.step, []).append(switch.knob)
     bounds = sorted(knobs_at)
-    found = []
+    comparisons = []
     for asked_at_ns, switch in made:
         if switch.by == EXPERIMENT:
             continue
@@ -149,10 +149,10 @@ def compare(
         if epochs_until(switch.knob, switch.new) > 1:
             before = before[0], switch.asked_step  # from there on a cache was filled
         others = (knob for knob in knobs_at[switch.step] if knob != switch.knob)
-        found.append(_comparison(asked_at_ns, switch, next(others, ""), sides, before, after))
+        comparisons.append(_comparison(asked_at_ns, switch, next(others, ""), sides, before, after))
     sides.drop_rows()
     # A request that waits for an epoch to begin may wait for minutes: its knob's row shows it.
-    return found + [
+    return comparisons + [
         _not_yet(request)
         for request in without_experiments(waiting)
         if not epochs_until(request.knob, request.new)
@@ -254,17 +254,17 @@ class _Sides:
         if key in effects:
             return effects[key]
         splits = self.split(before), self.split(after)
-        found = None
+        estimated = None
         if all(split is not None and split.steps >= LEAST for split in splits):
             in_bursts = any(split.in_bursts for split in splits if split)
-            found = measure_effect(
+            estimated = measure_effect(
                 self._rows(before), self._rows(after), [knob], self._accelerated, in_bursts
             )
         if self._is_complete(before) and self._is_complete(after):
-            effects[key] = found
+            effects[key] = estimated
         elif self._is_complete(before):
             self._growing.add(before)
-        return found
+        return estimated
 
     def drop_rows(self) -> None:
         """Forget the rows of all stretches but those before a switch whose other side still grows."""

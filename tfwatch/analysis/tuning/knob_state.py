@@ -127,12 +127,12 @@ def first_on(knob: str) -> str:
 
 def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
     """Return the settings that the keys of a knob ask for next, each once. stages: those with workers of their own."""
-    found = [toggled(state)]
+    values = [toggled(state)]
     if state.knob == "prefetch":
-        found += [deeper(state.coming), shallower(state.coming)]
+        values += [deeper(state.coming), shallower(state.coming)]
     if state.knob == "workers":
-        found += [one_stage_toggled(state, stages, stage) for stage in range(stages)]
-    return tuple(value for value in dict.fromkeys(found) if value != state.now)
+        values += [one_stage_toggled(state, stages, stage) for stage in range(stages)]
+    return tuple(value for value in dict.fromkeys(values) if value != state.now)
 
 
 def toggled(state: KnobState) -> str:

@@ -277,24 +277,24 @@ def _may_be_slower(known: Forecast) -> bool:
     return known.knob == "device_prefetch" and not known.measured and known.high_ms >= known.now_ms
 
 
-def record_text(found: Record) -> str:
+def record_text(record: Record) -> str:
     """Return `4 forecasts: median error 3 %, 4 within the 90 % prediction interval`; empty without a checked one."""
-    count = len(found.checked)
+    count = len(record.checked)
     if not count:
         return ""
-    error = units.percent(found.median_error)
+    error = units.percent(record.median_error)
     if count == 1:
-        return f"1 forecast: error {error}, {'within' if found.inside else 'outside'} the 90 % prediction interval"
-    return f"{count} forecasts: median error {error}, {found.inside} within the 90 % prediction interval"
+        return f"1 forecast: error {error}, {'within' if record.inside else 'outside'} the 90 % prediction interval"
+    return f"{count} forecasts: median error {error}, {record.inside} within the 90 % prediction interval"
 
 
-def last_forecast_text(found: Record | None) -> str:
+def last_forecast_text(record: Record | None) -> str:
     """Return `forecast 13.8 ms, measured 13.9 ms`, of several `median forecast error 4 % (5 switches)`."""
-    if not found or not found.checked:
+    if not record or not record.checked:
         return ""
-    newest, count = found.checked[-1], len(found.checked)
+    newest, count = record.checked[-1], len(record.checked)
     if count > 1:
-        return f"median forecast error {units.percent(found.median_error)} ({count} switches)"
+        return f"median forecast error {units.percent(record.median_error)} ({count} switches)"
     forecast_ms, measured_ms = (
         units.milliseconds(newest.forecast.step_ms),
         units.milliseconds(newest.measured_ms),

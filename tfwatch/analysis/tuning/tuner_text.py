@@ -87,15 +87,15 @@ class RunningExperiment:
 
 def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
     """Return the A/B test that runs; None where none does. Other events are skipped."""
-    found: RunningExperiment | None = None
+    running: RunningExperiment | None = None
     for event in events:
         if isinstance(event, ExperimentBegan):
-            found = RunningExperiment(event, None)
-        elif isinstance(event, ExperimentBlock) and found:
-            found = RunningExperiment(found.began, event)
+            running = RunningExperiment(event, None)
+        elif isinstance(event, ExperimentBlock) and running:
+            running = RunningExperiment(running.began, event)
         elif isinstance(event, ExperimentEnded):
-            found = None
-    return found
+            running = None
+    return running
 
 
 def subject_text(knob: str, values: list[str]) -> str:
@@ -206,17 +206,17 @@ class AutopilotRun:
 
 def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:
     """Return every autopilot run, oldest first; other events are skipped."""
-    found: list[AutopilotRun] = []
+    runs: list[AutopilotRun] = []
     for event in events:
         if isinstance(event, AutopilotBegan):
-            found.append(AutopilotRun(event))
-        elif found and isinstance(event, MoveMade):
-            found[-1] = replace(found[-1], made=event)
-        elif found and isinstance(event, MoveJudged):
-            found[-1] = replace(found[-1], moves=(*found[-1].moves, event))
-        elif found and isinstance(event, AutopilotEnded):
-            found[-1] = replace(found[-1], ended=event)
-    return found
+            runs.append(AutopilotRun(event))
+        elif runs and isinstance(event, MoveMade):
+            runs[-1] = replace(runs[-1], made=event)
+        elif runs and isinstance(event, MoveJudged):
+            runs[-1] = replace(runs[-1], moves=(*runs[-1].moves, event))
+        elif runs and isinstance(event, AutopilotEnded):
+            runs[-1] = replace(runs[-1], ended=event)
+    return runs
 
 
 def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
@@ -410,15 +410,15 @@ class _Experiment:
 
 def _newest(events: Iterable[object]) -> _Experiment | None:
     """Return the newest A/B test; None where another switch was made since."""
-    found: _Experiment | None = None
+    newest: _Experiment | None = None
     for event in events:
         if isinstance(event, ExperimentBegan):
-            found = _Experiment(event, [], [])
-        elif found and isinstance(event, PipelineSwitched):
-            found.switches.append(event)
-            found = found if event.by == EXPERIMENT else None
-        elif found and isinstance(event, ExperimentBlock):
-            found.blocks.append(event)
-        elif found and isinstance(event, ExperimentEnded):
-            found.ended = event
-    return found
+            newest = _Experiment(event, [], [])
+        elif newest and isinstance(event, PipelineSwitched):
+            newest.switches.append(event)
+            newest = newest if event.by == EXPERIMENT else None
+        elif newest and isinstance(event, ExperimentBlock):
+            newest.blocks.append(event)
+        elif newest and isinstance(event, ExperimentEnded):
+            newest.ended = event
+    return newest

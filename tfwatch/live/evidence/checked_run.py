@@ -49,16 +49,16 @@ def check_runs(
         NotComparableError: the runs differ in their settings, or cannot be compared with the baseline.
     """
     check_side([run.subject for run in runs])
-    found = [_end(runs), *_step_figures(runs, limits, find_past)]
+    figures = [_end(runs), *_step_figures(runs, limits, find_past)]
     if limits.straggler_share is not None:
-        found.append(_straggler(runs, limits.straggler_share))
+        figures.append(_straggler(runs, limits.straggler_share))
     if limits.memory_bytes is not None:
-        found.append(_memory(runs, limits.memory_bytes))
+        figures.append(_memory(runs, limits.memory_bytes))
     if limits.loss is not None:
-        found.append(_loss(list(_processes(runs)), limits.loss))
+        figures.append(_loss(list(_processes(runs)), limits.loss))
     if limits.slower_share is not None and baseline:
-        found.append(_slower(runs, baseline, limits.slower_share, find_past))
-    return found
+        figures.append(_slower(runs, baseline, limits.slower_share, find_past))
+    return figures
 
 
 def _processes(runs: Sequence[RunToCompare]) -> Iterator[RunToCompare]:
@@ -132,7 +132,7 @@ def _decided(
 
 def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
     """Return the figure of the rank that decides: a limit holds where all ranks keep it."""
-    found = []
+    shares = []
     for process in _processes(runs):
         if len(process.rows) < LEAST_STEPS:
             reason = _too_short(process)
@@ -140,11 +140,11 @@ def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigu
                 "wait_share", WAIT_SHARE, "share", "inconclusive", limit=limit, reason=reason
             )
         level = measure_levels([process])[WAIT_SHARE]
-        found.append(
+        shares.append(
             _decided("wait_share", f"{WAIT_SHARE} of {process.name}", "share", level, limit)
         )
-    decisive = worst([one.outcome for one in found])
-    return max((one for one in found if one.outcome == decisive), key=lambda one: one.value or 0.0)
+    decisive = worst([one.outcome for one in shares])
+    return max((one for one in shares if one.outcome == decisive), key=lambda one: one.value or 0.0)
 
 
 def _straggler(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
@@ -240,8 +240,8 @@ def _slower(
     limit: float,
     find_past: FindPast,
 ) -> CheckedFigure:
-    (found,) = compare_runs([baseline, runs], find_past)
-    low, high = (1 / end - 1 for end in (found.estimate.high, found.estimate.low))
+    (comparison,) = compare_runs([baseline, runs], find_past)
+    low, high = (1 / end - 1 for end in (comparison.estimate.high, comparison.estimate.low))
     outcome = decide(low, high, limit)
     reason = "the limit lies within the interval: three runs of each side, made in turn, narrow it"
     reason = reason if outcome == "inconclusive" else ""
@@ -251,7 +251,7 @@ def _slower(
         title,
         "share",
         outcome,
-        1 / found.estimate.ratio - 1,
+        1 / comparison.estimate.ratio - 1,
         low,
         high,
         limit,

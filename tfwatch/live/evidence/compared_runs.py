@@ -165,10 +165,12 @@ def may_equal(manifest: Manifest, subject: Subject) -> bool:
     ) and str(manifest.machine.get("host") or "") == subject.host
 
 
-def equal_runs(found: Sequence[RunToCompare], subject: Subject) -> list[RunToCompare]:
+def equal_runs(candidates: Sequence[RunToCompare], subject: Subject) -> list[RunToCompare]:
     """Return the runs that trained the same with the same settings on the same machine, and are not it."""
     return [
-        one for one in found if one.subject.path != subject.path and are_equal(one.subject, subject)
+        one
+        for one in candidates
+        if one.subject.path != subject.path and are_equal(one.subject, subject)
     ]
 
 
@@ -192,14 +194,14 @@ def _compare(
     for group in past:
         groups.append(measured[at : at + len(group)])
         at += len(group)
-    found = _Figures(both, groups, share, alternating)
-    step, spread = found.step()
+    figures = _Figures(both, groups, share, alternating)
+    step, spread = figures.step()
     epoch = _last_common_epoch(runs, by_example)
     return ComparedRuns(
         before=tuple(before),
         after=tuple(after),
         estimate=Estimate(math.exp(-step.value), math.exp(-step.high), math.exp(-step.low)),
-        figures=(*found.all(step), *_machine_figures(before, after, by_example)),
+        figures=(*figures.all(step), *_machine_figures(before, after, by_example)),
         time_spent=_time_spent(before, after),
         losses=_losses(before, after, epoch),
         changes=tuple(changes(*sides)),
@@ -235,11 +237,11 @@ def past_groups(
         for side in sides
     ]
     seen: set[str] = set()
-    found = []
+    groups_found = []
     for group in groups:
-        found.append([run for run in group if run.subject.path not in seen])
+        groups_found.append([run for run in group if run.subject.path not in seen])
         seen.update(run.subject.path for run in group)
-    return found
+    return groups_found
 
 
 def _measure(runs: Sequence[RunToCompare], by_example: bool) -> list[RunSteps]:
@@ -273,8 +275,8 @@ class _Figures:
         """Return the step time, and its parts. step: the difference of the logarithms of step times."""
         before, after = (_mean([run.figures[STEP].value for run in side]) for side in self._sides)
         low, high = (before * math.expm1(end) for end in (step.low, step.high))
-        found = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
-        return found + [self._part(name, (before + after) / 2) for name in PARTS]
+        figures = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
+        return figures + [self._part(name, (before + after) / 2) for name in PARTS]
 
     def _part(self, name: str, step_ms: float) -> ComparedFigure:
         if name not in self._sides[0][0].figures:
@@ -286,8 +288,10 @@ class _Figures:
         assumed = part_spread(self._share, max(means), step_ms)
         past = [[run.figures[name].value for run in group] for group in self._past]
         spread = estimate_spread(sides, assumed, past, self._alternating)
-        found = intervals.difference(sides[0], sides[1], spread, _PART_ALPHA)
-        return ComparedFigure(name, "ms", means[0], means[1], found.value, found.low, found.high)
+        estimate = intervals.difference(sides[0], sides[1], spread, _PART_ALPHA)
+        return ComparedFigure(
+            name, "ms", means[0], means[1], estimate.value, estimate.low, estimate.high
+        )
 
 
 def part_spread(share: float, part_ms: float, step_ms: float) -> float:
@@ -337,7 +341,7 @@ def _time_spent(
     before: Sequence[RunToCompare], after: Sequence[RunToCompare]
 ) -> tuple[ComparedFigure, ...]:
     """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a step of others."""
-    found = []
+    figures = []
     for name in TIMES:
         shares = [
             getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
@@ -348,8 +352,8 @@ def _time_spent(
             for run in after
         ]
         if max(shares) >= _LEAST_SHARE:
-            found.append(_time_row(name, before, after))
-    return tuple(found)
+            figures.append(_time_row(name, before, after))
+    return tuple(figures)
 
 
 def _time_row(

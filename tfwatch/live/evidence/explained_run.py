@@ -105,10 +105,10 @@ def _limits(one: RunToCompare) -> Iterator[Finding]:
 
 
 def _finding(
-    kind: str, found: Banner, facts: tuple[Fact, ...], confidence: Confidence, reason: str
+    kind: str, banner: Banner, facts: tuple[Fact, ...], confidence: Confidence, reason: str
 ) -> Finding:
     return Finding(
-        kind, found.word, found.sentence, facts, confidence, reason, found.advice, found.edit
+        kind, banner.word, banner.sentence, facts, confidence, reason, banner.advice, banner.edit
     )
 
 

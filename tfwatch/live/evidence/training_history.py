@@ -50,20 +50,20 @@ def find_training(folder: Path, clock: Clock = SYSTEM) -> list[Run]:
     candidates = list(_candidates(chosen))
     later = [one for one in candidates if _begin_ns(one[1]) > chosen.manifest.origin_wall_ns]
     before = [one for one in candidates if _begin_ns(one[1]) <= chosen.manifest.origin_wall_ns]
-    found = [chosen]
+    runs = [chosen]
     for path, _ in reversed(before):
         if (run := _opened(path, clock)) is None:
             continue
-        if not is_restart(run, found[0]):
+        if not is_restart(run, runs[0]):
             break
-        found.insert(0, run)
+        runs.insert(0, run)
     for path, _ in later:
         if (run := _opened(path, clock)) is None:
             continue
-        if not is_restart(found[-1], run):
+        if not is_restart(runs[-1], run):
             break
-        found.append(run)
-    return found
+        runs.append(run)
+    return runs
 
 
 def first_rank(folder: Path) -> Path:
@@ -112,7 +112,7 @@ def _candidates(chosen: Run) -> Iterator[tuple[Path, Manifest]]:
     own = chosen.path.absolute()
     rank = chosen.manifest.rank if is_group(own.parent) else None
     runs_dir = own.parent.parent if is_group(own.parent) else own.parent
-    found = []
+    folders = []
     for entry in list_folders(runs_dir):
         for path in _runs_of_rank(entry, rank) if is_group(entry) else [entry]:
             try:
@@ -120,8 +120,8 @@ def _candidates(chosen: Run) -> Iterator[tuple[Path, Manifest]]:
             except (NotARunError, OSError):
                 continue
             if path.absolute() != own and is_same_training(manifest, chosen.manifest):
-                found.append((path, manifest))
-    yield from sorted(found, key=lambda one: _begin_ns(one[1]))
+                folders.append((path, manifest))
+    yield from sorted(folders, key=lambda one: _begin_ns(one[1]))
 
 
 def _runs_of_rank(group: Path, rank: int | None) -> list[Path]:

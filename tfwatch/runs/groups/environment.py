@@ -45,22 +45,22 @@ def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
     A process that trains alone under a launcher, and one without a part in the collective (a parameter server, an
     evaluator), is in no group.
     """
-    found = next((one for read in _LAUNCHERS if (one := read(environ, host))), None)
+    membership = next((one for read in _LAUNCHERS if (one := read(environ, host))), None)
     if name := environ.get(GROUP, "").strip():
-        return _named(name, environ, found)
-    if found is None or found.size is None or found.size < 2:
+        return _named(name, environ, membership)
+    if membership is None or membership.size is None or membership.size < 2:
         return None
     job = [environ[variable] for variable in _JOBS if environ.get(variable)]
-    return replace(found, launch="\n".join([found.launcher, found.launch, *job]))
+    return replace(membership, launch="\n".join([membership.launcher, membership.launch, *job]))
 
 
-def _named(name: str, environ: Mapping[str, str], found: Membership | None) -> Membership:
+def _named(name: str, environ: Mapping[str, str], membership: Membership | None) -> Membership:
     """Return the place in a group that the user names; a launcher's rank is kept.
 
     Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is kept.
     """
     rank, size = _whole(environ.get(RANK)), _whole(environ.get(SIZE))
-    place = _place(rank, size, "", "", "") or found
+    place = _place(rank, size, "", "", "") or membership
     if place:
         rank, size = place.rank, place.size
     elif rank is not None or size not in range(1, MOST_RANKS + 1):

@@ -100,9 +100,9 @@ def rank_folders(group: Path) -> list[RankFolder]:
     Raises:
         OSError: the folder cannot be read.
     """
-    found = []
+    folders = []
     for folder in group.iterdir():
         name = _RANK_FOLDER.fullmatch(folder.name)
         if name and (folder / MANIFEST).is_file():
-            found.append(RankFolder(int(name[2] or 1), int(name[1]), folder))
-    return sorted(found)
+            folders.append(RankFolder(int(name[2] or 1), int(name[1]), folder))
+    return sorted(folders)

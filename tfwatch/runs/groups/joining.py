@@ -116,8 +116,8 @@ def _folder_stem(membership: Membership) -> str:
 def _candidates(runs_dir: Path, stem: str) -> Iterator[Path]:
     """Yield the group folders of a launch's name that there are, the newest first, and then those to make."""
     pattern = re.compile(re.escape(stem) + r"(?:-(\d{1,6}))?", re.ASCII)
-    found = (pattern.fullmatch(folder.name) for folder in runs_dir.iterdir())
-    numbers = sorted((int(one[1] or 1) for one in found if one), reverse=True)
+    names = (pattern.fullmatch(folder.name) for folder in runs_dir.iterdir())
+    numbers = sorted((int(one[1] or 1) for one in names if one), reverse=True)
     last = numbers[0] if numbers else 0
     for number in (*numbers, *range(last + 1, last + _MOST)):
         yield runs_dir / (stem if number == 1 else f"{stem}-{number}")

@@ -101,8 +101,8 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
         NotARunError: its group.json cannot be read, or no rank has a run.
         OSError: the folder cannot be read.
     """
-    file, found = read_group_file(folder), newest_round(rank_folders(folder))
-    opened = {one.rank: _open(one.folder, clock) for one in found}
+    file, folders = read_group_file(folder), newest_round(rank_folders(folder))
+    opened = {one.rank: _open(one.folder, clock) for one in folders}
     ranks = {rank: run for rank, run in opened.items() if isinstance(run, Run)}
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")

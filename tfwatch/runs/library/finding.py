@@ -343,10 +343,10 @@ def nearest(folder: Path) -> Path:
 
 def find_problem_soon(folder: Path) -> str:
     """Return the result of `find_problem`, empty where the folder does not answer in time."""
-    found: list[str] = []
+    problems: list[str] = []
     thread = threading.Thread(
-        target=lambda: found.append(find_problem(folder)), daemon=True, name="tfwatch-probe"
+        target=lambda: problems.append(find_problem(folder)), daemon=True, name="tfwatch-probe"
     )
     thread.start()
     thread.join(_PATIENCE_S)
-    return found[0] if found else ""
+    return problems[0] if problems else ""

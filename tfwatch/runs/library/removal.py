@@ -65,17 +65,19 @@ def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
 def _written_s_ago(folder: Path, clock: Clock) -> float:
     """Return the seconds since a file of a folder was written."""
     written = (_lstat(path) for path in folder.rglob("*"))
-    return clock.wall_ns() / 1e9 - max((found.st_mtime for found in written if found), default=0.0)
+    return clock.wall_ns() / 1e9 - max(
+        (status.st_mtime for status in written if status), default=0.0
+    )
 
 
 def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
     """Return the runs that a limit may remove, in the order given: over, readable and without a tag."""
-    found: list[Candidate] = []
+    removable: list[Candidate] = []
     for folder in folders:
         with suppress(NotARunError, OSError):
             if candidate := _candidate(folder, clock):
-                found.append(candidate)
-    return found
+                removable.append(candidate)
+    return removable
 
 
 def _candidate(folder: Path, clock: Clock) -> Candidate | None:
@@ -107,7 +109,7 @@ def beyond(runs: Sequence[Candidate], limits: RunsToKeep) -> list[Candidate]:
 
 def folder_bytes(folder: Path) -> int:
     """Return the size of a folder's files; of those that can be read."""
-    return sum(found.st_size for path in folder.rglob("*") if (found := _lstat(path)))
+    return sum(status.st_size for path in folder.rglob("*") if (status := _lstat(path)))
 
 
 def _lstat(path: Path) -> os.stat_result | None:

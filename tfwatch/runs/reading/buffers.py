@@ -291,11 +291,11 @@ class Events(Sequence["Event"]):
     @overload
     def __getitem__(self, at: slice) -> list[Event]: ...
     def __getitem__(self, at: int | slice) -> Event | list[Event]:
-        found = range(self._count)[at]
+        chosen = range(self._count)[at]
         return (
-            self._log.all[found]
-            if isinstance(found, int)
-            else [self._log.all[place] for place in found]
+            self._log.all[chosen]
+            if isinstance(chosen, int)
+            else [self._log.all[place] for place in chosen]
         )
 
     def __iter__(self) -> Iterator[Event]:
@@ -303,8 +303,8 @@ class Events(Sequence["Event"]):
 
     def of(self, *kinds: type[_E]) -> list[_E]:
         """Return all events of these kinds, in the order of writing."""
-        found = [self._index(kind) for kind in kinds]
-        places = sorted(place for kind, end in found for place in kind.places[:end])
+        indexes = [self._index(kind) for kind in kinds]
+        places = sorted(place for kind, end in indexes for place in kind.places[:end])
         return self._at(places)
 
     def switches(self) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:

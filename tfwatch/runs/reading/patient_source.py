@@ -62,8 +62,8 @@ class PatientSource:
         """
         if self.source.is_here():
             return self.source.manifest()
-        found: Manifest = self.ask(("manifest",), self.source.manifest)
-        return found
+        manifest: Manifest = self.ask(("manifest",), self.source.manifest)
+        return manifest
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Return up to `limit` bytes of a file from `offset`; of the log none while the disk is silent.
@@ -97,8 +97,8 @@ class PatientSource:
                 wanted,
             )
 
-    def _take_all(self, found: list[bytes], wanted: list[tuple[str, int, int]]) -> None:
-        for (name, offset, limit), data in zip(wanted, found, strict=True):
+    def _take_all(self, parts: list[bytes], wanted: list[tuple[str, int, int]]) -> None:
+        for (name, offset, limit), data in zip(wanted, parts, strict=True):
             self._answers[name, offset, limit] = data
             if name != layout.PULSES and len(data) < limit:
                 self._answers[name, offset + len(data), limit] = (
@@ -130,13 +130,13 @@ class PatientSource:
         if call not in self._answers:
             self._wait_for(self._begin(call, work))
             self._take_answers()
-        found = self._answers.get(call)
-        if found is None:
+        answer = self._answers.get(call)
+        if answer is None:
             raise DiskSilentError(f"{self.folder} does not respond")
-        if isinstance(found, bytes):
-            return found
+        if isinstance(answer, bytes):
+            return answer
         try:
-            return found.answer()
+            return answer.answer()
         except Exception:
             del self._answers[call]
             raise

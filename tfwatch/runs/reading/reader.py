@@ -212,11 +212,11 @@ class RunReader:
             return work()
         self.disk.begin_frame()
         try:
-            found = work()
+            result = work()
         except DiskSilentError:
             return None
         self.disk.end_frame()
-        return found
+        return result
 
     def tail(self) -> Snapshot:
         """Read the new data and return the present state.

@@ -155,8 +155,8 @@ class OpenFile:
     @staticmethod
     def of(fd: int) -> OpenFile:
         """Return the file that is open now."""
-        found = os.fstat(fd)
-        return OpenFile(fd, found.st_dev, found.st_ino)
+        status = os.fstat(fd)
+        return OpenFile(fd, status.st_dev, status.st_ino)
 
     def is_same_file(self, other: OpenFile) -> bool:
         """Return whether both are of one file."""

@@ -61,7 +61,7 @@ def parse(text: str) -> GpuReading:
     `busy` is "Device Utilization %", the only figure that shows machine-learning load; memory is "In use system
     memory", because "Alloc system memory" is virtual. Of several GPUs the first with activity. Never raises.
     """
-    readings = [_reading(found[1]) for found in _STATISTICS.finditer(text)]
+    readings = [_reading(match[1]) for match in _STATISTICS.finditer(text)]
     return next(
         (reading for reading in readings if reading.busy is not None),
         readings[0] if readings else GpuReading(),
@@ -82,8 +82,8 @@ def _reading(statistics: str) -> GpuReading:
 
 def parse_resets(text: str) -> int | None:
     """Return the resets of the GPUs in `ioreg -c IOAccelerator` since the machine booted; None where it is unknown."""
-    found = [int(count[1]) for count in _RESETS.finditer(text)]
-    return sum(found) if found else None
+    counts = [int(count[1]) for count in _RESETS.finditer(text)]
+    return sum(counts) if counts else None
 
 
 def parse_clients(text: str) -> dict[int, int]:
@@ -95,7 +95,7 @@ def parse_clients(text: str) -> dict[int, int]:
     for entry in _ENTRY.split(text)[1:]:
         creator = _CREATOR.search(entry)
         if creator:
-            times = (int(found[1]) for found in _GPU_TIME.finditer(entry))
+            times = (int(match[1]) for match in _GPU_TIME.finditer(entry))
             pid = int(creator[1])
             spent[pid] = spent.get(pid, 0) + sum(time for time in times if time <= _MAX_TIME_NS)
     return spent

@@ -126,7 +126,7 @@ class Card:
         """Return the first slice of the card, most of whose places are empty; the card if no slice is visible."""
         places = range(self._nvml.nvmlDeviceGetMaxMigDeviceCount(self._card))
         slices = (self._slice_at(index) for index in places)
-        return next((found for found in slices if found is not None), self._card)
+        return next((gpu_slice for gpu_slice in slices if gpu_slice is not None), self._card)
 
     def _slice_at(self, index: int) -> Any:
         try:

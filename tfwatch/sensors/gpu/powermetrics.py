@@ -162,14 +162,14 @@ def documents(stream: BinaryIO) -> Iterator[bytes]:
         end, searched = end + len(_END), 0
         whole = bytes(buffer[:end])
         del buffer[:end]
-        begins = [found.start() for found in re.finditer(rb"<\?xml", whole)] or _first_begin(whole)
+        begins = [match.start() for match in re.finditer(rb"<\?xml", whole)] or _first_begin(whole)
         if begins:
             yield whole[begins[-1] :]
 
 
 def _first_begin(whole: bytes) -> list[int]:
-    found = _BEGIN.search(whole)
-    return [found.start()] if found else []
+    match = _BEGIN.search(whole)
+    return [match.start()] if match else []
 
 
 def parse(document: bytes) -> FullReading:

@@ -187,14 +187,14 @@ class GpuSensor:
         self._cards = []
 
     def _report_cards(self, cards: Sequence[CardReading]) -> None:
-        found = dict(zip(self._writer.strategy_gpus, cards, strict=False))
-        names = {device: card.name for device, card in found.items()}
+        card_of = dict(zip(self._writer.strategy_gpus, cards, strict=False))
+        names = {device: card.name for device, card in card_of.items()}
         if names == self._reported_cards:
             return
         self._reported_cards, now_ns = names, self._writer.now_ns()
         totals = {
             device: card.total_bytes
-            for device, card in found.items()
+            for device, card in card_of.items()
             if card.total_bytes is not None
         }
         self._writer.event(GpusFound(now_ns, names, totals))

@@ -30,8 +30,8 @@ def place_in_cell(file: str, line: int, text: str) -> tuple[str, int] | None:
 def place_of(file: str, line: int) -> str:
     """Return a line of code as its user names it: `train.py:22`, in a notebook `In [3], line 4`."""
     # Only the source of a cell is in memory: the disk of a file may hang.
-    if is_cell(file) and (found := place_in_cell(file, line, linecache.getline(file, line))):
-        return f"{found[0]}, line {found[1]}"
+    if is_cell(file) and (place := place_in_cell(file, line, linecache.getline(file, line))):
+        return f"{place[0]}, line {place[1]}"
     return f"{os.path.basename(file)}:{line}"
 
 

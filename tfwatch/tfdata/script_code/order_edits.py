@@ -30,8 +30,8 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 
 def find_order_edits(dataset: Any, groups: Sequence[Group]) -> tuple[CodeEdit, ...]:
     """Return the changes of the script's lines that vectorise these maps; none unless all of them can be made."""
-    found = [_edits_of(dataset, group) for group in groups]
-    return tuple(edit for edits in found for edit in edits) if all(found) else ()
+    changes = [_edits_of(dataset, group) for group in groups]
+    return tuple(edit for edits in changes for edit in edits) if all(changes) else ()
 
 
 def _edits_of(dataset: Any, group: Group) -> list[CodeEdit]:
@@ -53,10 +53,10 @@ def _edits_of(dataset: Any, group: Group) -> list[CodeEdit]:
 
 def _between(group: Group) -> list[Any]:
     """Return the stages from the first map to the batch, in the order of the pipeline."""
-    found = [group.batch]
-    while found[-1] is not group.maps[0]:
-        found.append(inputs_of(found[-1])[0])
-    return found[::-1]
+    nodes = [group.batch]
+    while nodes[-1] is not group.maps[0]:
+        nodes.append(inputs_of(nodes[-1])[0])
+    return nodes[::-1]
 
 
 def _may_return_list(node: Any) -> bool:
@@ -77,8 +77,8 @@ def _are_beside(tree: ast.AST, calls: Sequence[ast.Call]) -> bool:
     """Return whether these calls stand in one statement, or in lines `data = data...` that follow each other."""
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
-            found = getattr(node, name, None)
-            block = found if isinstance(found, list) else []
+            value = getattr(node, name, None)
+            block = value if isinstance(value, list) else []
             simple = [one for one in block if isinstance(one, _SIMPLE)]
             holders = [next((one for one in simple if _holds(one, call)), None) for call in calls]
             if simple and all(holders):

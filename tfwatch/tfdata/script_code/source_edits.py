@@ -240,8 +240,8 @@ def name_of(file: str) -> str:
 
 def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
     """Return the call at a site; None where the source has no such call, or several."""
-    found = [node for node in ast.walk(tree) if _calls(node, site.method) and _is_at(node, site)]
-    return found[0] if len(found) == 1 and isinstance(found[0], ast.Call) else None
+    calls = [node for node in ast.walk(tree) if _calls(node, site.method) and _is_at(node, site)]
+    return calls[0] if len(calls) == 1 and isinstance(calls[0], ast.Call) else None
 
 
 def _calls(node: ast.AST, method: str) -> bool:

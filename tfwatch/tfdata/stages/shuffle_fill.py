@@ -180,16 +180,16 @@ def _fills_with_work(dataset: Any) -> bool:
 
 
 def _lowest_map(shuffle: Any) -> Any | None:
-    found, inputs = None, inputs_of(shuffle)
+    lowest, inputs = None, inputs_of(shuffle)
     while len(inputs) == 1:
         (node,) = inputs
         if kind_of(node) == _CACHE:
             return None
         if kind_of(node) not in (*MAPS, *_CHEAP):
-            return found
-        found = node if kind_of(node) in MAPS else found
+            return lowest
+        lowest = node if kind_of(node) in MAPS else lowest
         inputs = inputs_of(node)
-    return found
+    return lowest
 
 
 def _refills(dataset: Any) -> bool:

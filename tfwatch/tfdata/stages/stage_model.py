@@ -112,20 +112,20 @@ def read_nodes(model: Any) -> tuple[list[Node], int]:
     """Return the stages of a `ModelProto`, source first, and the number of elements that its iterator gave."""
     nodes = model.nodes
     root = nodes[model.output]
-    found: list[Node] = []
+    nodes_read: list[Node] = []
     top = nodes[root.inputs[0]] if root.name == "Root" and root.inputs else root
-    _add(found, nodes, top, 1.0)
-    return found, int(root.num_elements)
+    _add(nodes_read, nodes, top, 1.0)
+    return nodes_read, int(root.num_elements)
 
 
-def _add(found: list[Node], nodes: Mapping[int, Any], node: Any, per_batch: float) -> None:
+def _add(nodes_read: list[Node], nodes: Mapping[int, Any], node: Any, per_batch: float) -> None:
     inputs = [nodes[number] for number in node.inputs if number in nodes]
     nesting = code_kinds(node.name)[0] in _NESTING
     own, nested = (inputs[:1], inputs[1:]) if nesting else (inputs, [])
     for source in own:
-        _add(found, nodes, source, per_batch * _ratio(node, source))
+        _add(nodes_read, nodes, source, per_batch * _ratio(node, source))
     stage = _node(nodes, node, nested, per_batch, own)
-    found.append(_merge(found.pop(), stage) if own and own[0].name in _PARTS else stage)
+    nodes_read.append(_merge(nodes_read.pop(), stage) if own and own[0].name in _PARTS else stage)
 
 
 def _merge(part: Node, node: Node) -> Node:

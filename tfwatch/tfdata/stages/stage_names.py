@@ -111,18 +111,18 @@ def align(kinds: Sequence[str], stages: Sequence[CodeStage]) -> list[tuple[CodeS
         for j in range(len(stages) - 1, -1, -1):
             same = parts[i][1] == stages[j].kind
             best[i][j] = max(best[i + 1][j], best[i][j + 1], same and best[i + 1][j + 1] + 1)
-    found: list[tuple[CodeStage, ...]] = [()] * len(kinds)
+    aligned: list[tuple[CodeStage, ...]] = [()] * len(kinds)
     i = j = 0
     while i < len(parts) and j < len(stages):
         n, part = parts[i]
         if part == stages[j].kind and best[i][j] == best[i + 1][j + 1] + 1:
-            found[n] = (*found[n], stages[j])
+            aligned[n] = (*aligned[n], stages[j])
             i, j = i + 1, j + 1
         elif best[i + 1][j] >= best[i][j + 1]:
             i += 1
         else:
             j += 1
-    return found
+    return aligned
 
 
 def inputs_of(dataset: Any) -> list[Any]:
@@ -215,7 +215,7 @@ def _given(function: Any) -> str:
 def _generator(function: Any) -> tuple[str, str]:
     """Return `from_generator(rows)`, and the argument of `fit`; wrappers hold the generator in their closures."""
     wrappers = [function, *_closure_of(function)]
-    for candidate in [found for wrapper in wrappers for found in (wrapper, *_closure_of(wrapper))]:
+    for candidate in [value for wrapper in wrappers for value in (wrapper, *_closure_of(wrapper))]:
         generator = getattr(candidate, "_generator", None)
         if generator is not None:
             name = function_name(generator)

@@ -55,8 +55,8 @@ def find_running_line(
         if id_ != training_thread
     )
     own = [(with_callers(frames[training_thread]), "training")] if training_thread in frames else []
-    found = ((_describe(stack, maps), owner) for stack, owner in (*stacks, *own))
-    return next(((place, owner) for place, owner in found if place), ("", ""))
+    places = ((_describe(stack, maps), owner) for stack, owner in (*stacks, *own))
+    return next(((place, owner) for place, owner in places if place), ("", ""))
 
 
 def _called_by_tensorflow(frame: FrameType) -> list[FrameType]:
@@ -86,7 +86,7 @@ def _is_library(file: str) -> bool:
 
 def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:
     """Return file, line and function that a line of AutoGraph's copy was made of; an empty file where unknown."""
-    origin = next((found for source_map in maps if (found := source_map.get((file, line)))), None)
+    origin = next((place for source_map in maps if (place := source_map.get((file, line)))), None)
     return (origin.loc.filename, origin.loc.lineno, origin.function_name) if origin else ("", 0, "")
 
 

@@ -112,13 +112,13 @@ class FunctionCalls:
 
     def _does_fetch(self, function: Any) -> bool:
         """Return whether a function that was called fetches batches, as its first graphs do."""
-        found = self._do_fetch.get(function)
-        if found is None:
+        does_fetch = self._do_fetch.get(function)
+        if does_fetch is None:
             self._do_fetch[function] = (
                 False  # also where the next line raises: it is not asked again
             )
-            self._do_fetch[function] = found = _fetches(function)
-        return found
+            self._do_fetch[function] = does_fetch = _fetches(function)
+        return does_fetch
 
 
 def _fetches(function: Any) -> bool:

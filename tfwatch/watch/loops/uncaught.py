@@ -21,11 +21,11 @@ Place = tuple["CodeType", int]
 
 def find_stack() -> list[Place]:
     """Return the stack of the thread, innermost first, without tfwatch's own code."""
-    found = []
+    places = []
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         if not frame.f_code.co_filename.startswith(_HERE):
-            found.append((frame.f_code, line or 0))
-    return found
+            places.append((frame.f_code, line or 0))
+    return places
 
 
 def find_uncaught(looped_at: list[Place], *, is_left: bool) -> ErrorText | None:

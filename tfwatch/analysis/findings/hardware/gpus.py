@@ -52,16 +52,16 @@ def find_gpus(events: Sequence[object]) -> GpusFound | None:
 
 
 def gpu_lanes(
-    rows: Rows, found: GpusFound | None, of: Callable[[Any], Any] = np.mean
+    rows: Rows, gpus: GpusFound | None, of: Callable[[Any], Any] = np.mean
 ) -> tuple[GpuLane, ...]:
     """Return each GPU over rows of `core.rows.GPU`; none without a strategy over several."""
-    if found is None or len(found.names) < 2:
+    if gpus is None or len(gpus.names) < 2:
         return ()
     return tuple(
         GpuLane(
-            device, name, found.memory_bytes.get(device), *_figures(rows[rows["gpu"] == index], of)
+            device, name, gpus.memory_bytes.get(device), *_figures(rows[rows["gpu"] == index], of)
         )
-        for index, (device, name) in enumerate(found.names.items())
+        for index, (device, name) in enumerate(gpus.names.items())
     )
 
 
@@ -87,10 +87,10 @@ def _busy(known: tuple[float, GpuLane]) -> float:
 
 def extremes_text(lanes: Sequence[GpuLane]) -> str:
     """Return `busiest GPU:1 93 %, idlest GPU:0 41 %`; empty without figures."""
-    found = extremes(lanes)
-    if found is None:
+    busiest = extremes(lanes)
+    if busiest is None:
         return ""
-    named = zip(("busiest", "idlest"), found, strict=True)
+    named = zip(("busiest", "idlest"), busiest, strict=True)
     return ", ".join(f"{word} {lane.device} {units.percent(lane.busy)}" for word, lane in named)
 
 

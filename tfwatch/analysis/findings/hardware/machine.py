@@ -130,17 +130,17 @@ def _busy(samples: Rows, begin_s: float, end_s: float) -> float | None:
     return None
 
 
-def disagreement_text(found: GpuCheck | None, bound: Bound | None, accelerated: bool) -> str:
+def disagreement_text(check: GpuCheck | None, bound: Bound | None, accelerated: bool) -> str:
     """Return a sentence where counter and step times disagree; empty where they agree.
 
     bound: the limit of the steps. accelerated: they run on the GPU.
     """
-    if found is None or bound is None or not accelerated:
+    if check is None or bound is None or not accelerated:
         return ""
-    reading = f"GPU counter reads {units.percent(found.busy)}"
-    if found.wait_share >= HIGHLY_FROM and found.busy + found.wait_share >= 1 + _MARGIN:
+    reading = f"GPU counter reads {units.percent(check.busy)}"
+    if check.wait_share >= HIGHLY_FROM and check.busy + check.wait_share >= 1 + _MARGIN:
         return f"{reading}: short kernels keep it high; step times decide"
-    if bound is Bound.COMPUTE and found.busy < _HARDLY_BUSY:
+    if bound is Bound.COMPUTE and check.busy < _HARDLY_BUSY:
         return f"{reading}: gaps between short kernels, or work on the CPU"
     return ""
 
@@ -436,10 +436,10 @@ def summarise_hardware(
     """
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
-    found = [event for event in events if isinstance(event, GpuFound)]
+    gpu_events = [event for event in events if isinstance(event, GpuFound)]
     training = _while_training(samples, steps)
     return Hardware(
-        found=found[-1] if found else None,
+        found=gpu_events[-1] if gpu_events else None,
         missing=tuple(missing),
         medians=medians(training, MEDIAN_COLUMNS),
         energy=spent,

@@ -188,7 +188,7 @@ _AGAIN = "the measurements so far favor it: the two settings are compared again"
 def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the moves that may shorten data wait, the most promising kinds first."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
-    found = [
+    moves = [
         _single_change(
             state, "fast_pipeline", "on" if state.knobs.get("fast_pipeline") == "off" else ""
         )
@@ -198,7 +198,7 @@ def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]
         and workers in _OFF
         and state.now.work_ms < state.now.step_ms - state.now.work_ms
     ):
-        found.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
+        moves.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
     calls = (
         _largest_fitting(state, limits, "workers", _first_workers(state, limits))
         if workers in _OFF
@@ -206,9 +206,9 @@ def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]
     )
     first = _largest_fitting(state, limits, "prefetch", _first_depth(state))
     depth = first if prefetch in _OFF else _next_larger(state, limits, "prefetch")
-    found += [_single_change(state, "workers", calls), _single_change(state, "prefetch", depth)]
-    found.append(_single_change(state, "cache", "on" if state.knobs.get("cache") == "off" else ""))
-    return _new_moves(state, limits, found)
+    moves += [_single_change(state, "workers", calls), _single_change(state, "prefetch", depth)]
+    moves.append(_single_change(state, "cache", "on" if state.knobs.get("cache") == "off" else ""))
+    return _new_moves(state, limits, moves)
 
 
 def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
@@ -227,22 +227,22 @@ def find_core_sharing_moves(state: SearchState, limits: SearchLimits) -> list[Mo
     """Return the moves that leave more of the cores to the training, or divide them in another way."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
     cores = max(limits.cores, 2)
-    found: list[Move | None] = []
+    moves: list[Move | None] = []
     if workers.isdigit() and prefetch not in _OFF:
         fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
-        found.append(_single_change(state, "workers", fewer, _FEWER))
+        moves.append(_single_change(state, "workers", fewer, _FEWER))
     if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
-        found.append(_prefetch_and_workers(state, limits, max(cores // 4, 2)))
+        moves.append(_prefetch_and_workers(state, limits, max(cores // 4, 2)))
     if not limits.accelerated and prefetch not in _OFF:
         calls = workers if workers.isdigit() else str(cores)
         changes = (("prefetch", "off"), ("workers", calls))
-        found.append(_move(state, _ALONE, *changes))
+        moves.append(_move(state, _ALONE, *changes))
     if not limits.accelerated and limits.batch_bytes is not None:
         many = ("workers", str(min(_CROWD * cores, _MOST_WORKERS)))
-        found.append(_move(state, _CROWDS, many))
+        moves.append(_move(state, _CROWDS, many))
         if prefetch not in _OFF:
-            found.append(_move(state, _CROWDS, many, ("prefetch", "off")))
-    return _new_moves(state, limits, found)
+            moves.append(_move(state, _CROWDS, many, ("prefetch", "off")))
+    return _new_moves(state, limits, moves)
 
 
 def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
@@ -306,8 +306,8 @@ def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | Non
     """Return the move to these values; None where a knob is missing, or nothing changes."""
     if any(knob not in state.knobs for knob, _ in changes):
         return None
-    found = _changes(state, changes)
-    return Move(found, why, _forecast(state, found)) if found else None
+    changed = _changes(state, changes)
+    return Move(changed, why, _forecast(state, changed)) if changed else None
 
 
 def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:

@@ -219,17 +219,17 @@ def intervals(
     past = [(turn.step, turn.change) for turn in switches] or [
         (step, switch.change) for step, switch in made
     ]
-    state, found = dict(knobs), []
+    state, spans = dict(knobs), []
     for n in range(len(made) - 1, -1, -1):
         step, switch = made[n]
         state = _undo_after(state, past, step)
         if n == len(made) - 1 or made[n + 1][0] != step:
-            found.append(SettingSpan(step_time_knobs(state), switch.after))
+            spans.append(SettingSpan(step_time_knobs(state), switch.after))
     if made:
         step, switch = made[0]
         state = _undo_after(state, past, step - 1)
-        found.append(SettingSpan(step_time_knobs(state), switch.before))
-    return found[::-1]
+        spans.append(SettingSpan(step_time_knobs(state), switch.before))
+    return spans[::-1]
 
 
 def _undo_after(

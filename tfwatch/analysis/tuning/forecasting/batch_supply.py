@@ -126,25 +126,27 @@ def supplies(
     """
     each = _elements(table, batch_size)
     elements = (1.0, each, each) if table is None else (each, each, each)
-    found = []
+    estimates = []
     for n, (ms, many, loss) in enumerate(zip(work_ms, elements, _LOSSES, strict=True)):
         parallel_ms = _in_maps(table, ms, n)
         if parallel_ms is None:
             sure_ms = min(latency_ms, ms)
             parallel_ms = sure_ms + _IN_MAPS[n] * (ms - sure_ms)
-        found.append(Supply(ms - parallel_ms, parallel_ms, many, loss))
-    return found[0], found[1], found[2]
+        estimates.append(Supply(ms - parallel_ms, parallel_ms, many, loss))
+    return estimates[0], estimates[1], estimates[2]
 
 
-def in_form(found: tuple[Supply, ...], fast: bool) -> tuple[Supply, ...] | None:
+def in_form(estimates: tuple[Supply, ...], fast: bool) -> tuple[Supply, ...] | None:
     """Return the supplies of the fast pipeline in place of the slow one; None for the slow one."""
     return (
-        tuple(one.scaled(share) for one, share in zip(found, _FAST, strict=True)) if fast else None
+        tuple(one.scaled(share) for one, share in zip(estimates, _FAST, strict=True))
+        if fast
+        else None
     )
 
 
 def cached(
-    found: tuple[Supply, ...], table: StageTable | None, after: str = ""
+    estimates: tuple[Supply, ...], table: StageTable | None, after: str = ""
 ) -> tuple[Supply, ...]:
     """Return the supplies with a full cache: the stages up to the one with the name `after` do no work.
 
@@ -153,7 +155,7 @@ def cached(
     left = _left_after(table, after)
     left = _left(table) if left is None else left
     shares = _CACHED if left is None else (left / 2, left, min(1.5 * left, 1.0))
-    return tuple(one.scaled(share) for one, share in zip(found, shares, strict=True))
+    return tuple(one.scaled(share) for one, share in zip(estimates, shares, strict=True))
 
 
 def _left_after(table: StageTable | None, after: str) -> float | None:

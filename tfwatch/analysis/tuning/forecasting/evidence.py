@@ -148,7 +148,7 @@ def cores_of(run: RunDescription) -> int:
 
 
 def stage_tables_by_time(
-    rows: Rows, found: Mapping[int, StagesFound]
+    rows: Rows, pipelines: Mapping[int, StagesFound]
 ) -> Callable[[int, int], StageTable | None]:
     """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the last reading.
 
@@ -163,7 +163,7 @@ def stage_tables_by_time(
         if end_ns < at_ns - 2 * _READINGS_NS:
             return None
         first = bisect_right(rows["at_ns"], max(end_ns - _READINGS_NS, 0))
-        return make_stage_table(rows[first:last], found)
+        return make_stage_table(rows[first:last], pipelines)
 
     return table_at
 
@@ -229,8 +229,8 @@ def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> S
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
     # Not `searchsorted`: it copies the whole column first.
     first, last = (bisect_right(samples["at_ns"], at) for at in (begun_ns + _PERIOD_NS, at_ns))
-    found: Rows = samples[first:last]
-    return found
+    rows: Rows = samples[first:last]
+    return rows
 
 
 def _mean(samples: Rows, column: str) -> float:

@@ -124,17 +124,17 @@ def forecast(
     measured_before = estimator.find_measured(evidence.history, wanted, evidence.knobs)
     is_measured = True
     if wanted == estimator.step_time_knobs(evidence.knobs) or _is_as_written(evidence, knob, value):
-        found: Prediction | str = _as_seen(split, split, split)
+        prediction: Prediction | str = _as_seen(split, split, split)
     elif measured_before:
-        found = _as_seen(split, *measured_before)
+        prediction = _as_seen(split, *measured_before)
     else:
-        found, is_measured = (
+        prediction, is_measured = (
             predict(evidence, split, knob, value, compute_floor_ms(evidence), together_with),
             False,
         )
     if full := _no_room(evidence, knob, value):
-        found = f"a cache {full.words}"
-    if isinstance(found, str):
+        prediction = f"a cache {full.words}"
+    if isinstance(prediction, str):
         return Forecast(
             knob,
             value,
@@ -142,9 +142,9 @@ def forecast(
             math.nan,
             math.nan,
             compute_floor_ms(evidence),
-            f"no forecast: {found}",
+            f"no forecast: {prediction}",
         )
-    return _make_forecast(evidence, split, knob, value, together_with, found, is_measured)
+    return _make_forecast(evidence, split, knob, value, together_with, prediction, is_measured)
 
 
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
@@ -194,7 +194,7 @@ def _make_forecast(
     knob: str,
     value: str,
     together_with: Mapping[str, str],
-    found: Prediction,
+    prediction: Prediction,
     is_measured: bool,
 ) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
@@ -205,14 +205,16 @@ def _make_forecast(
     return Forecast(
         knob=knob,
         value=value,
-        step_ms=found.step_ms,
-        low_ms=max(found.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, found.low_ms * _MOST_OFF),
-        high_ms=found.high_ms * (1 + off) + _OFF_MS,
+        step_ms=prediction.step_ms,
+        low_ms=max(
+            prediction.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, prediction.low_ms * _MOST_OFF
+        ),
+        high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
         compute_floor_ms=compute_floor_ms(evidence),
-        why=found.why or _why(evidence, split, found.step_ms),
+        why=prediction.why or _why(evidence, split, prediction.step_ms),
         needs_bytes=needs,
         is_over_memory_limit=needs is not None and limit is not None and needs > limit,
-        mean_ms=found.mean_ms,
+        mean_ms=prediction.mean_ms,
         now_ms=split.step.median,
         now_mean_ms=split.step.mean,
         measured=is_measured,
@@ -288,8 +290,8 @@ class Record:
 
 def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
     """Check the forecast of each settled switch, made from the evidence before its request."""
-    found = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
-    return Record(tuple(one for one in found if one is not None))
+    checks = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
+    return Record(tuple(one for one in checks if one is not None))
 
 
 def check_forecast(

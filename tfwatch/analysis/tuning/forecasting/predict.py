@@ -137,18 +137,20 @@ def predict(
         max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes
     ]
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
-    found = Prediction(steps[1], means[1], min(steps), max(steps), "")
+    prediction = Prediction(steps[1], means[1], min(steps), max(steps), "")
     if knob == "prefetch":
         queue = None if together_with else _through_a_queue(evidence, value)
         if queue is not None:
             likely = float(np.median(queue))
-            found = Prediction(likely, float(queue.mean()), likely, likely, "")
+            prediction = Prediction(likely, float(queue.mean()), likely, likely, "")
         if evidence.accelerated and _holds_lock(evidence, split):
-            found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
+            prediction = replace(prediction, high_ms=prediction.high_ms + split.dispatch.mean)
     elif knob == "fast_pipeline":
-        low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
-        found = replace(found, low_ms=low_ms, why="a guess: this pipeline has not run yet")
-    return _on_shared_cores(evidence, split, found, then)
+        low_ms = min(prediction.low_ms, _UNLOCKED * prediction.step_ms)
+        prediction = replace(
+            prediction, low_ms=low_ms, why="a guess: this pipeline has not run yet"
+        )
+    return _on_shared_cores(evidence, split, prediction, then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +225,14 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
         split.dispatch.median + split.host.median + split.wait.median,
     )
     now_ms, least_ms = split.step.median, max(copy, split.step.median - copy)
-    found = [max(now_ms - min(share * host_side, copy), least_ms) for share in (1.0, _OVERLAP, 0.0)]
-    saved = now_ms - found[1]
-    why = "the copy is the limit" if found[1] < 1.5 * copy else "kernels and copies hardly overlap"
-    return Prediction(found[1], split.step.mean - saved, found[0], found[2], why)
+    steps_ms = [
+        max(now_ms - min(share * host_side, copy), least_ms) for share in (1.0, _OVERLAP, 0.0)
+    ]
+    saved = now_ms - steps_ms[1]
+    why = (
+        "the copy is the limit" if steps_ms[1] < 1.5 * copy else "kernels and copies hardly overlap"
+    )
+    return Prediction(steps_ms[1], split.step.mean - saved, steps_ms[0], steps_ms[2], why)
 
 
 def _step_ms(
@@ -321,7 +327,7 @@ def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dic
     Under `default`, and where single stages have a setting, only the stages show prefetch and parallel calls.
     """
     kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
-    found: tuple[dict[str, str], ...] = ({}, {}, {})
+    settings: tuple[dict[str, str], ...] = ({}, {}, {})
     for knob, value in evidence.knobs.items():
         guesses, is_shown = (value, value, value), value == "default" or BETWEEN_STAGES in value
         if is_shown and kinds is None:
@@ -329,9 +335,9 @@ def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dic
         elif is_shown and kinds is not None:
             works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
             guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
-        for knobs, guess in zip(found, guesses, strict=True):
+        for knobs, guess in zip(settings, guesses, strict=True):
             knobs[knob] = _plain(evidence, knob, guess)
-    return found[0], found[1], found[2]
+    return settings[0], settings[1], settings[2]
 
 
 def _plain(evidence: Evidence, knob: str, value: str) -> str:
@@ -424,7 +430,7 @@ def _before_the_buffer(
 
 
 def _on_shared_cores(
-    evidence: Evidence, split: Breakdown, found: Prediction, then: Mapping[str, str]
+    evidence: Evidence, split: Breakdown, prediction: Prediction, then: Mapping[str, str]
 ) -> Prediction:
     """Correct a prediction for the cores: more overlap may need more of them than there are, as work is conserved."""
     turned = [
@@ -433,23 +439,31 @@ def _on_shared_cores(
         if then.get(knob, "off") != evidence.knobs.get(knob, "off")
     ]
     if not turned:
-        return found
+        return prediction
     now_ms, more = split.step.median, then[turned[0]] != "off"
-    if not more or found.step_ms >= now_ms:
+    if not more or prediction.step_ms >= now_ms:
         if evidence.accelerated:
-            return found
+            return prediction
         most_ms = now_ms * _CROWDED if more and turned == ["workers"] else now_ms
-        return replace(found, low_ms=min(found.low_ms, now_ms), high_ms=max(found.high_ms, most_ms))
+        return replace(
+            prediction,
+            low_ms=min(prediction.low_ms, now_ms),
+            high_ms=max(prediction.high_ms, most_ms),
+        )
     used, free = evidence.cores_used, evidence.cores_free
     if math.isnan(used) or math.isnan(free):
-        return found if evidence.accelerated else replace(found, high_ms=max(found.high_ms, now_ms))
+        return (
+            prediction
+            if evidence.accelerated
+            else replace(prediction, high_ms=max(prediction.high_ms, now_ms))
+        )
     others = max(evidence.cores - used - free, 0.0)
     likely = min(shared_cores(used * now_ms, used + free + _YIELDED * others), now_ms)
     worst = min(shared_cores(used * now_ms, used + free), now_ms)
     return Prediction(
-        step_ms=max(found.step_ms, likely),
-        mean_ms=max(found.mean_ms, likely),
-        low_ms=found.low_ms,
-        high_ms=max(found.high_ms, worst),
-        why="compute and data share the cores" if worst > found.step_ms else found.why,
+        step_ms=max(prediction.step_ms, likely),
+        mean_ms=max(prediction.mean_ms, likely),
+        low_ms=prediction.low_ms,
+        high_ms=max(prediction.high_ms, worst),
+        why="compute and data share the cores" if worst > prediction.step_ms else prediction.why,
     )

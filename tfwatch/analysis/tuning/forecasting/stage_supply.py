@@ -101,7 +101,10 @@ class StagedSupply:
 
 
 def staged(
-    found: Sequence[Supply], table: StageTable | None, names: Sequence[str], batch_size: int | None
+    estimates: Sequence[Supply],
+    table: StageTable | None,
+    names: Sequence[str],
+    batch_size: int | None,
 ) -> tuple[StagedSupply, ...] | None:
     """Return supplies by stages; None where the table does not have the stages of these names in this order."""
     if table is None or not table.all_ms > 0:
@@ -113,12 +116,16 @@ def staged(
     ):
         return None
     settings = {at: n for n, at in enumerate(places)}
-    works = zip(*(_works_ms(stage, stages, found, table.all_ms) for stage in stages), strict=True)
+    works = zip(
+        *(_works_ms(stage, stages, estimates, table.all_ms) for stage in stages), strict=True
+    )
     made = [
         tuple(_stage_work(stages, n, ms, settings.get(n), batch_size) for n, ms in enumerate(each))
         for each in works
     ]
-    return tuple(StagedSupply(each, found[n].loss, computes=n > 0) for n, each in enumerate(made))
+    return tuple(
+        StagedSupply(each, estimates[n].loss, computes=n > 0) for n, each in enumerate(made)
+    )
 
 
 def _without_end(stages: Sequence[Stage]) -> Sequence[Stage]:
@@ -132,12 +139,12 @@ def _own_name(stage: Stage) -> str:
 
 
 def _works_ms(
-    stage: Stage, stages: Sequence[Stage], found: Sequence[Supply], all_ms: float
+    stage: Stage, stages: Sequence[Stage], estimates: Sequence[Supply], all_ms: float
 ) -> list[float]:
     """Return the work of a stage by each assumption. Where no calls run beside each other, it adds up to the whole."""
     busy_ms = stage.busy_ms if stage.busy_ms > 0 else 0.0
     if not any(_calls_now(one) > 1 for one in stages):
-        return [busy_ms * one.work_ms / all_ms for one in found]
+        return [busy_ms * one.work_ms / all_ms for one in estimates]
     return [busy_ms * part for part in (BESIDE_EACH_OTHER if _calls_now(stage) > 1 else ALONE)]
 
 

@@ -59,10 +59,10 @@ _WAITS = """
 import sys
 from pathlib import Path
 from tfwatch.runs.create import begin_run
-from tfwatch.sensors.pauses import Pauses
+from tfwatch.sensors.pauses import PauseDetector
 
 writer, _ = begin_run(Path(sys.argv[1]), "cnn")
-pauses = Pauses(writer)
+pauses = PauseDetector(writer)
 pauses.start()
 print(writer.folder, flush=True)
 sys.stdin.read()

@@ -69,6 +69,7 @@ GPUS = "gpus.bin"
 FEEDS = "feed.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
+REQUESTS = "requests.jsonl"
 STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, FEEDS, EVENTS)
 #: Characters of a file's text in a sentence.
 _LONGEST_QUOTE = 200

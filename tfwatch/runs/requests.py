@@ -1,0 +1,291 @@
+"""Requests to a training: lines of `requests.jsonl` in its run folder, which any program of its user appends.
+
+    {"do": "switch", "knob": "prefetch", "value": "4", "by": "key"}
+    {"do": "switch", "knob": "prefetch", "value": "off", "by": "command", "at_step": 100}
+    {"do": "switch", "knob": "workers", "value": "8", "by": "autopilot", "after": 812}
+    {"do": "stop", "by": "key"}
+    {"do": "note", "event": {"event": "AutopilotBegan", ...}, "pid": 4711, "started_s": 1764.2}
+
+The training's writer reads new lines ten times a second, and the training takes them before its next batch. There is
+no other answer than the run's events. The order of the lines is that of the requests.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union
+
+import msgspec
+
+from tfwatch.core.bounds import Count, Knob, ProcessId, StartTime, Whole, one_of
+from tfwatch.core.errors import printable
+from tfwatch.core.events import (
+    AUTOPILOT,
+    EXPERIMENT,
+    AutopilotBegan,
+    AutopilotEnded,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    MoveJudged,
+    MoveMade,
+    Noted,
+    decode,
+    encode,
+)
+from tfwatch.core.knobs import KnobValue, as_value
+from tfwatch.runs.format import FILE_MODE, REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: The longest line with its end, bytes: it is appended with one write.
+LONGEST = 4096
+#: Bytes that one look at the file reads.
+_AT_ONCE = 2**20
+#: The file's size, bytes, from which on requests are neither appended nor taken.
+MOST_BYTES = 16 * 2**20
+#: The origins of a user's request, and of the tuner's.
+BY_USER: Final = ("key", "command", "code")
+BY_TUNER: Final = (EXPERIMENT, AUTOPILOT)
+_By: TypeAlias = Annotated[str, one_of(*BY_USER, *BY_TUNER)]
+#: What the tuner has recorded in the run.
+TunerEvent: TypeAlias = Union[  # noqa: UP007
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    AutopilotBegan,
+    MoveMade,
+    MoveJudged,
+    AutopilotEnded,
+    Noted,
+]
+
+
+class BadRequestError(ValueError):
+    """A line is no request; the text is a sentence."""
+
+
+class NoRequestsError(OSError):
+    """The run takes no requests, or this one cannot be appended; the text is a sentence."""
+
+
+class _Request(
+    msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True, omit_defaults=True
+):
+    """A line."""
+
+
+class SwitchRequest(_Request, frozen=True, tag="switch"):
+    """A request for another value of a knob."""
+
+    knob: Knob
+    #: As text: `off`, `4`, `20 ms`.
+    value: str
+    by: _By
+    #: It waits until so many steps are done.
+    at_step: Count = 0
+    #: The tuner's: the offset up to which it has read the file. A later request of the user for the knob precedes it.
+    after: Whole = 0
+
+    @property
+    def setting(self) -> KnobValue:
+        """The value.
+
+        Raises:
+            ValueError: the text is not a value of this knob; a line with such a text is not read.
+        """
+        return as_value(self.knob, self.value)
+
+
+class StopRequest(_Request, frozen=True, tag="stop"):
+    """A request to end the training at the next batch, or at a planned step.
+
+    By the tuner, or at its planned step, a training has done its work: it is finished, not stopped.
+    """
+
+    by: _By
+    #: It waits until so many steps are done; 0 is none.
+    at_step: Count = 0
+
+
+class TunerNote(_Request, frozen=True, tag="note"):
+    """An event of the tuner, to be recorded as one of the run."""
+
+    event: TunerEvent
+    #: The tuner's process, and its start in seconds since 1970.
+    pid: ProcessId
+    started_s: StartTime
+
+
+Request: TypeAlias = Union[SwitchRequest, StopRequest, TunerNote]  # noqa: UP007
+_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+
+
+def encode_request(request: Request) -> bytes:
+    """Return the line of a request."""
+    return msgspec.json.encode(request) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """Read a line.
+
+    Raises:
+        BadRequestError: it is no request.
+    """
+    try:
+        request = _DECODER.decode(line)
+        if isinstance(request, SwitchRequest):
+            _ = request.setting
+        elif isinstance(request, TunerNote) and decode(encode(request.event)) is None:
+            raise ValueError("its event has a setting that its knob does not have")
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"this is no request: {printable(str(error))[:200]}") from error
+    return request
+
+
+def append(folder: Path, request: Request) -> None:
+    """Append a request to a run's file with one write; also where other programs append at the same time.
+
+    Raises:
+        NoRequestsError: it cannot be appended.
+    """
+    line = encode_request(request)
+    if len(line) > LONGEST:
+        raise NoRequestsError(f"a request has at most {LONGEST} bytes")
+    fd = _open_own(folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    try:
+        size = os.fstat(fd).st_size
+        if size > MOST_BYTES:
+            raise NoRequestsError("the run has had too many requests, and takes no more")
+        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        line = b"\n" + line if is_torn else line
+        if os.write(fd, line) < len(line):
+            raise NoRequestsError("the request cannot be written: the disk is full")
+    except OSError as error:
+        raise _in_words(error) from error
+    finally:
+        os.close(fd)
+
+
+def why_no_requests(folder: Path) -> str:
+    """Return the reason why a run's folder takes no requests of this user; empty where it does."""
+    try:
+        os.close(_open_own(folder, os.O_RDONLY))
+    except FileNotFoundError:
+        pass
+    except NoRequestsError as error:
+        return str(error)
+    return ""
+
+
+def _open_own(folder: Path, flags: int) -> int:
+    """Open the file of requests, of which nobody else can have written a line.
+
+    Raises:
+        FileNotFoundError: nothing was requested yet. NoRequestsError: it may be written by others, or is no file.
+    """
+    try:
+        _check_own(os.stat(folder), "folder")
+        fd = os.open(
+            folder / REQUESTS, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE
+        )
+    except FileNotFoundError:
+        if flags & os.O_CREAT:
+            raise NoRequestsError("the run's folder is gone") from None
+        raise
+    except OSError as error:
+        raise _in_words(error) from error
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise NoRequestsError(f"{REQUESTS} is not a regular file")
+        _check_own(found, REQUESTS)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check_own(found: os.stat_result, what: str) -> None:
+    if found.st_uid != os.geteuid():
+        raise NoRequestsError("this training belongs to another user")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise NoRequestsError(f"the run takes no requests: others may write to its {what}")
+
+
+def _in_words(error: OSError) -> NoRequestsError:
+    if isinstance(error, NoRequestsError):
+        return error
+    return NoRequestsError(f"{REQUESTS}: {error.strerror or error}")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A whole line of the file. request: None where it is none, for the reason `problem`. end: the offset after it."""
+
+    end: int
+    request: Request | None
+    problem: str = ""
+
+
+class RequestFile:
+    """Follows the requests of a run. offset: that of the end of the last whole line that was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.offset = 0
+        self._folder = folder
+        self._is_in_long_line = False
+
+    def skip_all(self) -> None:
+        """Leave out the lines up to now."""
+        self._read_new(is_skipped=True)
+
+    def read(self) -> list[Line]:
+        """Return the new whole lines, without those that are empty. Where there is no file yet, there are none.
+
+        Raises:
+            NoRequestsError: it is not this user's alone, cannot be read, or has more than `MOST_BYTES`.
+        """
+        return list(self._lines(self._read_new()))
+
+    def _read_new(self, *, is_skipped: bool = False) -> bytes:
+        with suppress(FileNotFoundError):
+            fd = _open_own(self._folder, os.O_RDONLY)
+            try:
+                size = os.fstat(fd).st_size
+                if is_skipped:
+                    self.offset = size
+                elif self.offset > MOST_BYTES:
+                    raise NoRequestsError("there were too many requests: no more are taken")
+                elif size > self.offset:
+                    return os.pread(fd, _AT_ONCE, self.offset)
+            except OSError as error:
+                raise _in_words(error) from error
+            finally:
+                os.close(fd)
+        return b""
+
+    def _lines(self, data: bytes) -> Iterator[Line]:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self.offset += len(line) + 1
+            if self._is_in_long_line or len(line) >= LONGEST:
+                self._is_in_long_line = False
+                yield Line(self.offset, None, f"a request has at most {LONGEST} bytes")
+            elif line.strip():
+                yield _decoded(line, self.offset)
+        if len(rest) >= LONGEST:
+            self._is_in_long_line = True
+            self.offset += len(rest)
+
+
+def _decoded(line: bytes, end: int) -> Line:
+    try:
+        return Line(end, decode_request(line))
+    except BadRequestError as error:
+        return Line(end, None, str(error))

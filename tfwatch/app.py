@@ -21,7 +21,6 @@ from tfwatch.screens.dialogs.leave import (
     StopScreen,
     StopScriptScreen,
 )
-from tfwatch.screens.dialogs.overlays import GoodputScreen
 from tfwatch.screens.dialogs.restart import RestartScreen
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
@@ -280,14 +279,6 @@ class TfwatchApp(ThemedApp):
         """Turn the notices on or off."""
         self._notifier.toggle()
         self.live.notify(self._notifier.describe())
-
-    def action_goodput(self) -> None:
-        """Show the time of the training over its restarts."""
-        folder = self.live.view.snapshot.folder if self.live.view else None
-        if folder is None:
-            self.live.notify("this run is not recorded")
-        else:
-            self.push_screen(GoodputScreen(folder, self._clock, self._unicode))
 
     def action_detach(self) -> None:
         """Leave the screen of another process' training, which goes on."""

@@ -36,7 +36,6 @@ def builders() -> dict[str, set[str]]:
                 *(
                     "commands/evidence/report.py",
                     "live/evidence/run_to_compare.py",
-                    "live/evidence/training_history.py",
                 ),
             },
         ),

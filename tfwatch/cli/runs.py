@@ -27,7 +27,6 @@ def add_runs(commands: Any) -> None:
     actions = runs.add_subparsers(title="actions", metavar="ACTION")
     _add_labels(actions)
     _add_removals(actions)
-    _add_goodput(actions)
     runs.commands = tuple(actions.choices)
 
 
@@ -87,14 +86,6 @@ def _add_removals(actions: Any) -> None:
         )
 
 
-def _add_goodput(actions: Any) -> None:
-    text = "the time of a training over its restarts: useful steps, time between runs, steps trained twice"
-    goodput = _action(actions, "goodput", text, _goodput)
-    help_text = f"{options.RUN} (the default), one of the training; commas join the runs of a training that you name"
-    goodput.add_argument("which", metavar="RUN[,RUN2,...]", nargs="?", help=help_text)
-    goodput.add_argument("--json", action="store_true", help="one JSON object instead of the text")
-
-
 def _name(text: str) -> str:
     from tfwatch.runs.library.labels import check_name
 
@@ -150,12 +141,6 @@ def _prune(args: argparse.Namespace) -> int:
     if limits == RunsToKeep():
         raise BadInputError("give a limit: --older-than, --keep or --max-size")
     return prune_runs(_removal(args), limits)
-
-
-def _goodput(args: argparse.Namespace) -> int:
-    from tfwatch.commands.runs import goodput
-
-    return goodput(args.which, options.runs_dir(args), args.json)
 
 
 def _removal(args: argparse.Namespace) -> Any:

@@ -1,4 +1,4 @@
-"""`tfwatch runs`: lists the recorded runs, names, tags and removes them, and sums a training over its restarts."""
+"""`tfwatch runs`: lists the recorded runs, names, tags and removes them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from tfwatch.commands.evidence.named_runs import find, opened, readable
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.live.evidence.training_history import find_training, first_rank, goodput_of
 from tfwatch.live.past_run import PastRun, past_entry
-from tfwatch.report.evidence.goodput_report import goodput_json, goodput_lines
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs
 from tfwatch.runs.library.labels import Labels, read_labels, write_labels
 from tfwatch.runs.library.removal import (
@@ -32,8 +29,6 @@ from tfwatch.terminal.output import render, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
-
-    from tfwatch.runs.reading.opened import Run
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("run", "left"),
@@ -269,40 +264,3 @@ def _readable(runs_dir: Path) -> Iterator[None]:
         raise BadInputError(str(error)) from error
     except OSError as error:
         raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
-
-
-def goodput(which: str | None, runs_dir: Path, as_json: bool, clock: Clock = SYSTEM) -> int:
-    """Print the time of a training over its restarts, and return the exit code.
-
-    which: a run of the training, or all of them; None is the newest.
-
-    Raises:
-        BadInputError: there is no such run, or it cannot be read.
-    """
-    runs = _runs(which, runs_dir, clock)
-    found, title = goodput_of(runs), runs[-1].manifest.title
-    if as_json:
-        return write(
-            sys.stdout, json.dumps(goodput_json(runs[-1].manifest.workload, found), indent=1) + "\n"
-        )
-    return write(sys.stdout, "\n".join(goodput_lines(title, found)) + "\n")
-
-
-def _runs(which: str | None, runs_dir: Path, clock: Clock) -> list[Run]:
-    """Return the runs of the training, the first one first; those that a user names are taken as they are."""
-    words = (which or "").split(",")
-    if len(words) == 1:
-        folder = find(which, runs_dir)
-        with readable(folder):
-            return find_training(folder, clock)
-    folders = [find(word.strip(), runs_dir) for word in words if word.strip()]
-    if len({folder.resolve() for folder in folders}) < len(folders):
-        raise BadInputError("a run is named twice")
-    return sorted(
-        (_opened(folder, clock) for folder in folders), key=lambda run: run.manifest.origin_wall_ns
-    )
-
-
-def _opened(folder: Path, clock: Clock) -> Run:
-    with readable(folder):
-        return opened(first_rank(folder), clock)

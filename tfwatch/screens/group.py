@@ -16,7 +16,6 @@ from tfwatch.live.groups.rank_lines import stopped_ranks
 from tfwatch.report.group_report import group_text
 from tfwatch.runs.reading.disk_call import DiskCall
 from tfwatch.screens.dialogs.leave import Leave
-from tfwatch.screens.dialogs.overlays import GoodputScreen
 from tfwatch.screens.silent_disk import silence_of
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
@@ -149,12 +148,6 @@ class GroupScreen(Screen[None]):
         Binding("s", "sort", "sort by lateness or by rank", id="group.sort"),
         Binding("z", "zoom", "the newest steps, or all", id="group.zoom"),
         Binding("y", "copy", "copy the summary as text", id="group.copy"),
-        Binding(
-            "G,upper_g",
-            "goodput",
-            "the time of this training over its restarts",
-            id="group.goodput",
-        ),
         Binding("escape,q", "app.quit", "quit", id="group.quit"),
         Binding(
             "colon", "app.command_palette", "search all commands", show=False, id="group.palette"
@@ -197,7 +190,6 @@ class GroupScreen(Screen[None]):
             Key("s", "s", "latest first"),
             Key("z", "z", "zoom"),
             Key("y", "y", "copy"),
-            Key("G", "G", "goodput"),
             Key("q", "q", "back" if self._goes_back else "quit"),
         )
         self.ranks.latest_first = self._view.latest_first
@@ -261,13 +253,6 @@ class GroupScreen(Screen[None]):
         if self._judged:
             self.app.copy_to_clipboard(group_text(self._judged))
             self.notify("copied")
-
-    def action_goodput(self) -> None:
-        """Show the time of the training over its restarts, by the first rank."""
-        if self._judged:
-            self.app.push_screen(
-                GoodputScreen(self._judged.group.folder, SYSTEM, self._glyphs.unicode)
-            )
 
     @on(RankList.Entered)
     def open_rank(self) -> None:

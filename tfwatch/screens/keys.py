@@ -104,14 +104,6 @@ LIVE_BINDINGS = [
         LOOK,
         "look.stalls",
     ),
-    _key(
-        "G,upper_g",
-        "app.goodput",
-        "G",
-        "goodput: the time of this training over its restarts",
-        LOOK,
-        "look.goodput",
-    ),
     _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
     _key("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane", LOOK, "pane.before"),
     _key(

@@ -1,42 +1,33 @@
-"""Screens over the live screen: keys and terms, the missing sensors, the time of a training, and the stalls."""
+"""Screens over the live screen: keys and terms, the missing sensors, and the stalls."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.steps.stalls import StallGroup, arrange, arrange_group, period_text
 from tfwatch.core import units
-from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import KEYS, PY_DATASET_ONLY, knob_name
-from tfwatch.live.evidence.training_history import find_training, goodput_of
-from tfwatch.report.evidence.goodput_report import goodput_lines
 from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
 from tfwatch.widgets.basics.text import column, row
 from tfwatch.widgets.live.timeline.picture import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from tfwatch.analysis.steps.stalls import Row, Stall
-    from tfwatch.core.clock import Clock
     from tfwatch.core.events import SensorMissing
     from tfwatch.live.view import RunView
-    from tfwatch.runs.reading.opened import Run
     from tfwatch.widgets.basics.keyline import Key
 
 
@@ -146,48 +137,6 @@ class KeysScreen(TextScreen):
         listed = [*((key.label, key.word) for key in keys), _PALETTE]
         lines = [Content.assemble((f"  {label:<13}", "bold"), word) for label, word in listed]
         super().__init__(Content("\n").join(lines), "keys", unicode)
-
-
-class GoodputScreen(TextScreen):
-    """Shows the time of a training over its restarts, once a thread has read its runs.
-
-    folder: of one of the runs. reading: the thread.
-    """
-
-    class Read(Message):
-        """The runs are read. text: what they say, or why they say nothing."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    def __init__(self, folder: Path, clock: Clock, unicode: bool) -> None:
-        super().__init__(Content(_READING), "goodput: the training over its restarts", unicode)
-        self._folder, self._clock = folder, clock
-        self.reading = threading.Thread(target=self._read, daemon=True, name="tfwatch-goodput")
-
-    def on_mount(self) -> None:
-        self.reading.start()
-
-    def _read(self) -> None:
-        with fails_open(lambda why: self.post_message(self.Read(why))):
-            runs = find_training(self._folder, self._clock)
-            self.post_message(self.Read(_goodput_text(runs)))
-
-    @on(Read)
-    def _show(self, message: Read) -> None:
-        self.query_one("#text Static", Static).update(
-            Content("\n").join(map(row, message.text.split("\n")))
-        )
-
-
-_READING = "reading the runs of this training ..."
-
-
-def _goodput_text(runs: Sequence[Run]) -> str:
-    lines = goodput_lines(runs[-1].manifest.title, goodput_of(runs), has_names=False)
-    only_one = "no other run in this folder goes on with this training, or came before it"
-    return "\n".join([*lines, *(["", only_one] if len(runs) == 1 else [])])
 
 
 _PALETTE = (":", "search all commands")

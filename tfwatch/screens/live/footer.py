@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.core import units
-from tfwatch.core.events import EpochStarted, PipelineSwitched
+from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import knob_name
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
@@ -44,7 +44,6 @@ def footer_keys(
         Key("space", "space", _space_word(view, frozen), chosen=frozen, rank=0 if frozen else 5),
         Key("z", "z", "zoom", rank=8),
         *((Key("S", "S", "stalls", rank=7),) if view.stalls else ()),
-        *((Key("G", "G", "goodput", rank=8),) if _is_restart(view) else ()),
         Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
         *(
             (Key("r", "r", "restart", not stopping, rank=6),)
@@ -55,12 +54,6 @@ def footer_keys(
         Key("question_mark", "?", "keys"),
         Key("q", "q", "back" if goes_back else "quit"),
     )
-
-
-def _is_restart(view: RunView) -> bool:
-    """Return whether the run goes on with an earlier one: it names it, or does not begin with the first epoch."""
-    epochs = view.snapshot.events.of(EpochStarted)
-    return bool(view.snapshot.manifest.after) or bool(epochs and epochs[0].epoch)
 
 
 def cost_note(cost: OwnCost | None, width: int) -> str:

@@ -115,14 +115,14 @@ def as_html(judged: JudgedRun, text: str) -> str:
     """Return the summary of a run, whose text is `text`. All text is escaped."""
     split = judged.setting.judgement.breakdown
     bar = _bar(split) if split else ""
-    found = _finding(judged.finding) if judged.finding else ""
+    finding = _finding(judged.finding) if judged.finding else ""
     whole = f"<details><summary>{escape(text.partition(chr(10))[0])}</summary><pre>{escape(text)}</pre></details>"
-    return f'<div style="{_STYLE}">{bar}{found}{whole}</div>'
+    return f'<div style="{_STYLE}">{bar}{finding}{whole}</div>'
 
 
-def _finding(found: Banner) -> str:
-    code = f"<pre>{escape(found.edit)}</pre>" if found.edit else ""
-    return f"<p><b>{escape(found.word)}</b> {escape(found.sentence)}</p><p>{escape(found.advice)}</p>{code}"
+def _finding(finding: Banner) -> str:
+    code = f"<pre>{escape(finding.edit)}</pre>" if finding.edit else ""
+    return f"<p><b>{escape(finding.word)}</b> {escape(finding.sentence)}</p><p>{escape(finding.advice)}</p>{code}"
 
 
 def _parts(split: Breakdown) -> dict[str, float]:

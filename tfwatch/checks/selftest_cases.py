@@ -190,12 +190,12 @@ def _bound(schedule: Schedule, word: str) -> Experiment:
 
 def _copy(kind: str, megabytes: int) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
-        case, found = f"{kind}, {megabytes} MB", trainings.copy(kind, megabytes)
-        if isinstance(found, str):
-            yield Case("copy", case, "", "", "", 0.0, skipped=found)
+        case, measured = f"{kind}, {megabytes} MB", trainings.copy(kind, megabytes)
+        if isinstance(measured, str):
+            yield Case("copy", case, "", "", "", 0.0, skipped=measured)
         else:
             yield compare_figures(
-                "copy", case, found.direct_ms, found.measured_ms, TOLERANCES["copy"]
+                "copy", case, measured.direct_ms, measured.measured_ms, TOLERANCES["copy"]
             )
 
     return run
@@ -258,9 +258,9 @@ def _spike(name: str, one: SlowStep, reported: Spike | None) -> Iterator[Case]:
     if one.ms < LEAST_MS:
         return  # a collection shorter than a spike
     cause = _CAUSES[one.how]
-    found = _name_in(reported, one.part) if reported else "not found"
+    part = _name_in(reported, one.part) if reported else "not found"
     # A sleep looks like the effect of other programs on the machine.
-    accepted = cause if reported and one.how == "sleep" and found in _OF_THE_MACHINE else found
+    accepted = cause if reported and one.how == "sleep" and part in _OF_THE_MACHINE else part
     yield compare_texts(f"spike: {one.how}", name, cause, accepted)
     if reported:
         yield compare_figures(
@@ -325,12 +325,12 @@ def _stalls(trainings: Trainings) -> Iterator[Case]:
         *(SlowStep(step, "wait", "sleep", 250.0) for step in row),
     )
     trained = trainings.train(Schedule(compute_ms=(4.0,), steps=220, slow_steps=slow_steps))
-    found = {
+    stalls = {
         stall.step: stall for stall in find_stalls(trained.run.steps, Pauses(trained.run.events))
     }
     for first, steps in ((60, 1), (row.start, len(row))):
         took_ms = sum(one.ms for one in trained.slow_steps if first <= one.step < first + steps)
-        stall, case = found.pop(first, None), f"{steps} step{'s' if steps > 1 else ''} in a row"
+        stall, case = stalls.pop(first, None), f"{steps} step{'s' if steps > 1 else ''} in a row"
         if stall is None or stall.steps != steps:
             yield compare_texts(
                 "stall: lost time",
@@ -346,7 +346,7 @@ def _stalls(trainings: Trainings) -> Iterator[Case]:
         "stall: wrong stalls",
         "220 steps",
         "none",
-        ", ".join(f"step {step}" for step in found) or "none",
+        ", ".join(f"step {step}" for step in stalls) or "none",
     )
     yield compare_wall("stalls", trained)
 
@@ -376,7 +376,7 @@ def _drift(trainings: Trainings) -> Iterator[Case]:
 def _pattern_of(trained: TrainingResult, part: str) -> str:
     patterns = find_patterns(trained.run.steps, Pauses(trained.run.events))
     return (
-        "; ".join(map(_describe, (found for found in patterns if found.part == part)))
+        "; ".join(map(_describe, (pattern for pattern in patterns if pattern.part == part)))
         or "not found"
     )
 
@@ -396,10 +396,10 @@ def _equal_settings(trainings: Trainings) -> Iterator[Case]:
     """A deeper prefetch changes nothing where batches are ready already: no difference may be claimed."""
     trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, 4), (120, 8))))
     rows = trained.run.steps
-    found = compare(
+    comparisons = compare(
         trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
     )
-    newest = found[-1] if found else None
+    newest = comparisons[-1] if comparisons else None
     is_open = newest and newest.ratio is not None and newest.answer not in ("faster", "slower")
     is_equal = is_open and newest and not newest.has_other_wait
     measured = "no difference" if is_equal else outcome_text(newest) if newest else "no comparison"

@@ -183,10 +183,10 @@ def _compare_devices() -> dict[str, Any]:
     gpu = next((name for name in _names(tf) if name.startswith("GPU")), None)
     if gpu is None:
         return {"losses": {}, "moves": {}}
-    right, found = train_seeded("CPU:0", eager=True), train_seeded(gpu, eager=False)
+    right, on_gpu = train_seeded("CPU:0", eager=True), train_seeded(gpu, eager=False)
     return {
-        "losses": {one.device: one.losses for one in (right, found)},
-        "moves": moves_apart(right, found),
+        "losses": {one.device: one.losses for one in (right, on_gpu)},
+        "moves": moves_apart(right, on_gpu),
     }
 
 
@@ -202,12 +202,12 @@ class SeededTraining:
     moves: list[tuple[str, Any]]
 
 
-def moves_apart(right: SeededTraining, found: SeededTraining) -> dict[str, float]:
+def moves_apart(right: SeededTraining, on_gpu: SeededTraining) -> dict[str, float]:
     """Return the distance between two moves of a weight over the length of the right one, by the weight's name.
 
     Losses hardly show a weight of few numbers that stands still. A bias before a normalisation has no gradient.
     """
-    pairs = zip(right.moves, found.moves, strict=True)
+    pairs = zip(right.moves, on_gpu.moves, strict=True)
     return {
         name: float(np.linalg.norm(other - move) / np.linalg.norm(move))
         for (name, move), (_, other) in pairs

@@ -110,8 +110,8 @@ def _knob_settings(prefix: str, **_: object) -> Iterable[str]:
 
 def _after(prefix: str, mark: str, words: Iterable[str]) -> Iterable[str]:
     """Return the words behind what stands before the last mark."""
-    before, found, _ = prefix.rpartition(mark)
-    return [f"{before}{found}{word}" for word in words]
+    before, comma, _ = prefix.rpartition(mark)
+    return [f"{before}{comma}{word}" for word in words]
 
 
 def _changes(knobs: Iterable[str]) -> Iterable[str]:

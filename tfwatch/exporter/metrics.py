@@ -69,10 +69,10 @@ class FollowedRuns:
         for folder in folders:
             if folder not in self._readers and folder not in self._over:
                 self._begin(folder)
-        found = [one for folder in folders if (one := self._read(folder))]
-        found.sort(key=_is_unknown)
-        self._unknown = [self._runs_dir / one.name for one in found if _is_unknown(one)]
-        return found[:MOST]
+        runs = [one for folder in folders if (one := self._read(folder))]
+        runs.sort(key=_is_unknown)
+        self._unknown = [self._runs_dir / one.name for one in runs if _is_unknown(one)]
+        return runs[:MOST]
 
     def _forget(self, present: set[Path]) -> None:
         self._over &= present

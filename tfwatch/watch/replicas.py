@@ -42,15 +42,15 @@ def short_name(device: str) -> str:
 def _find_gpus(devices: list[str]) -> dict[str, str]:
     """Return the UUIDs of the GPUs among these devices; of several devices on one GPU only the first."""
     gpus = _cuda_numbers()
-    found: dict[str, str] = {}
+    by_device: dict[str, str] = {}
     for device in devices:
         kind, _, number = device.partition(":")
         identifier = (
             _uuid_of(gpus[int(number)]) if kind == "GPU" and int(number) < len(gpus) else ""
         )
-        if identifier and identifier not in found.values():
-            found[device] = identifier
-    return found
+        if identifier and identifier not in by_device.values():
+            by_device[device] = identifier
+    return by_device
 
 
 def _cuda_numbers() -> list[int]:
@@ -72,8 +72,10 @@ def _uuid_of(number: int) -> str:
         cuda = ctypes.CDLL(_CUDA)
     except OSError:
         return ""
-    handle, found = ctypes.c_int(), (ctypes.c_ubyte * _UUID_BYTES)()
+    handle, uuid_bytes = ctypes.c_int(), (ctypes.c_ubyte * _UUID_BYTES)()
     # The first version of the call gives the UUID of the whole GPU for a MIG slice; old drivers have only that one.
     read = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
-    failed = cuda.cuDeviceGet(ctypes.byref(handle), number) or read(ctypes.byref(found), handle)
-    return "" if failed else str(uuid.UUID(bytes=bytes(found)))
+    failed = cuda.cuDeviceGet(ctypes.byref(handle), number) or read(
+        ctypes.byref(uuid_bytes), handle
+    )
+    return "" if failed else str(uuid.UUID(bytes=bytes(uuid_bytes)))

@@ -174,9 +174,9 @@ class EventsPane(RowList):
     def row_at(self, index: int, width: int) -> Content:
         """Return the `index`-th newest row."""
         if index == len(self.event_rows):
-            found = units.counted(len(self.event_rows), "event")
+            count = units.counted(len(self.event_rows), "event")
             return row(
-                (f"{found} with {plain(self.wanted)!r}: / then escape shows all", "$text-accent")
+                (f"{count} with {plain(self.wanted)!r}: / then escape shows all", "$text-accent")
             )
         what = self.event_rows[-1 - index]
         here = "reverse" if index == self.cursor else ""
@@ -542,8 +542,8 @@ class EventRows(Sequence[EventRow]):
     def with_text(self, wanted: str) -> EventRows:
         """Return the rows whose time, kind or sentence contains a text, in any case."""
         wanted = wanted.lower()
-        found = [timed for timed in self._rows if wanted in self._make_row(*timed).searched_text]
-        return EventRows(found, self._snapshot, tuple(self._switches.values()))
+        matching = [timed for timed in self._rows if wanted in self._make_row(*timed).searched_text]
+        return EventRows(matching, self._snapshot, tuple(self._switches.values()))
 
     @overload
     def __getitem__(self, at: int) -> EventRow: ...

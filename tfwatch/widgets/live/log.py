@@ -77,16 +77,16 @@ class LogPane(RowList):
         if self.wanted:
             shown = [line for line in shown if self.wanted.lower() in line.lower()]
         self._folded = list(_folded(shown, width))
-        found = (
+        repeated = (
             f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}"
             if self.wanted
             else ""
         )
-        self.set_titles("log", found or "/ filters")
-        if found and (
+        self.set_titles("log", repeated or "/ filters")
+        if repeated and (
             self.has_class("-bare") or not shown
         ):  # no frame shows the filter, or no row does
-            self._folded.append((f"{found}: / then escape shows all", "$text-accent"))
+            self._folded.append((f"{repeated}: / then escape shows all", "$text-accent"))
         elif not shown:
             self._folded.append(("no output yet", "$foreground 65%"))
         self.rows_changed()

@@ -187,10 +187,10 @@ def _gpus(gpus: Sequence[GpuLane], short: str, alert: bool) -> Iterable[Reading]
 
 def _gpu_memory(machine: MachineFigures) -> Iterable[Reading]:
     """Make the row of a GPU with memory of its own; unified memory is part of the memory row."""
-    used, found = machine.gpu.memory_bytes if machine.gpu else None, machine.found
-    if used is None or found is None or found.unified:
+    used, gpu = machine.gpu.memory_bytes if machine.gpu else None, machine.found
+    if used is None or gpu is None or gpu.unified:
         return []
-    return [Reading("GPU mem", (f"{used / _GIBI:.1f} of {_whole(found.memory_bytes)} GB",), rank=2)]
+    return [Reading("GPU mem", (f"{used / _GIBI:.1f} of {_whole(gpu.memory_bytes)} GB",), rank=2)]
 
 
 def _whole(size: float | None) -> str:

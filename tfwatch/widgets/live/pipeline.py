@@ -372,8 +372,8 @@ def _explain_unread(view: RunView) -> str:
 
 def _code_stages_text(view: RunView) -> str:
     """Return `. In the code: range, map(decode), batch(32)`, the stages of a pipeline without a model."""
-    found = next(reversed([*view.snapshot.stages_found.values()]), None)
-    return f". In the code: {', '.join(found.names)}" if found else ""
+    newest = next(reversed([*view.snapshot.stages_found.values()]), None)
+    return f". In the code: {', '.join(newest.names)}" if newest else ""
 
 
 def _why_missing(view: RunView) -> str:

@@ -369,9 +369,9 @@ def _note(
     if newest and newest.step is not None:
         if not newest.settled:
             done = newest.after.steps if newest.after else 0
-            found = f"{done} of {ENOUGH_STEPS} steps"
+            progress = f"{done} of {ENOUGH_STEPS} steps"
             return (
-                f"not enough steps: {found}" if view.is_over else f"measuring: {found}",
+                f"not enough steps: {progress}" if view.is_over else f"measuring: {progress}",
                 not view.is_over,
             )
         if newest.ratio is not None:

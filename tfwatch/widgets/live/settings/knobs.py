@@ -126,17 +126,19 @@ class KnobsPane(FramedPane, can_focus=True):
         value_parts = (column(_value_text(knob), values), faint or "bold"), (following, faint)
         name_style = "reverse" if here else faint
         note_style = "$text-accent" if knob.busy else "$foreground 65%"
-        found = row(
+        content = row(
             (f"{knob.label:<2} ", faint or "$accent bold"),
             (knob.name, name_style),
             " " * max(names - len(knob.name), 1),
             *(value_parts if knob.now else ()),
         )
-        found += row((shorten_clauses(knob.note, width - found.cell_length), note_style))
+        content += row((shorten_clauses(knob.note, width - content.cell_length), note_style))
         interval = (
             row((f"  ({knob.forecast_range})", "$foreground 65%")) if knob.forecast_range else row()
         )
-        return found + interval if found.cell_length + interval.cell_length <= width else found
+        return (
+            content + interval if content.cell_length + interval.cell_length <= width else content
+        )
 
     @property
     def chosen_key(self) -> str:

@@ -81,15 +81,15 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
 
 
 def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, tuple[Floats, Floats]]:
-    found = find_gpus(snapshot.events.of(GpusFound))
-    if found is None or len(found.names) < 2:
+    gpus = find_gpus(snapshot.events.of(GpusFound))
+    if gpus is None or len(gpus.names) < 2:
         return {}
-    rows, count = snapshot.gpus, len(found.names)
+    rows, count = snapshot.gpus, len(gpus.names)
     first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, (bars.end_s + _HOLD_S) * 1e9
     seen = rows[count_before(rows, first) : count_before(rows, last)]
     every = max(1, len(seen) // count // _SAMPLES)
     lanes = {}
-    for index, device in enumerate(found.names):
+    for index, device in enumerate(gpus.names):
         own = seen[seen["gpu"] == index][::every]
         at_s = own["at_ns"] / 1e9
         busy, ours = (
@@ -191,10 +191,10 @@ _GIBI = 2**30
 
 def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
     """Return the GPUs that have a row: all where there is room, else the busiest and the idlest, or only the idlest."""
-    found = extremes(lanes)
-    if len(lanes) <= rows or found is None:
+    busiest = extremes(lanes)
+    if len(lanes) <= rows or busiest is None:
         return tuple(lanes[:rows])
-    return found if rows > 1 else found[1:]
+    return busiest if rows > 1 else busiest[1:]
 
 
 def gpu_lane_figures(lane: GpuLane, lanes: Sequence[GpuLane], room: int) -> Line:

@@ -62,20 +62,20 @@ def marks_of(scene: Scene) -> list[EventMark]:
     elif len(fillings):
         filled = np.histogram(fillings, np.append(bars.starts_s, bars.end_s))[0] > 0
     lasting = _lasting_mark(snapshot, scene.figures)
-    found = bar_marks(bars, scene.top_ms, filled) if snapshot.steps_total else []
+    marks_so_far = bar_marks(bars, scene.top_ms, filled) if snapshot.steps_total else []
     if lasting:
-        found = [mark for mark in found if mark.at_s + mark.length_s < lasting.at_s]
-        found.append(lasting)
-    return [*marks, *found]
+        marks_so_far = [mark for mark in marks_so_far if mark.at_s + mark.length_s < lasting.at_s]
+        marks_so_far.append(lasting)
+    return [*marks, *marks_so_far]
 
 
 def _events_in(scene: Scene) -> list[facts.Event]:
     """Return the view's events, at most the newest of each kind in each column."""
     events, bars = scene.snapshot.events, scene.bars
     edges_ns = [round(float(at) * 1e9) for at in (*bars.starts_s, bars.end_s + 1e-9)]
-    found = [event for kind in _MARKED for event in events.newest_in_each(kind, edges_ns)]
+    marked = [event for kind in _MARKED for event in events.newest_in_each(kind, edges_ns)]
     following = events.between(facts.ValidationEnded, edges_ns[-1], edges_ns[-1] + _VALIDATION_NS)
-    return [*found, *following[:1]]
+    return [*marked, *following[:1]]
 
 
 def _fillings(snapshot: Snapshot) -> Floats:

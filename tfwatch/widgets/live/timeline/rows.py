@@ -188,10 +188,10 @@ _CELLS: list[Piece] = [
 
 
 def _at(lower: Bytes, upper: Bytes, height: Bytes) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = (
+    places: NDArray[np.int64] = (
         (lower.astype(np.int64) * len(BarPart) + upper) * step_bars.EIGHTHS + height - 1
     )
-    return found
+    return places
 
 
 def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str, bool]]) -> None:

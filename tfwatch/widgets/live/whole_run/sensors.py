@@ -79,9 +79,9 @@ class SensorsPane(FramedPane, can_focus=True):
         if key == self._shown:
             return
         self._shown = key
-        found = sensor_lanes(view.snapshot, tuple(_LOOKS), columns)
+        lanes = sensor_lanes(view.snapshot, tuple(_LOOKS), columns)
         self.lanes = tuple(
-            lane for lane in found if lane.most > 0 or lane.column not in _SILENT_AT_0
+            lane for lane in lanes if lane.most > 0 or lane.column not in _SILENT_AT_0
         )
 
     def rows(self, width: int, height: int) -> Sequence[Content]:

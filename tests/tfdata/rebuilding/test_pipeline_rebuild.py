@@ -133,6 +133,52 @@ def test_a_pipeline_that_would_change_is_refused_with_the_reason() -> None:
         assert (name, script.why_not) == (name, reason)
 
 
+def _drawn_anew() -> dict[str, Any]:
+    import tensorflow as tf
+
+    numbers, make = tf.data.Dataset.range(8), tf.data.Dataset
+    experimental = tf.data.experimental
+    return {
+        "sampled": make.sample_from_datasets(
+            [numbers, numbers], [0.5, 0.5], seed=3, rerandomize_each_iteration=True
+        ),
+        "chosen": make.choose_from_datasets([numbers, numbers], make.range(2)),
+        "random": make.random(seed=3, rerandomize_each_iteration=True).take(8),
+        "shuffled": numbers.apply(experimental.shuffle_and_repeat(8, 1, seed=3)),
+        "sloppy": numbers.apply(experimental.parallel_interleave(make.range, 2, sloppy=True)),
+        "snapshot": numbers.snapshot("never_read"),
+    }
+
+
+@pytest.mark.parametrize("name", ["sampled", "chosen", "random", "shuffled", "sloppy", "snapshot"])
+def test_a_stage_that_may_draw_anew_for_each_iterator_is_refused_and_keeps_the_prefetch(
+    name: str,
+) -> None:
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+
+    script = ScriptPipeline()
+    script.read(iter(_drawn_anew()[name].map(lambda x: x).batch(2)))
+    assert script.why_not.endswith("is not known to give another iterator the same elements")
+    assert not script.needs_rebuild(Knobs("default", 3))
+
+
+@pytest.mark.parametrize("name", ["sampled", "random"])
+def test_a_draw_that_is_the_same_in_each_iterator_can_be_switched(name: str) -> None:
+    import tensorflow as tf
+
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+
+    numbers, make = tf.data.Dataset.range(8), tf.data.Dataset
+    data = (
+        make.sample_from_datasets([numbers, numbers], [0.5, 0.5], seed=3)
+        if name == "sampled"
+        else make.random(seed=3).take(8)
+    )
+    script = ScriptPipeline()
+    script.read(iter(data.map(lambda x: x).batch(2)))
+    assert not script.why_not
+
+
 @pytest.mark.parametrize(
     ("name", "count", "maps"),
     [

@@ -82,6 +82,21 @@ _SAME = (
     "Unbatch",
     "Zip",
 )
+#: Stages that are known to give the same elements in each iterator of their data set that has not begun, a shuffle with
+#: the seeds of another one. What is not named here may draw anew for each iterator.
+_SAME_AGAIN = {
+    *_SAME,
+    *_OVER_INTERLEAVES,
+    "Csv",
+    "DenseToRagged",
+    "DirectedInterleave",
+    "GroupByWindow",
+    "Restructured",
+    "Scan",
+    "TakeWhile",
+    "Unique",
+    "Window",
+}
 #: Stages of the data sets that an interleave makes: they have no order or state beside that of their elements.
 _NESTED = {
     "BatchDatasetV2",
@@ -156,6 +171,9 @@ def read_tree(dataset: Any) -> Tree:
         raise CannotRebuildError(_why_no_map(dataset, tree.left_out))
     if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
         raise CannotRebuildError(REPEATS_SHUFFLE)
+    if unknown := _not_same_again(tree.base):
+        label = label_of(unknown)
+        raise CannotRebuildError(f"{label} is not known to give another iterator the same elements")
     return tree
 
 
@@ -294,6 +312,32 @@ def why_order_stays(dataset: Any) -> dict[str, str]:
     return {
         key: f"{setting} of {label} sets the order of training" for key, setting, label in named
     }
+
+
+def _not_same_again(base: Any) -> Any | None:
+    """Return a stage that may give another iterator other elements; None if all are known to give the same."""
+    zipped = [part for node in nodes_of(base) if kind_of(node) == "Zip" for part in inputs_of(node)]
+    counters = [id(part) for part in zipped if _is_counter(part)]
+    return next(
+        (one for one in nodes_of(base) if id(one) not in counters and not _gives_same_again(one)),
+        None,
+    )
+
+
+def _is_counter(node: Any) -> bool:
+    """Return whether a part of a zip is the numbers of `enumerate`, whose data set TensorFlow hides."""
+    import tensorflow as tf
+
+    return kind_of(node) == "Variant" and node.element_spec == tf.TensorSpec([], tf.int64)
+
+
+def _gives_same_again(node: Any) -> bool:
+    if kind_of(node) == "Random":
+        return not getattr(node, "_rerandomize", True)
+    if kind_of(node) == "ParallelInterleave":
+        # The experimental `parallel_interleave` has the same name, and an order of its own.
+        return "_num_parallel_calls" in vars(node)
+    return kind_of(node) in _SAME_AGAIN
 
 
 def _repeats_shuffle(node: Any) -> bool:

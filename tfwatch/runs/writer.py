@@ -62,12 +62,12 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """The other work of the writer's thread: before its first flush, after each flush, and after the last one."""
+class WriterHooks:
+    """The other work of the writer's thread."""
 
-    before: Callable[[], None] = _nothing
-    each: Callable[[], None] = _nothing
-    after: Callable[[], None] = _nothing
+    before_first_flush: Callable[[], None] = _nothing
+    after_each_flush: Callable[[], None] = _nothing
+    after_last_flush: Callable[[], None] = _nothing
 
 
 class RunWriter:
@@ -109,7 +109,7 @@ class RunWriter:
         self._seq = 0
         self._pulse = b""
         self._stale_manifest = True
-        self._beside = Beside()
+        self._hooks = WriterHooks()
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
         #: Held while rows move in memory, never during a disk access.
@@ -249,13 +249,13 @@ class RunWriter:
         if self._closing.is_set():
             self.flush()
 
-    def start(self, beside: Beside | None = None) -> None:
+    def start(self, hooks: WriterHooks | None = None) -> None:
         """Start the writer's thread.
 
         Raises:
             RuntimeError: the system cannot start a thread.
         """
-        self._beside = beside or Beside()
+        self._hooks = hooks or WriterHooks()
         self._thread.start()
 
     def wait_until_begun(self) -> bool:
@@ -327,16 +327,16 @@ class RunWriter:
 
     def _run(self) -> None:
         is_over = False
-        self._do(self._beside.before)
+        self._do(self._hooks.before_first_flush)
         while not is_over:
             self._do(self.flush)
-            self._do(self._beside.each)
+            self._do(self._hooks.after_each_flush)
             self._has_flushed.set()
             self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
         self._do(self.flush)
         self._is_complete.set()
-        self._do(self._beside.after)
+        self._do(self._hooks.after_last_flush)
 
     def _do(self, work: Callable[[], None]) -> None:
         with fails_open(lambda why: self.event(WatchFailed(self.now_ns(), why))):

@@ -24,7 +24,7 @@ from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.removal import configured_limits, start_pruning
-from tfwatch.runs.writer import Beside
+from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata.work_ahead import prefetch_only
 from tfwatch.watch import tuner_factory
@@ -206,7 +206,7 @@ class ScriptRun:
         self._requests = ScriptRequests(self.writer)
         self._forget = call_at_exit(self._end_with_process)
         try:
-            self.writer.start(Beside(self._begin, self._look, self._finish))
+            self.writer.start(WriterHooks(self._begin, self._look, self._finish))
         except RuntimeError:
             self._forget()
             raise

@@ -50,7 +50,7 @@ def outcome_text(switch: Comparison) -> str:
     return f"{claim_text(switch)}{',' if switch.compute_drift is not None else ''} {over}"
 
 
-def than(switch: Comparison) -> str:
+def versus_text(switch: Comparison) -> str:
     """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a knob."""
     if switch.compute_drift is not None:
         return _drift_text(switch.compute_drift)

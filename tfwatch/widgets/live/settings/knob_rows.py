@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
-from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, than
+from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, versus_text
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
@@ -380,7 +380,7 @@ def _note(
                 if state.knob == "fast_pipeline" and state.now == "on"
                 else ""
             )
-            return "; ".join(filter(None, (than(newest), proof))), False
+            return "; ".join(filter(None, (versus_text(newest), proof))), False
     return None
 
 

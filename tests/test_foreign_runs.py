@@ -114,7 +114,6 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.SensorMissing(1, "GPU", "no GPU in this machine", "none is needed"),
     facts.GpusFound(1, {"GPU:0": "H100"}, {"GPU:0": 80 * 2**30}),
     facts.GpuFound(1, "nvml", "H100", 80 * 2**30, False),
-    facts.FeedFound(1, "localhost:5000", ["localhost:5001"], {"cores": "no process"}),
     facts.StagesFound(1, 0, ["map(read)", "batch"], ["Map", "BatchV2"]),
     facts.Noted(2, "experiment ended: no", True),
     facts.RecordingLost(2, "disk full", 1),

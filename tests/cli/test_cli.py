@@ -46,7 +46,7 @@ def run(*words: str) -> int:
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
         pytest.param(
             ["zzz"],
-            "no command 'zzz': there are run, train, ab, workloads, bench, feed, replay, report, compare, check, "
+            "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare, check, "
             "explain, export, attach, set, runs, doctor, selftest, serve, config, completion",
             id="unlike any command",
         ),

@@ -59,8 +59,6 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "bound",
         "copy",
         "finding",
-        "feed",
-        "feed_workers",
         "last_setting",
         "whole_run",
         "final_loss",

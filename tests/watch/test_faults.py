@@ -91,7 +91,6 @@ def switching(watch: Watch) -> Any:
         ("watch.fit.fetch.Fetch.explain_wait", 1),
         ("watch.fit.stepping.step_runners.clock_offset_ns", 2),
         ("watch.fit.stepping.step_runners.clock_was_set", 2),
-        ("watch.fit.stepping.step_runners.cancellable_call", 2),
         ("watch.fit.stepping.eager_operations.Operations.begin", 0),
         ("watch.fit.stepping.eager_operations.Operations.end", 0),
         ("watch.fit.stepping.eager_operations.Calls.begin", 0),

@@ -28,7 +28,6 @@ _COMMANDS = (
         training.add_ab,
         training.add_workloads,
         system.add_bench,
-        system.add_feed,
     ),
     *(
         runs.add_replay,

@@ -84,10 +84,6 @@ def is_script(name: str) -> bool:
     return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
 
 
-#: More worker processes than any machine has use for.
-_MOST_FEED_WORKERS = 256
-
-
 def add_runs_dir(group: Any, default: str | None = None) -> None:
     """`--runs-dir`."""
     group.add_argument(
@@ -151,20 +147,12 @@ def join_group(args: argparse.Namespace) -> None:
 
 
 def add_feed(group: Any) -> None:
-    """Add the options of the tf.data service."""
-    one = group.add_mutually_exclusive_group()
-    text = "feed each fit from N workers of the tf.data service on this machine; the order of elements changes"
-    one.add_argument("--feed-workers", metavar="N", type=feed_workers, help=text)
-    text = "feed each fit from a tf.data service that runs there (tfwatch feed); it has no authentication"
-    one.add_argument("--feed", metavar="HOST:PORT", type=typed(address), help=text)
+    """Add `--feed`."""
+    text = "feed each fit from the tf.data service that runs there; the order of elements changes"
+    group.add_argument("--feed", metavar="HOST:PORT", type=typed(_address), help=text)
 
 
-def feed_workers(text: str) -> int:
-    """Return a number of workers of the tf.data service."""
-    return int(whole(1, _MOST_FEED_WORKERS)(text))
-
-
-def address(text: str) -> str:
+def _address(text: str) -> str:
     """Return HOST:PORT.
 
     Raises:
@@ -177,13 +165,11 @@ def address(text: str) -> str:
 
 
 def use_feed(args: argparse.Namespace) -> None:
-    """Set the variables by which the script's process finds its feed."""
-    from tfwatch.tfdata.feed import ADDRESS_VARIABLE, WORKERS_VARIABLE
+    """Set the variable by which the script's process finds its feed."""
+    from tfwatch.watch.script.keras_hook import FEED
 
-    if args.feed_workers:
-        os.environ[WORKERS_VARIABLE] = str(args.feed_workers)
     if args.feed:
-        os.environ[ADDRESS_VARIABLE] = args.feed
+        os.environ[FEED] = args.feed
 
 
 def add_verbosity(group: Any, quiet: str) -> None:

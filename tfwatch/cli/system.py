@@ -1,4 +1,4 @@
-"""`tfwatch doctor`, `selftest`, `bench`, `config`, `serve` and `feed`: the machine and services."""
+"""`tfwatch doctor`, `selftest`, `bench`, `config` and `serve`: the machine and its runs."""
 
 from __future__ import annotations
 
@@ -84,37 +84,6 @@ def _run_serve(args: argparse.Namespace) -> int:
     from tfwatch.commands.services import serve_metrics
 
     return serve_metrics(options.runs_dir(args), args.host, args.port)
-
-
-def add_feed(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "prepare batches for trainings: a tf.data service with workers on this machine, until Ctrl-C"
-    more = (
-        "Trainings use it with tfwatch run --feed HOST:PORT. The service has no authentication: who reaches its port "
-        "runs graphs of TensorFlow here. Without --host no other machine reaches it."
-    )
-    _add_feed_arguments(options.add_command(commands, "feed", text, _run_feed, more=more))
-
-
-def _add_feed_arguments(own: argparse.ArgumentParser) -> None:
-    own.add_argument(
-        "--workers", metavar="N", type=options.feed_workers, default=1, help="how many workers (1)"
-    )
-    text = "no dispatcher: add the workers to the one that runs there"
-    one = own.add_mutually_exclusive_group()
-    one.add_argument("--join", metavar="HOST:PORT", type=options.typed(options.address), help=text)
-    text = "the dispatcher's port (a free one)"
-    one.add_argument(
-        "--port", metavar="PORT", type=options.whole(1, 2**16 - 1), default=0, help=text
-    )
-    text = "the name by which other machines reach this one: opens the ports to all of them"
-    own.add_argument("--host", metavar="HOST", default="localhost", help=text)
-
-
-def _run_feed(args: argparse.Namespace) -> int:
-    from tfwatch.commands.services import serve_feed
-
-    return serve_feed(args.workers, args.join, args.host, args.port)
 
 
 def add_selftest(commands: Any) -> None:

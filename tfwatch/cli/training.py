@@ -27,7 +27,6 @@ _WITH_VALUE = (
     "--keep-age",
     "--keep-size",
     "--group",
-    "--feed-workers",
     "--feed",
 )
 
@@ -123,7 +122,6 @@ def add_train(commands: Any) -> None:
     _add_switches(pipeline)
     add_training(train.add_argument_group("training"))
     add_computing(train.add_argument_group("computation of a step"))
-    options.add_feed(pipeline)
     _add_beginning(train.add_argument_group("restart (set by the key r)"))
     add_gpu_sensor(train)
     _add_showing(train.add_argument_group("output"))
@@ -347,7 +345,6 @@ def _run_train(args: argparse.Namespace) -> int:
     from tfwatch.training.request import Plan, TrainRequest
 
     options.join_group(args)
-    options.use_feed(args)
     options.report_settings(args)
     knobs, is_wish = knobs_of(args), _prefetches_where_possible(args)
     plan = Plan(

@@ -1,19 +1,15 @@
-"""`tfwatch serve` and `tfwatch feed`: services beside a training, for Prometheus and for the input pipeline."""
+"""`tfwatch serve`: the metrics of the runs for Prometheus, a process beside a training."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-import time
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open, printable
 from tfwatch.terminal.guard import short_path
-from tfwatch.terminal.output import write
-from tfwatch.tfdata.feed.processes import FeedError, LocalFeed, join, start_local
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,44 +76,3 @@ def read_metrics(runs: FollowedRuns) -> list[Metric]:
     ):
         return metrics_of(runs.look())
     return metrics_of(None)
-
-
-_FEED_CHECK_S = 0.5
-
-
-def serve_feed(workers: int, joined: str | None, host: str, port: int = 0) -> int:
-    """Run the service until Ctrl-C, or until its last process has ended.
-
-    Raises:
-        BadInputError: it cannot be started.
-    """
-    _print(f"starting {_count(workers)} of the tf.data service")
-    try:
-        feed = join(joined, workers, host) if joined else start_local(workers, host, port)
-        try:
-            _print(f"tf.data service: {joined or feed.address}, {_count(workers)}; Ctrl-C ends it")
-            return _watch_feed(feed)
-        finally:
-            feed.stop()
-    except KeyboardInterrupt:
-        return 0
-    except FeedError as error:
-        raise BadInputError(str(error)) from error
-
-
-def _watch_feed(feed: LocalFeed) -> int:
-    can_serve = True
-    while can_serve:
-        time.sleep(_FEED_CHECK_S)
-        for sentence in chain(feed.newly_lost(), feed.restart_lost()):
-            _print(sentence)
-        can_serve = feed.can_serve
-    return 1
-
-
-def _count(workers: int) -> str:
-    return f"{workers} worker{'s' * (workers != 1)}"
-
-
-def _print(text: str) -> None:
-    write(sys.stdout, f"{text}\n")

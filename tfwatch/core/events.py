@@ -336,17 +336,6 @@ class GpusFound(Event, frozen=True):
     memory_bytes: dict[str, Bytes]
 
 
-class FeedFound(Event, frozen=True):
-    """The tf.data service that feeds the run, whose figures feed.bin holds."""
-
-    #: Its HOST:PORT.
-    dispatcher: str
-    #: Theirs, in the order of the file's `worker`.
-    workers: list[str]
-    #: By column, why all or some of its figures are unknown.
-    missing: dict[str, str] = {}
-
-
 class GpuFound(Event, frozen=True):
     """The GPU whose figures the samples hold from now on."""
 

@@ -127,19 +127,6 @@ GPU = np.dtype(
     ]
 )
 
-#: One worker of the tf.data service, once a second. `worker`: its index in `events.FeedFound.workers`. `lost`: 1 where
-#: it does not respond, 2 where the dispatcher does not, 3 where neither does. `cores`: that it uses; `bytes_s`: those
-#: that the training receives from it in a second.
-FEED = np.dtype(
-    [
-        ("at_ns", "<u8"),
-        ("worker", "<u2"),
-        ("lost", "<u2"),
-        ("cores", "<f4"),
-        ("bytes_s", "<f4"),
-    ]
-)
-
 #: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`: starts of its
 #: first and last step; `first_done_ns`: when the first step's metrics were there; `end_ns`: of the last step.
 #: `calls`: how many of the steps have a host part. `traced` steps were traced or compiled, `traced_ms` is their

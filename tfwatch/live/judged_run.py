@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.between_epochs import find_slow_epoch_end
-from tfwatch.analysis.findings.feed_advice import FeedForecast, forecast_feed
-from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.hardware.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
@@ -112,11 +110,6 @@ class JudgedRun:
         return self.between_epochs or banner.describe_bound(self.situation)
 
     @cached_property
-    def feed(self) -> FeedForecast | None:
-        """The workers of the tf.data service that the last setting needs; None where it does not starve."""
-        return forecast_feed(self.situation)
-
-    @cached_property
     def between_epochs(self) -> Banner | None:
         """The finding that more is lost between the epochs than in their steps; None where it is not so."""
         return banner.describe_between_epochs(self.situation)
@@ -142,7 +135,6 @@ class JudgedRun:
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
-            feed=find_feed(self.run.feeds, self.run.events, self._examples_s, whole=True),
         )
         experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
         return replace(

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.forecasting.forecast import Forecast
     from tfwatch.core.events import StagesFound
@@ -63,7 +62,6 @@ class MeasuredSetting:
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
     cores_free: float = math.nan
-    feed: Feed | None = None
 
 
 def build_situation(
@@ -87,7 +85,6 @@ def build_situation(
         forecasts=setting.forecasts,
         stages=setting.stages,
         cores_free=setting.cores_free,
-        feed=setting.feed,
         pid=manifest.pid,
         host=manifest.machine.get("host") or "unknown",
         device="the GPU" if manifest.accelerated else "the CPU's compute",

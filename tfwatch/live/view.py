@@ -14,7 +14,6 @@ from tfwatch.analysis.findings.between_epochs import (
     has_shuffle_fill,
 )
 from tfwatch.analysis.findings.code_suggestions import pasted_lines
-from tfwatch.analysis.findings.feed_lanes import find_feed
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
 from tfwatch.analysis.findings.situation import (
     NOT_JUDGED,
@@ -43,7 +42,6 @@ from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,
     ExperimentEnded,
-    FeedFound,
     Paused,
     PipelineSwitched,
 )
@@ -295,7 +293,6 @@ class Follower:
             has_shuffle_fill=has_shuffle_fill(rows),
             slow_epoch_end=_slow_epoch_end(snapshot.events),
             fits_end_epochs=fits_end_epochs(snapshot.events.newest(EpochStarted)),
-            feed=find_feed(snapshot.feeds, snapshot.events.of(FeedFound), snapshot.examples_s),
         )
 
     def _take_time_breakdown(self, snapshot: Snapshot) -> tuple[TimeSpent, TimeSpent | None]:

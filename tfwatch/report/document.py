@@ -23,8 +23,6 @@ from tfwatch.report.document_switches import (
 )
 from tfwatch.report.outcome import (
     data_wait_cost_json,
-    feed_json,
-    feed_workers_json,
     finding_json,
     last_setting_json,
     restart_json,
@@ -136,8 +134,6 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "bound": summary.bound.value if summary.bound else None,
         "copy": _copy(run.manifest, summary.setting.judgement),
         "finding": finding_json(judged.finding),
-        "feed": feed_json(judged.feed),
-        "feed_workers": feed_workers_json(judged.situation.feed),
         "last_setting": last_setting_json(judged),
         "whole_run": whole_run_json(summary),
         "final_loss": _final_loss(run),

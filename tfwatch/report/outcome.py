@@ -15,8 +15,6 @@ from tfwatch.report.document_switches import by_name, effect_json, split_json
 from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.findings.feed_advice import FeedForecast
-    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.summary import LastSetting, Summary
@@ -57,44 +55,6 @@ def finding_json(found: Banner | None) -> dict[str, str | None] | None:
         "advice": found.advice,
         "code": found.edit or None,
     }
-
-
-def feed_json(found: FeedForecast | None) -> dict[str, Any] | None:
-    """Return the forecast of the workers of the tf.data service that end the starving."""
-    if found is None:
-        return None
-    count = found.count
-    return {
-        "workers": count.likely if count else None,
-        "low": count.low if count else None,
-        "high": count.high if count else None,
-        "place": found.place if count else None,
-        "advised": found.is_advised,
-        "first": found.first or None,
-        "missing": found.missing or None,
-    }
-
-
-def feed_workers_json(found: Feed | None) -> list[dict[str, Any]]:
-    """Return the workers of the tf.data service that fed the run; none where none did."""
-    lanes = found.lanes if found else ()
-    return [
-        {
-            "address": lane.address,
-            "lost": lane.is_lost,
-            "cores": lane.cores,
-            "bytes_s": lane.bytes_s,
-            "elements_s": lane.elements_s,
-        }
-        for lane in lanes
-    ]
-
-
-def feed_words(found: FeedForecast | None) -> list[str]:
-    """Return the forecast of the workers where the advice does not have it; nothing for a run that does not starve."""
-    return (
-        [f"workers to end the data wait: {found.words}"] if found and not found.is_advised else []
-    )
 
 
 def data_wait_cost_json(found: DataWaitCost) -> dict[str, float | None]:

@@ -33,7 +33,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import stall_place_text
-from tfwatch.report.outcome import feed_words, lost_words, next_words, restart_words, steady_words
+from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
@@ -42,7 +42,6 @@ from tfwatch.runs.reading.liveness import Life
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
@@ -74,7 +73,6 @@ def as_text(run: Run, home: Path) -> str:
         *_skipped(run),
         *_waited(run, summary, time_breakdown, fits_end_epochs=judged.fits_end_epochs),
         *lost_words(judged.lost),
-        *_fed(judged.situation.feed),
         *_split(run),
         *_copy(run, summary),
         *_op_by_op(run, summary),
@@ -87,19 +85,10 @@ def as_text(run: Run, home: Path) -> str:
         *_stall(summary, run),
         *_pattern(summary),
         *next_words(judged),
-        *feed_words(judged.feed),
         *_said(run),
         *_recorded(run, home),
     ]
     return "\n".join(one_line(line) for line in lines)
-
-
-def _fed(feed: Feed | None) -> list[str]:
-    return (
-        [f"fed by {feed.words}; elements came in another order than without workers"]
-        if feed
-        else []
-    )
 
 
 def _what(run: Run, summary: Summary) -> str:

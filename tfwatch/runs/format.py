@@ -33,7 +33,7 @@ from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, MOST_STAGES, VECTORISED, as_value, epochs_until
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
-from tfwatch.core.rows import FEED, GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
+from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,11 +66,10 @@ PROGRESSES = "progress.bin"
 EVENTS = "events.jsonl"
 STAGES = "stages.bin"
 GPUS = "gpus.bin"
-FEEDS = "feed.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
 REQUESTS = "requests.jsonl"
-STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, FEEDS, EVENTS)
+STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, EVENTS)
 #: Characters of a file's text in a sentence.
 _LONGEST_QUOTE = 200
 #: The rows of the binary files.
@@ -80,7 +79,6 @@ TABLES = {
     PROGRESSES: PROGRESS,
     STAGES: STAGE,
     GPUS: GPU,
-    FEEDS: FEED,
     PULSES: PULSE,
 }
 

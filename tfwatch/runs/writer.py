@@ -40,7 +40,6 @@ _STEP = struct.Struct("<QIHHfffff")
 _SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
 _STAGE = struct.Struct("<QHHIffffff")
 _GPU = struct.Struct("<QHHffffff")
-_FEED = struct.Struct("<QHHff")
 _SAMPLE_COLUMNS = SAMPLE.names or ()
 _GPU_COLUMNS = (GPU.names or ())[3:]
 #: The interval at which rows and the pulse are written: a killed run lacks at most its last 0.1 s.
@@ -163,10 +162,6 @@ class RunWriter:
         """Append a row of `core.rows.GPU` from columns by name; the other columns are missing."""
         values = (figures.get(name, math.nan) for name in _GPU_COLUMNS)
         self._rows[layout.GPUS].append(_GPU.pack(at_ns, gpu, 0, *values))
-
-    def feed(self, at_ns: int, worker: int, lost: int, cores: float, bytes_s: float) -> None:
-        """Append a row of `core.rows.FEED`."""
-        self._rows[layout.FEEDS].append(_FEED.pack(at_ns, worker, lost, cores, bytes_s))
 
     def stage(
         self,

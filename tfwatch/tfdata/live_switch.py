@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.tfdata.cancellation import find_get_next
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.optionals import until_empty
@@ -378,10 +377,9 @@ def _ensured(spec: Any, part: Any) -> Any:
 
 def _flat_next(resource: tf.Tensor, flat: list[tf.TensorSpec]) -> Callable[[], list[tf.Tensor]]:
     types, shapes = [leaf.dtype for leaf in flat], [leaf.shape for leaf in flat]
-    as_usual = partial(
+    get_next: Callable[[], list[tf.Tensor]] = partial(
         tf.raw_ops.IteratorGetNext, iterator=resource, output_types=types, output_shapes=shapes
     )
-    get_next: Callable[[], list[tf.Tensor]] = find_get_next(resource, types, shapes) or as_usual
 
     def take() -> list[tf.Tensor]:
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, reason
 from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
-from tfwatch.core.knobs import Knobs, show
+from tfwatch.core.knobs import show
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library.finding import import_took_ms, list_runs
 from tfwatch.workloads import registry
@@ -220,18 +220,13 @@ class Trainer:
         per_epoch = prepared.steps_per_epoch
         epochs = math.ceil(settings.steps / per_epoch) if settings.steps else settings.epochs
         self._writer.describe(metric=prepared.metric)
-        fed = self._fed(prepared)
-        # What workers of the tf.data service prepare is a script's pipeline to `Watch`, which reads it as it is.
-        own: dict[str, Any] = {
-            "build": prepared.pipeline,
-            "source": prepared.source,
-            "shuffle": prepared.shuffle,
-            "store": prepared.store,
-        }
         session = Session(
             self._writer,
             self._control,
-            **(own if fed is None else {}),
+            build=prepared.pipeline,
+            source=prepared.source,
+            shuffle=prepared.shuffle,
+            store=prepared.store,
             metric=prepared.metric,
             stop_after=settings.steps,
             switches=self._plan.switches,
@@ -242,7 +237,7 @@ class Trainer:
             )
             return by_hand.fit(epochs, per_epoch).get("loss", math.nan)
         history = model.fit(
-            self._placeholder(prepared) if fed is None else fed,
+            self._placeholder(prepared),
             epochs=epochs,
             validation_data=prepared.validation,
             callbacks=[Watch(session=session)],
@@ -250,42 +245,6 @@ class Trainer:
             verbose=0,
         )
         return float((history.history.get("loss") or [math.nan])[-1])
-
-    def _fed(self, prepared: Prepared) -> tf.data.Dataset | None:
-        """Return the pipeline with its lower part in workers of the tf.data service; None where none are asked for.
-
-        Raises:
-            BadInputError: it cannot run there.
-        """
-        from tfwatch.watch.script.feed import Feed
-
-        feed = Feed(lambda: self._writer if self.outcome is None else None)
-        if not feed.is_asked:
-            return None
-        if prepared.loop or prepared.movable_source is None:
-            raise BadInputError(
-                "no feed for this training: the tf.data service feeds fit, not a loop"
-            )
-        self._report_stage("starting the tf.data service")
-        data = prepared.pipeline(prepared.movable_source(), self._control.knobs)
-        fed: tf.data.Dataset = feed.feed(data)
-        feed.note_all()
-        self._writer.phase(Phase.COMPILE)
-        if fed is data:
-            raise BadInputError(f"no feed for this training: {feed.why_not}")
-        self._leave_pipeline_as_it_is()
-        return fed
-
-    def _leave_pipeline_as_it_is(self) -> None:
-        """Have the knobs be those of a script's pipeline: prefetch can be added to it."""
-        as_written = {"prefetch": "default", "workers": "default"}
-        self._control.knobs = Knobs(prefetch="default", workers="default")
-        kept = [
-            knob
-            for knob in ("prefetch", "device_prefetch")
-            if knob in self._writer.manifest().switchable
-        ]
-        self._writer.describe(knobs=as_written, switchable=kept)
 
     def _placeholder(self, prepared: Prepared) -> tf.data.Dataset:
         """Return a data set for Keras with the right structure and number of batches; no batch of it is trained on."""

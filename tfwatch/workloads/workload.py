@@ -94,8 +94,6 @@ class Prepared:
         generated; empty without one.
     loop: makes the body of the custom loop that trains the model; None where `fit` trains it.
     store: the cache that `pipeline` uses with the `cache` knob; None without one.
-    movable_source: makes a source of the same batches that workers of the tf.data service can run: without a variable,
-        and shuffled by TensorFlow.
     """
 
     source: tf.data.Dataset
@@ -111,7 +109,6 @@ class Prepared:
     note: str = ""
     loop: Callable[[keras.Model], LoopBody] | None = None
     store: ExampleStore | None = None
-    movable_source: Callable[[], tf.data.Dataset] | None = None
 
 
 class LoopBody(Protocol):

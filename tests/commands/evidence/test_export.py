@@ -60,7 +60,6 @@ def test_tables_are_files_of_a_new_folder(runs: Path) -> None:
     names = (
         "epochs",
         "events",
-        "feed",
         "gpus",
         "progress",
         "samples",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import code_suggestions, input_advice
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
-from tfwatch.analysis.findings.feed_advice import forecast_feed
+from tfwatch.analysis.findings.service_advice import service_workers
 from tfwatch.analysis.findings.situation import Advice, SourceKind
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.analysis.tuning.knob_state import deeper
@@ -85,14 +85,12 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     if is_fetch_bound(now, part):
         return advise_gain(now) or _advise_fetch(now)
     advice = _advise_wait(now, part)
-    feed = forecast_feed(now)
-    if feed is None or not feed.is_advised:
+    workers = service_workers(now)
+    if workers is None:
         return advice
-    # What this machine can do comes before other machines.
-    parts = (
-        (advice.sentence, f"or {feed.advice}") if feed.is_last else (feed.advice, advice.sentence)
-    )
-    return Advice("; ".join(parts), advice.edit)
+    more = f"or {workers.words} of a tf.data service on other machines; elements then come in another order"
+    edit = "\n".join(filter(None, (advice.edit, code_suggestions.SERVICE)))
+    return Advice(f"{advice.sentence}; {more}", edit)
 
 
 def _advise_fetch(now: Situation) -> Advice:
@@ -382,8 +380,6 @@ def stall_sentence(now: Situation) -> str:
     filling = shuffle_fill_text(now)
     if filling:
         return f"Step {units.count(now.step)} waits: {filling}."
-    if now.feed and now.feed.lost:
-        return f"Step {units.count(now.step)} waits for the tf.data service: {now.feed.counted}."
     if now.located:
         return f"Step {units.count(now.step)} waits {_where(now, now.located)}."
     if now.epoch_begins:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.findings.hardware.machine import MachineFigures
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
@@ -166,8 +165,7 @@ class Situation:
     `between_epochs.find_slow_epoch_end`.
     forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
     started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
-    source of its batches. cores_free: that no program uses; NaN where unknown. feed: the tf.data service
-    that feeds the run; None where none does.
+    source of its batches. cores_free: that no program uses; NaN where unknown.
     replicas: the devices of the distribution strategy that trains; 0 without one.
     batch_bytes: of one batch of `batch_size` examples; None where unknown. copied_bytes, copy_ahead_ms: see
     `Manifest`.
@@ -238,7 +236,6 @@ class Situation:
     started: Mapping[str, str] = field(default_factory=dict)
     stages: StageTable | None = None
     cores_free: float = math.nan
-    feed: Feed | None = None
     code: tuple[CodeEdit, ...] = ()
     cache_after: str = ""
     cache_bytes: float | None = None

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.analysis.comparing.intervals import Interval
-    from tfwatch.analysis.findings.feed_advice import FeedForecast
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.live.evidence.run_to_compare import RunToCompare
     from tfwatch.live.judged_run import JudgedRun
@@ -134,20 +133,7 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
     if forecast is not None:
         knob = f"forecast_step_time_{forecast.knob}_{forecast.value}"
         facts.append(Fact(knob, forecast.step_ms, "ms", forecast.low_ms, forecast.high_ms))
-    facts += _feed_facts(one.judged.feed)
     return (tuple(facts), *_limit_confidence(wait, split.steps))
-
-
-def _feed_facts(feed: FeedForecast | None) -> list[Fact]:
-    """Return the number of workers of the tf.data service that end the starving, and what it depends on."""
-    if feed is None or feed.count is None:
-        return [Fact("feed_workers", feed.words)] if feed else []
-    count = feed.count
-    return [
-        Fact("feed_workers", count.likely, "workers", count.low, count.high),
-        Fact("feed_workers_on", feed.place),
-        *([Fact("before_feed_workers", feed.first)] if feed.first else []),
-    ]
 
 
 def _fact(name: str, value: float, unit: str, interval: Interval | None) -> Fact:

@@ -43,7 +43,6 @@ TABLES = {
     "progress": layout.PROGRESSES,
     "stages": layout.STAGES,
     "gpus": layout.GPUS,
-    "feed": layout.FEEDS,
 }
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfwatch.analysis.findings.bottleneck import Stage
-    from tfwatch.analysis.findings.feed_advice import FeedForecast
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
@@ -114,7 +113,7 @@ def make_figures(judged: JudgedRun) -> list[Figure]:
     lost = judged.lost
     share = f"{units.percent(lost.share)} of the run" if run.length_s else ""
     found.append(Figure("waited for data", units.seconds(lost.data_wait_s), share))
-    return [*found, *_feed_figures(judged.feed), *_machine_figures(judged)]
+    return [*found, *_machine_figures(judged)]
 
 
 def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figure]:
@@ -132,16 +131,6 @@ def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figur
             )
         )
     return found
-
-
-def _feed_figures(feed: FeedForecast | None) -> list[Figure]:
-    """Return the workers of the tf.data service that end the data wait; none for a run that does not starve."""
-    if feed is None:
-        return []
-    if feed.count is None:
-        return [Figure("workers needed", units.MISSING, feed.missing)]
-    note = f"tf.data service, on {feed.place}{f'; before that {feed.first}' if feed.first else ''}"
-    return [Figure("workers needed", feed.count.interval, note)]
 
 
 def _machine_figures(judged: JudgedRun) -> list[Figure]:

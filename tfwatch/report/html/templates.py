@@ -10,10 +10,10 @@ import jinja2
 from markupsafe import Markup
 
 from tfwatch.core.errors import printable
-from tfwatch.core.events import FeedFound, StagesFound
+from tfwatch.core.events import StagesFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from tfwatch.runs.groups.reading import Group
     from tfwatch.runs.library.labels import Labels
@@ -109,7 +109,7 @@ def redaction_of(
         home.name: "[user]",
     }
     names |= dict.fromkeys(labels.tags, "[tag]")
-    names |= dict.fromkeys(_hosts(run), "[host]")
+    names[str(run.manifest.machine.get("host") or "")] = "[host]"
     names[str(home)] = "[path]"
     if run.path is not None:
         names |= {
@@ -126,15 +126,6 @@ def redaction_of(
     )
     functions = frozenset(found for name in stages for found in _FUNCTION.findall(name))
     return Redaction(_secrets(names), functions)
-
-
-def _hosts(run: Run) -> Iterator[str]:
-    """Yield the machine's name, and those of the machines that feed the run."""
-    yield str(run.manifest.machine.get("host") or "")
-    for event in run.events:
-        if isinstance(event, FeedFound):
-            hosts = {address.rpartition(":")[0] for address in (event.dispatcher, *event.workers)}
-            yield from hosts - {"localhost"}
 
 
 def _secrets(names: Mapping[str, str]) -> dict[str, str]:

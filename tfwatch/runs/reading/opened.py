@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, decode
-from tfwatch.core.rows import FEED, GPU, STAGE, Phase, clean_rows, plausible_rows
+from tfwatch.core.rows import GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.reading.buffers import LogLines
@@ -59,7 +59,6 @@ class Run:
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
     gpus: Rows = field(default_factory=lambda: np.empty(0, dtype=GPU))
     silent_s: float = 0.0
-    feeds: Rows = field(default_factory=lambda: np.empty(0, dtype=FEED))
 
     @cached_property
     def plausible_steps(self) -> Rows:
@@ -147,8 +146,8 @@ def _run(
     source: RunSource, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock
 ) -> Run:
     steps = rows_of(layout.STEPS)
-    names = (layout.SAMPLES, layout.STAGES, layout.GPUS, layout.FEEDS)
-    samples, stages, gpus, feeds = (clean_rows(rows_of(name)) for name in names)
+    names = (layout.SAMPLES, layout.STAGES, layout.GPUS)
+    samples, stages, gpus = (clean_rows(rows_of(name)) for name in names)
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK))
@@ -169,7 +168,6 @@ def _run(
         stages,
         gpus,
         silent_s,
-        feeds,
     )
 
 

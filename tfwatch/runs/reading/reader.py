@@ -61,8 +61,6 @@ RECENT = 4096
 RECENT_PROGRESS = 1024
 #: Rows of progress over the whole run, of which it keeps every n-th: a curve has no more points.
 THINNED_PROGRESS = 2048
-#: Rows of workers of the tf.data service, one a second of each: at most 256 workers for 8 s.
-RECENT_FEEDS = 2048
 _CHUNK = 4 * 2**20
 #: Errors of a folder that was moved, deleted or unmounted: ESTALE on a network disk, ENOTCONN of a server that died.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
@@ -91,8 +89,7 @@ class Snapshot:
     `RunReader.steps_between`.
     samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     progress_thinned: every n-th row of `PROGRESS` of the whole run, at most `THINNED_PROGRESS`.
-    gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs. feeds: of
-    `FEED`, the last `RECENT_FEEDS`.
+    gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs.
     stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
     stages, by number. stages_before: the rows just before each switch, by the step of its request.
     torn: unreadable lines, rows and entries of the manifest.
@@ -117,7 +114,6 @@ class Snapshot:
     epochs: EpochSums
     samples: Rows
     gpus: Rows
-    feeds: Rows
     progress: Rows
     progress_thinned: Rows
     latest: ProgressNow | None
@@ -180,7 +176,6 @@ class RunReader:
         self._end_s = 0.0
         self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
         self._gpus = GrowingRows(layout.TABLES[layout.GPUS])
-        self._feeds = NewestRows(layout.TABLES[layout.FEEDS], RECENT_FEEDS)
         self._progress = NewestRows(layout.TABLES[layout.PROGRESSES], RECENT_PROGRESS)
         self._progress_thinned = ThinnedRows(layout.TABLES[layout.PROGRESSES], THINNED_PROGRESS)
         self._stages = StageRows()
@@ -233,8 +228,6 @@ class RunReader:
             self._samples.extend(clean_rows(rows))
         while len(rows := self._rows(layout.GPUS)):
             self._gpus.extend(clean_rows(rows))
-        while len(rows := self._rows(layout.FEEDS)):
-            self._feeds.extend(clean_rows(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
             self._progress.extend(rows := clean_rows(rows))
             self._progress_thinned.extend(rows)
@@ -301,7 +294,6 @@ class RunReader:
             epochs=self._epochs,
             samples=self._samples.rows,
             gpus=self._gpus.rows,
-            feeds=self._feeds.rows,
             progress=progress,
             progress_thinned=self._progress_thinned.rows,
             latest=_latest(progress),

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, reason, warn_once, warn_user
-from tfwatch.watch.script.feed import Feed
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from tfwatch.watch.loops.batch_calls import BatchCalls
     from tfwatch.watch.loops.training_signs import TrainingSigns
 
+#: The variable by which `run --feed` passes the HOST:PORT of a tf.data service to the script's process.
+FEED = "TFWATCH_FEED"
 #: The newest Keras that the tests ran with.
 _NEWEST_TRIED = (3, 15)
 
@@ -121,7 +122,7 @@ class _Fits:
         self._signs = signs
         self._pid = os.getpid()
         self._said: set[str] = set()
-        self._feed = Feed(_newest_writer)
+        self._feed_notes: list[str] = []
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a `fit` that appends `Watch` to the callbacks."""
@@ -162,9 +163,8 @@ class _Fits:
         """Return the arguments of the `fit` that is watched; what has to end with it goes to `around`."""
         with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
             args, kwargs = self._with_watch(around, signature, args, kwargs)
-        for block in (self._signs.fit, self._feed.interruptible):
-            with fails_open(_warn):
-                around.enter_context(block())
+        with fails_open(_warn):
+            around.enter_context(self._signs.fit())
         return args, kwargs
 
     def _with_watch(
@@ -178,15 +178,15 @@ class _Fits:
             call = signature.bind(*args, **kwargs)
         except TypeError:  # Keras raises it again, with its own sentence
             return args, kwargs
-        if self._feed.is_asked and "x" in call.arguments:
-            call.arguments["x"] = self._feed.feed(call.arguments["x"])
+        if (address := os.environ.get(FEED)) and "x" in call.arguments:
+            call.arguments["x"] = self._fed(call.arguments["x"], address)
             args, kwargs = call.args, call.kwargs
         given = call.arguments.get("callbacks")
         if isinstance(given, self._keras.callbacks.CallbackList):
             self._add_to(given, call.args[0], around)
             return args, kwargs
         callbacks = self._keras.tree.flatten(given) if given else []
-        call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks), *self._feed_notes()]
+        call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks), *self._notes()]
         return call.args, call.kwargs
 
     def _add_to(self, given: Any, model: Any, around: ExitStack) -> None:
@@ -206,13 +206,29 @@ class _Fits:
         self._note_version()
         return [Watch(self._runs_dir)]
 
-    def _feed_notes(self) -> list[Any]:
-        """Return a callback that records the feed in the run, once `Watch` has begun it."""
-        if not self._feed.is_asked:
-            return []
-        return [
-            self._keras.callbacks.LambdaCallback(on_train_begin=lambda _logs: self._feed.note_all())
-        ]
+    def _fed(self, data: Any, address: str) -> Any:
+        """Return the data set through the tf.data service; itself, with the reason on stderr, where it cannot be."""
+        from tfwatch.tfdata.feed import feed
+        from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
+
+        try:
+            data, sentence = feed(data, address)
+        except CannotRebuildError as error:
+            sentence = f"no feed for this fit: {error}"
+        self._feed_notes.append(sentence)
+        self._say_once(sentence)
+        return data
+
+    def _notes(self) -> list[Any]:
+        """Return a callback that records what was said of the feed, once `Watch` has begun the run."""
+        notes, self._feed_notes = self._feed_notes, []
+
+        def note_all(_logs: Any) -> None:
+            if writer := _newest_writer():
+                for sentence in notes:
+                    writer.note(sentence)
+
+        return [self._keras.callbacks.LambdaCallback(on_train_begin=note_all)] if notes else []
 
     def _note_version(self) -> None:
         if _version(self._keras) > _NEWEST_TRIED:

@@ -400,12 +400,6 @@ def describe_event(event: facts.Event) -> RowText | None:
             return ".", f"{event.name}{first}: figures from {event.source}", ""
         case facts.GpusFound():
             return ".", f"{len(event.names)} GPUs of the strategy: {', '.join(event.names)}", ""
-        case facts.FeedFound():
-            return (
-                ".",
-                f"fed by {units.counted(len(event.workers), 'worker')} of the tf.data service",
-                "",
-            )
         case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in (
             "CPU contention",
             *LIMITS,

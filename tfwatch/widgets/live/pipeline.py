@@ -25,7 +25,6 @@ from tfwatch.widgets.basics.glyphs import (
 )
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, plain, row, wrap_text
-from tfwatch.widgets.live.feed_rows import feed_rows
 from tfwatch.widgets.live.timeline.picture import clock
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-    from tfwatch.analysis.findings.feed_lanes import Feed
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.live.view import RunView
 
@@ -79,7 +77,7 @@ class PipelineView:
     all_ms: a batch in all stages, and its fetch, one after another. comparison: compares that with the step, longest
     text first.
     sentence: the bottleneck, the silent stage of a stall, or the reason why there is no reading.
-    starves: the device waits for this pipeline. age: of the reading, as text. feed: the tf.data service below it.
+    starves: the device waits for this pipeline. age: of the reading, as text.
     """
 
     stages: tuple[StageFigures, ...] = ()
@@ -88,7 +86,6 @@ class PipelineView:
     sentence: str = ""
     starves: bool = False
     age: str = ""
-    feed: Feed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +112,7 @@ class PipelinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the stages of a view, once a second: faster figures are unreadable."""
         now = view.situation
-        key = (
-            second_of(now.now_s, Slot.SEARCH),
-            view.snapshot.life,
-            now.stages,
-            now.located,
-            now.feed,
-        )
+        key = (second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located)
         if key != self._shown:
             self._shown, self.view = key, pipeline_view(view)
 
@@ -132,23 +123,14 @@ class PipelinePane(FramedPane, can_focus=True):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
         if not view.stages:
-            lines = [row((line, _FAINT)) for line in wrap_text(view.sentence, width)]
-            return [*lines, *self._feed_rows(width, height - len(lines))]
+            return [row((line, _FAINT)) for line in wrap_text(view.sentence, width)]
         sentence = self._sentence_rows(width, height)
         heads = height >= _LOW
-        feed = self._feed_rows(width, max(height - heads - 1 - len(sentence) - len(view.stages), 1))
-        stages = _folded(view.stages, height - heads - 1 - len(sentence) - len(feed))
+        stages = _folded(view.stages, height - heads - 1 - len(sentence))
         columns = _columns(stages, width)
         lines = [_heads(columns)] if heads else []
         rows = [self._row(stage, columns) for stage in stages]
-        return [*lines, *rows, _sum(view, columns, width), *feed, *sentence]
-
-    def _feed_rows(self, width: int, room: int) -> list[Content]:
-        return (
-            feed_rows(self.view.feed, width, room, "…" if self.glyphs.unicode else ".")
-            if self.view.feed
-            else []
-        )
+        return [*lines, *rows, _sum(view, columns, width), *sentence]
 
     def _sentence_rows(self, width: int, height: int) -> list[Content]:
         view = self.view
@@ -263,7 +245,7 @@ def pipeline_view(view: RunView) -> PipelineView:
     """Make the content of the pane from the newest reading, or from the reason why there is none."""
     table = view.situation.stages
     if table is None:
-        return PipelineView(sentence=_explain_unread(view), feed=view.situation.feed)
+        return PipelineView(sentence=_explain_unread(view))
     stages = tuple(_row(view, table, n, stage) for n, stage in enumerate(table.stages))
     part = view.situation.judgement.breakdown
     fetch_ms = table.fetch_ms(part.wait.mean) if part else math.nan
@@ -276,7 +258,6 @@ def pipeline_view(view: RunView) -> PipelineView:
         _describe(view, table),
         not view.snapshot.life.is_stale and (_stalled(view) or _starves(view)),
         _age(view, table),
-        view.situation.feed,
     )
 
 

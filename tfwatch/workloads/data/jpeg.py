@@ -44,20 +44,6 @@ def source(
     return _named(paths, labels, tf.data.Dataset.zip((shuffle.numbers.batch(batch_size), seeds)))
 
 
-def movable_source(
-    paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int
-) -> tf.data.Dataset:
-    """Return batches like those of `source`, in another order, that workers of the tf.data service can make."""
-    import tensorflow as tf
-
-    def with_seed(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return batch, tf.random.uniform((), maxval=tf.int64.max, dtype=tf.int64, seed=1)
-
-    return _named(
-        paths, labels, numbered_examples.movable_source(len(paths), batch_size).map(with_seed)
-    )
-
-
 def in_order(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int) -> tf.data.Dataset:
     """Return batches like those of `source`, unshuffled and the same in every pass."""
     import tensorflow as tf

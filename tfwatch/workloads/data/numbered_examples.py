@@ -43,15 +43,6 @@ def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:
     )
 
 
-def movable_source(count: int, batch_size: int) -> tf.data.Dataset:
-    """Return batches like those of `source`, in another order, that workers of the tf.data service can make."""
-    import tensorflow as tf
-
-    from tfwatch.tfdata.shuffle import AUTO
-
-    return tf.data.Dataset.range(count).shuffle(min(count, AUTO), seed=1).batch(batch_size)
-
-
 def in_order(count: int, batch_size: int) -> tf.data.Dataset:
     """Return batches of numbers in order, for validation."""
     import tensorflow as tf
@@ -124,7 +115,6 @@ def prepared(
         images=examples.count,
         metric=metric,
         shuffle=shuffle,
-        movable_source=functools.partial(movable_source, examples.count, settings.batch_size),
     )
 
 

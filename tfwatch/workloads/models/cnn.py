@@ -131,9 +131,6 @@ def _prepared(
         metric="accuracy",
         shuffle=shuffle,
         store=store,
-        movable_source=functools.partial(
-            jpeg.movable_source, *_pick(images, split.training), settings.batch_size
-        ),
         skipped=len(broken),
         examples=[_shown(images.paths[n], images.folder) for n in broken[:5]],
     )

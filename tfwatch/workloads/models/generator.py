@@ -66,9 +66,6 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
         metric="accuracy",
         shuffle=shuffle,
         store=store,
-        movable_source=functools.partial(
-            numbered_examples.movable_source, _COUNT, settings.batch_size
-        ),
     )
 
 

@@ -7,7 +7,6 @@ for bit; the fetch is cheaper than Keras' own inside the graph. With `steps_per_
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
@@ -16,7 +15,6 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from tfwatch.core.errors import fails_open, reason
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.tfdata.cancellation import as_interrupt, cancellable_call
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
 from tfwatch.watch.fit.stepping.fused_steps import (
@@ -30,7 +28,6 @@ from tfwatch.watch.step_log import bookkeeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -450,14 +447,8 @@ class InGraphRunner:
         """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
         number of steps and of examples; and the outputs of the last step."""
         clocks = self._read_clocks()
-        cancellable: AbstractContextManager[Any] = nullcontext()
         try:
-            cancellable = cancellable_call()
-        except Exception as error:  # noqa: BLE001  the training's boundary: no frame of tfwatch's may raise here
-            self._step_log.report_failure(reason(error))
-        try:
-            with cancellable:
-                stamps_s, examples, outputs = self.steps(iterator, limit)
+            stamps_s, examples, outputs = self.steps(iterator, limit)
         except (
             tf.errors.OutOfRangeError
         ):  # the end of the data, as Keras' function raises it for single steps
@@ -534,12 +525,9 @@ class TrainFunction:
         except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException as error:
-            raised = as_interrupt(error)
             with fails_open(self._step_log.report_failure):
-                self._report(raised)
-            if raised is error:
-                raise
-            raise raised from None
+                self._report(error)
+            raise
         return self.original(iterator)
 
     def stop_if_asked(self) -> None:

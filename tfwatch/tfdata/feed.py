@@ -1,4 +1,4 @@
-"""The part of a pipeline that moves to the workers of the tf.data service: all below its last batch.
+"""A tf.data service that runs already as the feed of a `fit`: all below the last batch moves to its workers.
 
 The batch stays with the training: the number of steps and the sizes of batches remain those of the script. The sharding
 is dynamic (`distributed_epoch`): each worker takes other elements of the source, so that an epoch holds each of them
@@ -7,6 +7,7 @@ once, in another order. With `parallel_epochs` every worker would give the whole
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,46 +34,55 @@ _FUNCTIONS = ("_map_func", "_predicate")
 _PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 #: A graph, with the arrays of `from_tensor_slices` in it, is one message of protobuf.
 MOST_BYTES = 2**31
-_ASK_MS = 100
+_CONNECT_S = 2.0
+
+
+def feed(dataset: Any, address: str) -> tuple[Any, str]:
+    """Return the data set with its lower part in the workers of the service, and a sentence on what that changes.
+
+    address: the dispatcher's HOST:PORT.
+
+    Raises:
+        CannotRebuildError: a stage cannot run in another process, or nothing listens at the address.
+    """
+    if not hasattr(dataset, "element_spec"):
+        raise CannotRebuildError("its data is not a tf.data.Dataset")
+    part = find_moved_part(dataset)
+    _require_listener(address)
+    text = f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}"
+    return part.through(address), text
+
+
+def _require_listener(address: str) -> None:
+    """Raise where nothing listens: TensorFlow itself would ask for an hour."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_S).close()
+    except OSError as error:
+        why = error.strerror or error
+        raise CannotRebuildError(f"no tf.data service responds at {address}: {why}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class MovedPart:
-    """A pipeline, split for the service. below: what moves; above: what stays, from the bottom up; top: the whole."""
+    """A pipeline, split for the service."""
 
+    #: The whole pipeline.
     top: Any
+    #: What moves to the workers.
     below: Any
+    #: What stays with the training, from the bottom up.
     above: tuple[Any, ...]
 
-    def through(self, service: str, *, is_local: bool) -> Any:
+    def through(self, address: str) -> Any:
         """Return the pipeline with its lower part in the workers of a service."""
-        data = self.below.apply(_distribution(f"grpc://{service}", None if is_local else "AUTO"))
+        import tensorflow as tf
+
+        service = tf.data.experimental.service.distribute("distributed_epoch", f"grpc://{address}")
+        data = self.below.apply(service)
         for node in self.above:
             data = rebuild(node, data, {})
         return _with_length(data, int(self.top.cardinality()))
-
-
-def _distribution(service: str, compression: str | None) -> Any:
-    """Return the stage that takes elements from the service.
-
-    It learns from the dispatcher that an epoch is over. TensorFlow asks once a second, which only a private name of it
-    changes: an epoch of 64 numbers took 1.0 s, with 100 ms 0.2 s.
-    """
-    import tensorflow as tf
-
-    try:
-        from tensorflow.python.data.experimental.ops.data_service_ops import _distribute
-
-        return _distribute(
-            "distributed_epoch",
-            service,
-            task_refresh_interval_hint_ms=_ASK_MS,
-            compression=compression,
-        )
-    except (ImportError, TypeError):
-        return tf.data.experimental.service.distribute(
-            "distributed_epoch", service, compression=compression
-        )
 
 
 def find_moved_part(dataset: Any) -> MovedPart:

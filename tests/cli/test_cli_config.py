@@ -96,30 +96,23 @@ def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
     )
 
 
-def test_the_config_file_sets_scripts_reports_and_comparisons(
+def test_the_config_file_sets_scripts_and_reports(
     config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    config.write_text(f'python = "{tmp_path}"\nquiet = true\nredact = true\ntheme = "light"')
+    config.write_text(f'python = "{tmp_path}"\nquiet = true\nredact = true')
     taken: list[Any] = []
 
     def take(given: Any) -> int:
         taken.append(given)
         return 0
 
-    for place in ("script.run.run", "evidence.report.report", "evidence.compare.compare"):
+    for place in ("script.run.run", "evidence.report.report"):
         monkeypatch.setattr(f"tfwatch.commands.{place}", take)
-    assert (
-        run("run", "train.py")
-        == run("report")
-        == run("report", "--no-redact")
-        == run("compare", "A", "B")
-        == 0
-    )
-    script, redacted, whole, compared = taken
+    assert run("run", "train.py") == run("report") == run("report", "--no-redact") == 0
+    script, redacted, whole = taken
 
     assert (script.python, script.quiet) == (tmp_path, True)
     assert (redacted.is_redacted, whole.is_redacted) == (True, False)
-    assert compared.theme == "light"
 
 
 def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.color import Color
 
-from tests.commands.evidence.recorded import noisy_rows, record
 from tests.doctor.machines import linux
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
@@ -18,14 +17,10 @@ from tests.screens.showing import shown
 from tests.screens.states import failed, finished, settling, stalled, starving, validating
 from tests.screens.test_doctor import checked, finding
 from tfwatch.commands.factories import check_up
-from tfwatch.live.evidence.compared_runs import compare_runs
-from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.screens.comparison import ComparisonApp
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES
 from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
@@ -100,22 +95,14 @@ async def test_every_word_of_the_launcher_and_of_the_doctor_can_be_read(theme: s
 
 
 @pytest.mark.parametrize("theme", THEMES)
-async def test_every_word_of_a_group_and_of_a_comparison_can_be_read(
-    theme: str, tmp_path: Path
-) -> None:
+async def test_every_word_of_a_group_can_be_read(theme: str, tmp_path: Path) -> None:
     folder = write_group(tmp_path / "group", [1, 21, 1])
     (folder_of_rank(folder, 2) / EVENTS).write_text("")  # it does not respond
     judged = JudgedGroup(open_group(folder, FakeClock(43).clock))
-    for n, step_ms in enumerate((20.0, 30.0)):
-        record(tmp_path / f"run{n}", noisy_rows(n, step_ms))
-    sides = [[RunToCompare(open_run(tmp_path / name), name)] for name in ("run0", "run1")]
-    for app in (
-        GroupApp(GroupReader(lambda: judged), theme=theme),
-        ComparisonApp(compare_runs(sides), theme=theme),
-    ):
-        async with app.run_test(size=(120, 40)) as pilot:
-            await pilot.pause(0.3)
-            assert not list(_faint_words(app.screen))
+    app = GroupApp(GroupReader(lambda: judged), theme=theme)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(0.3)
+        assert not list(_faint_words(app.screen))
 
 
 @pytest.mark.parametrize("ground", ["background", "surface", "panel"])

@@ -55,16 +55,10 @@ def add_compare(commands: Any) -> None:
     )
     form = compare.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the text")
-    form.add_argument("--html", action="store_true", help="one HTML page, to show or send")
     form.add_argument(
-        "--screen", action="store_true", help="both sides on one axis, in the terminal"
-    )
-    text = "where to write the page of --html; - is standard output; default: tfwatch-compare.html here"
-    compare.add_argument(
-        "-o", "--output", metavar="FILE", type=options.typed(options.path), help=text
+        "--markdown", action="store_true", help="a table in Markdown, for a pull request"
     )
     options.add_runs_dir(compare)
-    options.add_theme(compare)
 
 
 _COMPARE_EPILOG = (
@@ -75,22 +69,10 @@ _COMPARE_EPILOG = (
 
 
 def _run_compare(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.compare import USUAL_PLACE, CompareOptions, Form, compare
-    from tfwatch.core.errors import BadInputError
+    from tfwatch.commands.evidence.compare import CompareOptions, Form, compare
 
-    if args.output and not args.html:
-        raise BadInputError("-o names the file of --html: add --html")
-    form: Form = (
-        "json" if args.json else "html" if args.html else "screen" if args.screen else "text"
-    )
-    runs_dir, sides, theme = (
-        options.runs_dir(args),
-        tuple(args.sides),
-        options.of_config(args, "theme"),
-    )
-    return compare(
-        CompareOptions(sides, runs_dir, args.by_example, form, theme, args.output or USUAL_PLACE)
-    )
+    form: Form = "json" if args.json else "markdown" if args.markdown else "text"
+    return compare(CompareOptions(tuple(args.sides), options.runs_dir(args), args.by_example, form))
 
 
 _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30

@@ -33,16 +33,30 @@ def as_markdown(judged: JudgedRun, labels: Labels, redaction: Redaction | None =
     return _RunPage(judged, labels, redaction).text()
 
 
+def plain(text: str, redaction: Redaction | None = None) -> str:
+    """Return a text in which nothing is markup."""
+    text = _LINK.sub(rf"\1{_NO_BREAK}", shown(text, redaction))
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], redaction: Redaction | None = None
+) -> Iterator[str]:
+    """Yield the lines of a table; nothing in its cells is markup."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' * len(head)}"
+    yield from (f"| {' | '.join(plain(cell, redaction) for cell in row)} |" for row in rows)
+    yield ""
+
+
 class MarkdownPage:
-    """A text in parts; every text of a run goes through `_plain`."""
+    """A text in parts; every text of a run goes through `plain`."""
 
     def __init__(self, redaction: Redaction | None) -> None:
         self._redaction = redaction
 
     def _plain(self, text: str) -> str:
-        """Return a text in which nothing is markup."""
-        text = _LINK.sub(rf"\1{_NO_BREAK}", shown(text, self._redaction))
-        return _MARKUP.sub(r"\\\1", text)
+        return plain(text, self._redaction)
 
     def _code(self, lines: Iterable[str]) -> Iterator[str]:
         shown_lines = [shown(line, self._redaction, 2000) for line in lines]
@@ -64,10 +78,7 @@ class MarkdownPage:
         )
 
     def _table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-        yield f"| {' | '.join(head)} |"
-        yield f"|{' --- |' * len(head)}"
-        yield from (f"| {' | '.join(map(self._plain, row))} |" for row in rows)
-        yield ""
+        return table(head, rows, self._redaction)
 
 
 class _RunPage(MarkdownPage):

@@ -97,22 +97,21 @@ def test_the_text_begins_with_the_sides_and_the_answer(
     assert lines[-1] == "Differs: prefetch off → 4"
 
 
-def test_html_is_written_to_a_file_whose_place_is_printed(
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["compare", "a0_cnn", "b0_cnn", "--html", "--runs-dir", str(folder)]
+    record(folder / "c_*cnn*", noisy_rows(20, 24))
 
-    assert main(words) == 0
-    assert capsys.readouterr().out == "tfwatch-compare.html\n"
-    assert main([*words, "-o", "-"]) == 0
+    assert main(["compare", "a0_cnn", "c_*cnn*", "--markdown", "--runs-dir", str(folder)]) == 0
 
-    page = (tmp_path / "tfwatch-compare.html").read_text()
-    assert page.startswith("<!DOCTYPE html>")
-    assert capsys.readouterr().out == page
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [r"* A: a0\_cnn (cnn, 1 run)", r"* B: c\_\*cnn\* (cnn, 1 run)"]
+    assert lines[3].startswith("**B is slower than A: step time +")
+    assert lines[5:7] == [
+        "|  | A | B | B less A | 95 % interval |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    assert lines[7].startswith("| step time | 20.0 ms | 23.9 ms | +3.97 ms | +")
 
 
 def test_the_time_breakdown_stands_under_its_own_head(
@@ -169,19 +168,6 @@ def test_batch_sizes_are_compared_by_example(
             id="a side of two settings",
         ),
         pytest.param(["a0_cnn", ","], "',' names no run", id="a comma"),
-        pytest.param(
-            ["a0_cnn", "b0_cnn", "-o", "x"], "-o names the file of --html: add --html", id="no page"
-        ),
-        pytest.param(
-            ["a0_cnn", "b0_cnn", "--html", "-o", "/nowhere/x"],
-            "/nowhere/x cannot be written: No such file or directory",
-            id="no place",
-        ),
-        pytest.param(
-            ["a0_cnn", "b0_cnn", "--screen"],
-            "stdout is not a terminal: leave out --screen",
-            id="a screen",
-        ),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -87,14 +87,6 @@ def measure_runs(runs: Sequence[Rows], examples: Sequence[int] | None = None) ->
     ]
 
 
-def step_curve(runs: Sequence[Rows], columns: int) -> Times:
-    """Return the median step time of runs over the steps that they have in common, in columns from first to last."""
-    count = min(len(rows) for rows in runs)
-    columns = max(min(columns, count), 1)
-    times = [np.array_split(step_ms(rows[:count], np.float64), columns) for rows in runs]
-    return np.array([np.median(np.concatenate(parts)) for parts in zip(*times, strict=True)])
-
-
 def _is_in_bursts(rows: Rows) -> bool:
     times = step_ms(rows, np.float64)
     return bool(times.mean() > BURSTS * np.median(times))

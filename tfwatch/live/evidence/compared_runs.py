@@ -31,7 +31,6 @@ from tfwatch.analysis.comparing.run_steps import (
     Measured,
     RunSteps,
     measure_runs,
-    step_curve,
 )
 from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
 from tfwatch.analysis.tuning.experiment import Estimate
@@ -117,12 +116,6 @@ class ComparedRuns:
         answer = self.estimate.answer
         is_small = abs(math.log(self.estimate.ratio)) < LEAST_CLAIM
         return "unclear" if is_small and answer in ("faster", "slower") else answer
-
-    def step_curves(self, columns: int) -> tuple[Times, Times]:
-        """Return the median step time of both sides over their steps in common, in as many columns, milliseconds."""
-        count = min(len(one.rows) for one in (*self.before, *self.after))
-        before, after = ([one.rows[:count] for one in side] for side in (self.before, self.after))
-        return step_curve(before, columns), step_curve(after, columns)
 
     @property
     def clear_parts(self) -> tuple[ComparedFigure, ...]:

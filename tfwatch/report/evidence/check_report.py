@@ -10,6 +10,7 @@ from tfwatch.analysis.comparing.intervals import worst
 from tfwatch.core.errors import printable
 from tfwatch.report.document_switches import finite
 from tfwatch.report.evidence.comparison_report import signed_percent, value_text
+from tfwatch.report.markdown import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,6 @@ _MARKS: dict[Outcome, str] = {"passed": "✅", "failed": "❌", "inconclusive": 
 _LEVELS: dict[Outcome, str] = {"failed": "error", "inconclusive": "warning", "passed": "notice"}
 #: The characters that XML 1.0 cannot hold, surrogates included.
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: The characters that mean something in GitHub's markdown.
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&@])")
 
 
 def check_lines(found: Sequence[CheckedFigure]) -> list[str]:
@@ -125,17 +124,11 @@ def _property(text: str) -> str:
 def step_summary(runs: Sequence[str], found: Sequence[CheckedFigure]) -> str:
     """Return a table in GitHub's markdown."""
     outcome = worst([one.outcome for one in found])
-    rows = [
-        f"| {_MARKS[one.outcome]} {one.outcome} | {_markdown(_sentence(one))} |" for one in found
-    ]
-    head = f"### {_MARKS[outcome]} tfwatch check {_markdown(' '.join(runs))}: {outcome}"
+    rows = [f"| {_MARKS[one.outcome]} {one.outcome} | {plain(_sentence(one))} |" for one in found]
+    head = f"### {_MARKS[outcome]} tfwatch check {plain(' '.join(runs))}: {outcome}"
     return (
         "\n".join(
             [head, "", "| outcome | figure, 95 % interval and limit |", "| --- | --- |", *rows, ""]
         )
         + "\n"
     )
-
-
-def _markdown(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")

@@ -1,4 +1,4 @@
-"""A comparison of runs: as text, the answer and every figure with its interval, and as one JSON object."""
+"""A comparison of runs as text, Markdown and JSON: the answer, and every figure with its interval."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
 from tfwatch.report.document_switches import finite
+from tfwatch.report.markdown import plain, table
 from tfwatch.runs.groups.reading import NEWEST_ROWS
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ _MOST_NAMES = 3
 _LOSS_DIGITS = 4
 
 
-def sides_text(sides: Sequence[Sequence[RunToCompare]]) -> list[str]:
-    """Return a line for each side with its runs."""
-    return [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
-
-
 def side_text(side: Sequence[RunToCompare]) -> str:
     """Return the names of a side's runs, its workload and their number."""
     shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
@@ -39,20 +35,37 @@ def side_text(side: Sequence[RunToCompare]) -> str:
     return f"{shown}{more} ({workload}, {units.counted(len(side), 'group' if ranks else 'run')}{of_ranks})"
 
 
-def comparison_lines(found: ComparedRuns, letter: str) -> list[str]:
-    """Return the lines of one comparison. letter: of the side that is compared with A."""
-    table = figure_lines(found, letter, found.figures)
-    lines = [answer_text(found, letter), *part_lines(found), "", *table, ""]
-    return [*lines, *why_lines(found), *change_lines(found)]
+def comparison_lines(
+    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+) -> list[str]:
+    """Return the comparisons of the first side with each of the others as text."""
+    lines = [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
+    for letter, one in zip(SIDES[1:], found, strict=False):
+        lines += ["", answer_text(one, letter), *part_lines(one), "", *_table(_rows(one, letter))]
+        lines += ["", *why_lines(one), *change_lines(one)]
+    return lines
 
 
-def figure_lines(found: ComparedRuns, letter: str, first: Sequence[ComparedFigure]) -> list[str]:
-    """Return the table of the figures: the `first` ones, the time breakdown, and those after the last common epoch."""
-    rows = [("", "A", letter, f"{letter} less A", "95 % interval"), *map(_row, first)]
+def comparison_markdown(
+    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+) -> str:
+    """Return the comparisons in Markdown, for a pull request."""
+    lines = [f"* {SIDES[n]}: {plain(side_text(side))}" for n, side in enumerate(sides)]
+    for letter, one in zip(SIDES[1:], found, strict=False):
+        head, *rows = _rows(one, letter)
+        lines += ["", f"**{plain(answer_text(one, letter))}**", "", *table(head, rows)]
+        lines += [plain(line) for line in (*part_lines(one), *why_lines(one), *change_lines(one))]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(found: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
+    """Return the head, the figures of a step, the time breakdown, and the figures of the last common epoch."""
+    rows: list[tuple[str, ...]] = [("", "A", letter, f"{letter} less A", "95 % interval")]
+    rows += map(_row, found.figures)
     epoch = f"after epoch {(found.loss_epoch or 0) + 1}"
     for head, figures in (("time breakdown", found.time_spent), (epoch, found.losses)):
         rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
-    return _table(rows)
+    return rows
 
 
 def answer_text(found: ComparedRuns, letter: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.runs.reading.opened import open_run
+from tfwatch.tfdata import cache as stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,20 +194,40 @@ def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
     assert not events_of(run, SwitchFailed)
 
 
-def test_a_cache_that_is_off_again_while_it_fills_is_no_switch(
-    arrays: Any, make_model: Make, tmp_path: Path
+@pytest.fixture
+def _frees_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a cache that is closed free its memory before the next batch, as where the system has no thread left."""
+
+    def refuse(**_: Any) -> Any:
+        raise RuntimeError("no thread")
+
+    monkeypatch.setattr(stores, "threading", SimpleNamespace(Thread=refuse))
+
+
+@pytest.mark.usefixtures("_frees_at_once")
+@pytest.mark.parametrize("after", [{}, {"prefetch": 4}])
+def test_a_cache_that_is_off_again_while_it_fills_is_no_switch_and_ends_no_training(
+    after: dict[str, Any], arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     import keras
+    import numpy as np
 
-    settings, results, watch = [{"cache": True}, {"cache": False}], [], watch_in(tmp_path)
+    settings: dict[Any, Any] = {
+        (0, 1): {"cache": True},
+        (1, 1): {"cache": False},
+        (1, 9): after,
+    }
+    results, watch = [], watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: (
-            settings and batch == 1 and watch.set(**settings.pop(0))
-        )
+        on_epoch_begin=lambda epoch, logs: settings.update(now=epoch),
+        on_train_batch_end=lambda batch, logs: watch.set(
+            **settings.get((settings["now"], batch), {})
+        ),
     )
+    many = tuple(np.repeat(part, 8, axis=0) for part in arrays)
     for callbacks in ([], [watch, switch]):
         model = make_model()
-        model.fit(augmented(arrays), epochs=3, verbose=0, callbacks=callbacks)
+        model.fit(augmented(many), epochs=3, verbose=0, callbacks=callbacks)
         results.append(_weights(model))
     assert results[0] == results[1]
     run = open_run(watch.run_path)

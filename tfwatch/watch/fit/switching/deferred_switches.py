@@ -149,7 +149,7 @@ class DeferredSwitches:
     def begin_script_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take effect with it."""
         knobs = self.with_waiting(knobs)
-        self.close_unused_cache(knobs)
+        self._close_cache_without(knobs)
         begun = [
             knob for knob in self._waiting_of_script if knob != "cache" or self._has_filled(knobs)
         ]
@@ -174,7 +174,14 @@ class DeferredSwitches:
         return knobs, effective
 
     def close_unused_cache(self, knobs: Knobs) -> None:
-        """Close the cache if the pipeline of `knobs`, which has taken over, does not use it."""
+        """Close the cache if the pipeline of `knobs`, which has taken over, does not use it.
+
+        The source of a script's own pipeline may read it until its epoch ends, whatever the knobs are.
+        """
+        if self._script is None or not self._script.reads_cache:
+            self._close_cache_without(knobs)
+
+    def _close_cache_without(self, knobs: Knobs) -> None:
         waits = "cache" in self._waiting
         if self._store is not None and self._store.is_open and not knobs.cache and not waits:
             self._store.close()

@@ -200,10 +200,15 @@ class ScriptPipeline:
         There are those of an interleave, whose cycle no gate can drain without a change of its order, and those of the
         maps below a cache.
         """
-        if self.is_rebuilt and self._has_cache:
+        if self.reads_cache:
             return True
         interleaves = self._pipeline.tree.interleaves if self._pipeline else ()
         return bool(self.why_not_now) and (bool(interleaves) or not self.is_rebuilt)
+
+    @property
+    def reads_cache(self) -> bool:
+        """True while the batches come from a source that reads the cache, filled or not."""
+        return self.is_rebuilt and self._has_cache
 
     @property
     def keeps_order(self) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.screens.canned import COMPUTE_BOUND, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.events import LossDiverged, LossRecovered
@@ -17,13 +15,6 @@ if TYPE_CHECKING:
 def diverged(folder: Path) -> Canned:
     run = usual(folder)
     return run.event(LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, COMPUTE_BOUND)
-
-
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 18)])
-async def test_it_is_shown_in_the_banner(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with shown(diverged(tmp_path), size=size) as show:
-        assert "1 %" in show.rows[1]
-        assert "loss is NaN since step 451" in show.text
 
 
 async def test_it_is_an_event_and_leaves_the_banner_when_it_is_over(tmp_path: Path) -> None:

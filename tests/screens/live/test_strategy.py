@@ -18,48 +18,6 @@ from tfwatch.runs.reading.opened import read_run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.screens.showing import Shown
-
-SIZES = ((80, 24), (120, 40), (200, 60))
-#: The widest screen with two columns of panes, which have room for whole reasons.
-_TWO_COLUMNS = (179, 60)
-
-
-def lanes(show: Shown) -> list[str]:
-    """The devices of the lanes on the screen, in order."""
-    starts = [row[1:6] for row in show.rows if row[1:5] == "GPU:"]
-    return [start.strip() for start in starts]
-
-
-async def test_a_small_screen_has_the_busiest_and_the_idlest_and_a_large_one_all(
-    tmp_path: Path,
-) -> None:
-    async with shown(hardware.eight_gpus(tmp_path)) as show:
-        seen = []
-        for size in SIZES:
-            await show.resize(size)
-            seen.append(lanes(show))
-            assert ("93 % busiest" in show.words, "46 % idlest" in show.words) == (
-                size[0] < 200,
-                size[0] < 200,
-            )
-        assert "93 % 38 GB busiest" in show.words
-    assert seen == [["GPU:0", "GPU:5"], ["GPU:0", "GPU:5"], [f"GPU:{n}" for n in range(8)]]
-
-
-async def test_two_gpus_have_a_lane_each_and_the_settings_their_reasons(tmp_path: Path) -> None:
-    async with shown(hardware.two_gpus(tmp_path), _TWO_COLUMNS) as show:
-        words = show.words
-        for size in SIZES:
-            await show.resize(size)
-            assert lanes(show) == ["GPU:0", "GPU:1"]
-    assert "as the script has it: experimental_per_replica_buffer_size 1" in words
-    assert "as the script has it: not live below this strategy" in words
-    assert "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy" in words
-    assert "In the code: list, map(decode), batch(32)" in words
-    assert "busiest GPU:0 56 %, idlest GPU:1 28 %" in words
-    assert "autopilot finds" not in words
-
 
 async def test_a_gpu_without_rows_is_not_available(tmp_path: Path) -> None:
     run = hardware.on_nvidia(tmp_path, hardware.nvidia())

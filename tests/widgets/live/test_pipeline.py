@@ -10,7 +10,7 @@ import pytest
 from tests.live.test_view import look
 from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
-from tests.screens.states import MARKUP, importing, stalled, starving
+from tests.screens.states import MARKUP, importing, starving
 from tfwatch.core import events as facts
 from tfwatch.core.events import ExperimentBegan
 from tfwatch.core.rows import Phase
@@ -36,30 +36,6 @@ def row_of(screen: list[str], name: str) -> str:
     )
 
 
-async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_with_its_reason() -> (
-    None
-):
-    run = usual(None, **GPU).staged(*STAGES, BEHIND)
-    async with shown(run, (140, 40)) as show:
-        rows = show.rows
-        assert row_of(rows, "stage") == "stage ms/batch parallel buffer"
-        assert row_of(rows, "list, shuffle") == "list, shuffle 0.2 1 ██████████ 1000 of 1000"
-        assert row_of(rows, "map(decode)") == "→ map(decode) 7.7 ██████████ 1 of 2"
-        assert row_of(rows, "prefetch").endswith(" 1 of 4")
-        assert (
-            row_of(rows, "total")
-            == "total 9.6 < 13.7 compute + host: fully overlapped with compute"
-        )
-        assert "map(decode) runs serially on one of 2 cores" in show.text
-        assert "tf.data, 1 s ago" in show.text
-        names = [
-            at
-            for name in ("list", "map(read)", "→ map(decode)", "batch(32)", "prefetch ")
-            for at in where(rows, name)
-        ]
-        assert names == sorted(names)
-
-
 def alone(run: Canned, width: int) -> list[str]:
     """Return the rows of the pane by itself."""
     pane = PipelinePane()
@@ -74,19 +50,6 @@ def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_sl
     assert row_of(rows, "map(decode)") == "map(decode) 7.7 ██████████ 1 of 2"
     assert row_of(rows, "prefetch") == "prefetch ██████████ 4 of 4"
     assert "runs serially" not in "".join(rows)
-
-
-async def test_at_120_columns_the_figures_of_a_full_shuffle_buffer_are_whole() -> None:
-    async with shown(usual(None).staged(*STAGES, PREFETCHED), (120, 40)) as show:
-        assert row_of(show.rows, "list, shuffle") == "list, shuffle 0.2 1 █████ 1000 of 1000"
-
-
-def where(rows: list[str], name: str) -> list[int]:
-    return [
-        at
-        for at, row in enumerate(rows)
-        if row.strip("│ ").partition("│")[0].strip().startswith(name)
-    ][:1]
 
 
 def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
@@ -115,18 +78,6 @@ def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
     rows = alone(run, 62)
     assert row_of(rows, "total") == "total 92.6 wall 23.0 > 13.8 compute + host: 9.6 data wait"
     assert row_of(rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
-
-
-async def test_on_a_small_screen_it_is_a_tab_of_its_own() -> None:
-    async with shown(usual(None).staged(*STAGES, PREFETCHED), (60, 18)) as show:
-        for size in ((60, 18), (80, 24), (80, 34)):
-            await show.press("1")
-            await show.resize(size)
-            assert "map(decode)" not in show.text
-            await show.press("2")
-            assert row_of(show.rows, "map(decode)").startswith("map(decode) 7.7")
-            assert "4 of 4" in show.text
-            assert "compute + host: fully overlapped" in show.text
 
 
 def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
@@ -163,28 +114,6 @@ def test_a_single_element_shows_and_so_does_a_missing_one(buffered: int, bar: st
     assert f" {bar} {buffered} of 1000" in row
 
 
-async def test_in_a_stall_it_names_the_silent_stage_and_the_time() -> None:
-    run = stalled(None)
-    silent = [
-        (name, kind, N_A, workers, 0.0 * size, size)
-        for name, kind, _, workers, _, size in (*STAGES, PREFETCHED)
-    ]
-    since_ns = round((run.at_s - 20.0) * 1e9)
-    run.event(
-        facts.StallLocated,
-        step=run.step + 1,
-        stage="map(read)",
-        since_ns=since_ns,
-        place="feed.py:41 in rows",
-        thread="generator",
-    ).staged(*silent)
-    async with shown(run) as show:
-        assert row_of(show.rows, "map(read)") == "→ map(read) n/a 1 of 2"
-        assert "no element from map(read) since 10:17:2" in show.text
-        assert "feed.py:41 in rows" in show.text
-        assert "0 of 4" in row_of(show.rows, "prefetch")
-
-
 def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
     run = usual(None).event(
         facts.SensorMissing,
@@ -216,13 +145,6 @@ async def test_names_of_stages_are_no_markup() -> None:
     name = MARKUP[-18:]
     async with shown(usual(None).staged((name, "Map", 1.0, 1.0, N_A, N_A)), (200, 60)) as show:
         assert name in show.text
-
-
-async def test_without_unicode_it_is_ascii() -> None:
-    async with shown(usual(None).staged(*STAGES, BEHIND), colour=False, unicode=False) as show:
-        assert "> map(decode)" in show.text
-        assert "#.... 1 of 4" in show.text
-        assert [row for row in show.rows if not row.isascii()] == []
 
 
 async def test_a_finished_run_shows_each_knobs_effect_and_no_forecast() -> None:

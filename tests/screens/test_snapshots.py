@@ -1,0 +1,177 @@
+"""The live screen over canned runs, held row by row at four widths.
+
+    TFWATCH_SNAPSHOTS=write pytest tests/screens/test_snapshots.py
+
+writes the files in `snapshots/` anew: read their difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.screens import hardware, states
+from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
+from tests.screens.showing import shown
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.screens.showing import Shown
+
+SIZES = ((60, 18), (80, 24), (120, 40), (200, 60))
+_FOLDER = Path(__file__).parent / "snapshots"
+_IS_WRITTEN = os.environ.get("TFWATCH_SNAPSHOTS") == "write"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run in one state, and how it is looked at."""
+
+    make: Callable[[Path | None], Canned]
+    sizes: tuple[tuple[int, int], ...] = SIZES
+    keys: tuple[str, ...] = ()
+    live: bool = True
+    #: Of the app: its theme, colours and characters.
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+def _staged(folder: Path | None) -> Canned:
+    return usual(folder).staged(*STAGES, PREFETCHED)
+
+
+def _behind(folder: Path | None) -> Canned:
+    """Make a run whose prefetch buffer runs empty: a stage is the bottleneck."""
+    run = usual(folder, device="GPU:0 Apple M2 Pro", accelerated=True)
+    return run.staged(*STAGES, ("prefetch", "Prefetch", 1.8, N_A, 1.0, 4.0))
+
+
+def _silent(folder: Path | None) -> Canned:
+    """Make a run in a stall whose stage and line are known."""
+    run = states.stalled(folder)
+    silent = [
+        (*stage[:2], N_A, stage[3], 0 * stage[5], stage[5]) for stage in (*STAGES, PREFETCHED)
+    ]
+    since_ns = round((run.at_s - 20.0) * 1e9)
+    place = {"place": "feed.py:41 in rows", "thread": "generator"}
+    run.event(facts.StallLocated, step=run.step + 1, stage="map(read)", since_ns=since_ns, **place)
+    return run.staged(*silent)
+
+
+def _first_batch(folder: Path | None) -> Canned:
+    run = Canned(folder).begin_epoch()
+    run.at_s = 3.0
+    return run.doing(Phase.WAIT, 3.0)
+
+
+def _host_bound(folder: Path | None) -> Canned:
+    return Canned(folder).started().steps(150, (0.2, 13.0, 7.1)).doing(Phase.COMPUTE, 0.0)
+
+
+def _own_loop(folder: Path | None) -> Canned:
+    no_knobs: dict[str, Any] = {"knobs": {}, "switchable": []}
+    run = Canned(folder, **no_knobs, metric="", epochs=None, steps_per_epoch=None)
+    run.event(facts.EpochStarted, epoch=0, epochs=0, steps=None).steps(200, (9.6, 13.0, 0.0))
+    run.writer.progress.append((200 * 32, 200, 0, 200, None, None))
+    return run.doing(Phase.COMPUTE, 0.0)
+
+
+def _requested(folder: Path | None) -> Canned:
+    run = states.starving(folder)
+    return run.event(
+        facts.SwitchAsked, knob="prefetch", old="off", new="4", step=run.step, by="key"
+    )
+
+
+def _diverged(folder: Path | None) -> Canned:
+    run = usual(folder)
+    return run.event(facts.LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, STARVING)
+
+
+def _logged(folder: Path | None) -> Canned:
+    run = _staged(folder)
+    assert folder
+    run.writer.log = folder / "log.txt"
+    run.writer.log.write_text("a line of the log\n")
+    return run
+
+
+_ASCII = (("unicode", False), ("colour", False))
+_WIDE = ((120, 40),)
+SCENARIOS = {
+    "importing": Scenario(states.importing),
+    "first_batch": Scenario(_first_batch),
+    "starving": Scenario(states.starving),
+    "requested": Scenario(_requested, _WIDE),
+    "settling": Scenario(states.settling, _WIDE),
+    "compute_bound": Scenario(_staged),
+    "compute_bound_ascii": Scenario(_staged, options=_ASCII),
+    "behind": Scenario(_behind, _WIDE),
+    "behind_ascii": Scenario(_behind, _WIDE, options=_ASCII),
+    "host_bound": Scenario(_host_bound, SIZES[:2]),
+    "stalled": Scenario(states.stalled),
+    "stalled_silent": Scenario(_silent, SIZES[1:3]),
+    "slow_callback": Scenario(states.slow_callback, _WIDE),
+    "validating": Scenario(states.validating, _WIDE),
+    "diverged": Scenario(_diverged, SIZES[:3]),
+    "failed": Scenario(states.failed),
+    "finished": Scenario(states.finished, live=False),
+    "own_loop": Scenario(_own_loop, SIZES[2:]),
+    **{
+        f"pane_{key}": Scenario(_logged, SIZES[:2], keys=(key,))
+        for key in ("1", "2", "3", "4", "6", "7", "8", "9")
+    },
+    "pane_5": Scenario(_logged, (*SIZES[:2], SIZES[3]), keys=("5",)),
+    "two_gpus": Scenario(hardware.two_gpus, (*SIZES, (179, 60))),
+    "eight_gpus": Scenario(hardware.eight_gpus),
+    **{
+        f"on_{name}": Scenario(hardware.ALL[name], SIZES[1:3])
+        for name in hardware.ALL
+        if not name.endswith("_gpus")
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the screen's clock show the same time on every machine."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_the_screen_is_that_of_its_snapshot(name: str, tmp_path: Path) -> None:
+    scenario = SCENARIOS[name]
+    async with shown(
+        scenario.make(tmp_path / "run"), live=scenario.live, **dict(scenario.options)
+    ) as show:
+        screens = [await _screen(show, scenario, size) for size in scenario.sizes]
+    text, file = "\n".join(screens), _FOLDER / f"{name}.txt"
+    if _IS_WRITTEN:
+        file.write_text(text, encoding="utf-8")
+    assert text.splitlines() == file.read_text(encoding="utf-8").splitlines()
+
+
+async def _screen(show: Shown, scenario: Scenario, size: tuple[int, int]) -> str:
+    """Return the screen at a size, below a line with the size, the banner's tone and the terminal's title."""
+    await show.resize(size)
+    for key in scenario.keys:
+        await show.press(key)
+    assert {len(row) for row in show.rows} == {size[0]}
+    tone = show.live.banner.banner.tone.value
+    rows = "\n".join(row.rstrip() for row in show.rows)
+    return f"{size[0]}x{size[1]}, {tone}, title {show.app.title}\n{rows}\n"
+
+
+def test_every_snapshot_has_its_scenario() -> None:
+    assert {file.stem for file in _FOLDER.iterdir()} == set(SCENARIOS)

@@ -144,7 +144,9 @@ class Tracer:
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call" and frame.f_code.co_filename.startswith(ROOT):
-            return self._see(frame)
+            called = [frame]
+            del frame  # else it is an exception of the trace function, which ends fit
+            return self._see(called.pop())
         return None
 
     @contextlib.contextmanager

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from tfwatch.core.errors import fails_open
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _raise(error: BaseException) -> None:
@@ -79,3 +90,90 @@ def test_one_boundary_serves_blocks_within_blocks() -> None:
         _raise(ValueError("outer"))
 
     assert words == ["ValueError: inner", "ValueError: outer"]
+
+
+class _TooLateError(Exception):
+    """A time limit of the user's."""
+
+
+class _Limit:
+    def on_signal(self, number: int, _: Any) -> None:
+        raise _TooLateError(number)
+
+    def __call__(self, *arguments: Any) -> None:
+        raise TimeoutError(arguments[0])
+
+
+def _on_signal(number: int, frame: Any) -> None:
+    _Limit().on_signal(number, None)
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        pytest.param(_on_signal, _TooLateError, id="function"),
+        pytest.param(_Limit().on_signal, _TooLateError, id="method"),
+        pytest.param(_Limit(), TimeoutError, id="object"),
+        pytest.param(lambda *_: 1 / 0, ZeroDivisionError, id="any arguments"),
+        pytest.param(functools.partial(_on_signal), _TooLateError, id="partial"),
+    ],
+)
+def test_an_exception_of_a_signal_handler_passes_through_every_boundary(
+    handler: Callable[..., None], error: type[Exception]
+) -> None:
+    words: list[str] = []
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(error), fails_open(words.append), fails_open(words.append):
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not words
+
+
+def test_an_exception_of_a_signal_handler_passes_while_another_one_is_published() -> None:
+    before = signal.signal(signal.SIGUSR1, _on_signal)
+    try:
+        with (
+            pytest.raises(_TooLateError),
+            fails_open(lambda _: signal.raise_signal(signal.SIGUSR1)),
+        ):
+            _raise(ValueError("no"))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_exception_of_a_trace_function_passes_through() -> None:
+    def trace(frame: Any, event: str, _: Any) -> None:
+        if frame.f_code is _raise.__code__:
+            raise _TooLateError
+
+    words: list[str] = []
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(_TooLateError), fails_open(words.append):
+            _raise(ValueError("never raised"))
+    finally:
+        sys.settrace(before)
+    assert not words
+
+
+def test_an_exception_that_another_thread_sets_passes_through() -> None:
+    words: list[str] = []
+    this = ctypes.c_ulong(threading.get_ident())
+    arrive = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    with (
+        pytest.raises(_TooLateError),
+        fails_open(words.append),
+        contextlib.ExitStack() as frames_of_pythons_own,
+    ):
+        frames_of_pythons_own.callback(arrive, this, ctypes.py_object(_TooLateError))
+    assert not words
+
+
+def test_an_exception_of_what_the_user_gave_is_published_also_if_its_class_is_the_users() -> None:
+    words: list[str] = []
+    with fails_open(words.append):
+        _raise(_TooLateError("a length that raises"))
+    assert words == ["_TooLateError: a length that raises"]

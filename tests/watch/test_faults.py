@@ -19,12 +19,14 @@ from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
+    from types import CodeType, FrameType
 
 pytestmark = pytest.mark.tensorflow
 
 X, Y = np.arange(40, dtype="float32").reshape(20, 2) / 40, np.ones((20, 1), "float32")
 BATCH = 4
+#: The functions, of some 200 of tfwatch's, in which an exception of the user's arrives.
+EVERYWHERE = 12
 PACKAGE = Path(tfwatch.__file__).parent
 
 
@@ -144,6 +146,7 @@ def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_an
         ):
             seen.add(called.co_name)
             if called.co_name not in around:
+                del frame  # else it is an exception of the trace function, which ends fit
                 raise MemoryError(called.co_name)
 
     data = tf.data.Dataset.from_tensor_slices((X, Y)).filter(lambda x, y: True).batch(BATCH)
@@ -154,6 +157,57 @@ def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_an
     finally:
         sys.settrace(None)
     assert seen == set(around)
+
+
+class _TooLateError(Exception):
+    """A time limit of the user's."""
+
+
+class _Handler:
+    """A handler of the user's, which raises as one function of tfwatch's begins in the thread that trains.
+
+    at: that function; None raises nowhere. begun: the functions that began, the first one first.
+    """
+
+    def __init__(self, at: CodeType | None = None) -> None:
+        self.begun: list[CodeType] = []
+        self._at = at
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if code not in self.begun and Path(code.co_filename).is_relative_to(PACKAGE):
+            self.begun.append(code)
+            if code is self._at:
+                raise _TooLateError
+
+    def is_swallowed(self, trained: Trained, watch: Watch) -> bool:
+        """Train, and return whether the exception was raised and did not end `fit`."""
+        sys.settrace(self)
+        try:
+            trained.fit(watch, switching(watch))
+        except _TooLateError:
+            return False
+        finally:
+            sys.settrace(None)
+        return self._at in self.begun
+
+
+def test_an_exception_of_a_users_handler_ends_fit_wherever_it_arrives(
+    trained: dict[int, Trained], tmp_path: Path
+) -> None:
+    everywhere = _Handler()
+    everywhere.is_swallowed(trained[1], Watch(tmp_path))
+    # What is raised where the garbage collector calls, Python drops by itself.
+    collected = ("pauses.py", "disposal.py")
+    places = [code for code in everywhere.begun if not code.co_filename.endswith(collected)]
+    assert len(places) > 100
+    swallowed = [
+        code.co_name
+        for code in places[:: len(places) // EVERYWHERE]
+        if _Handler(code).is_swallowed(trained[1], Watch(tmp_path))
+    ]
+    assert not swallowed
+    assert trained[1].fit() == trained[1].stock
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import signal
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
 
 class BadInputError(ValueError):
@@ -26,7 +27,8 @@ def message_of(error: BaseException) -> str:
     """Return the message, e.g. `no`; empty where there is none, or where the error's own `__str__` raises."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  the exception may be the user's, and its __str__ may raise anything
+    except Exception as failure:  # noqa: BLE001  the exception may be the user's, and its __str__ may raise anything
+        raise_interrupt(failure)
         return ""
 
 
@@ -55,11 +57,66 @@ def warn_once(sentence: str) -> None:
     warn_user(sentence)
 
 
+#: Packages whose code runs in tfwatch's own work, beside what the user gives it.
+_OWN_WORK = {"absl", "google", "keras", "numpy", "psutil", "tensorflow", "tfwatch", "builtins"}
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception was raised into running code: by a handler of the user's, or by another thread.
+
+    Python gives a signal handler, a trace and a profile function the frame that it interrupts, which no other function
+    gets. An exception that another thread sets has no frame of its own: it is known by its class, of the user's code.
+    Not known is one of a class of Python's own or of tfwatch's packages, and a handler that takes no arguments from C.
+    """
+    interrupted, trace = None, error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if interrupted is not None and _was_given(frame, interrupted):
+            return True
+        interrupted, trace = frame, trace.tb_next
+    return interrupted is not None and _is_set_by_thread(type(error), interrupted)
+
+
+def _was_given(frame: FrameType, given: FrameType) -> bool:
+    """Return whether a function's frame has another one among its arguments."""
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames[: count + bool(code.co_flags & inspect.CO_VARARGS)]
+    arguments = [values[name] for name in names if name in values]
+    return any(
+        one is given or (type(one) is tuple and any(part is given for part in one))
+        for one in arguments
+    )
+
+
+def _is_set_by_thread(kind: type[BaseException], innermost: FrameType) -> bool:
+    """Return whether an exception of the user's own class was raised where no code of the user's runs."""
+    module = sys.modules.get(kind.__module__)
+    is_python = module is not None and (getattr(module, "__file__", None) or ".py").endswith(".py")
+    return (
+        is_python
+        and not _is_own_work(kind.__module__)
+        and _is_own_work(innermost.f_globals.get("__name__", ""))
+    )
+
+
+def _is_own_work(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in _OWN_WORK or package in sys.stdlib_module_names
+
+
+def raise_interrupt(error: Exception) -> None:
+    """Raise an exception again that is not of the code that caught it (see `is_interrupt`)."""
+    if is_interrupt(error):
+        raise error
+
+
 class fails_open:
     """A context manager that ends its block at the first exception, publishes it, and continues after the block.
 
     Use it where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's object; catch by name
-    elsewhere. An exception that is not an `Exception`, such as KeyboardInterrupt, passes through.
+    elsewhere. An exception that is not an `Exception`, such as KeyboardInterrupt, passes through, and so does one that
+    a handler of the user's raises (see `is_interrupt`).
 
     publish: takes the exception as text; what it raises itself is lost. words: converts the exception to text, e.g.
     `ValueError: no`.
@@ -83,10 +140,10 @@ class fails_open:
         trace: TracebackType | None,
     ) -> bool:
         """Publish the exception."""
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or is_interrupt(error):
             return False
-        with contextlib.suppress(
-            Exception
-        ):  # nothing is left to publish it, and the block fails open
+        try:
             self._publish(self._words(error))
+        except Exception as failure:  # noqa: BLE001  nothing is left to publish it, and the block fails open
+            raise_interrupt(failure)
         return True

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import accumulate, chain, repeat, takewhile
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.errors import raise_interrupt
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
@@ -55,7 +57,8 @@ def _without_collection(read: Callable[[], Any]) -> Any:
             return got.pop()
         try:
             got = _call_atomically(True, gc.isenabled, gc.disable, read, gc.enable)
-        except Exception:  # a user's audit hook may raise anything
+        except Exception as error:  # a user's audit hook may raise anything
+            raise_interrupt(error)
             gc.enable()
             raise
         if got:

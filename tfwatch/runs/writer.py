@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import (
     Event,
     LossDiverged,
@@ -428,6 +428,7 @@ def _line(event: Event) -> bytes:
     try:
         line = encode(event)
     except Exception as error:  # noqa: BLE001  a metric is the user's object: its conversion to a number may raise anything
+        raise_interrupt(error)
         why = reason(error)
         line = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
     return line + b"\n"
@@ -531,4 +532,5 @@ def _as_float32(value: Any) -> tuple[float, str]:
             math.inf, value
         ), ""
     except Exception as error:  # noqa: BLE001  the value is the user's, and may raise anything
+        raise_interrupt(error)
         return math.nan, reason(error)

@@ -14,8 +14,8 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import raise_interrupt, warn_user
 from tfwatch.core.errors import reason as to_text
-from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.announcements import announce, launched_runs_dir
@@ -113,6 +113,7 @@ class ErrorText:
         try:
             lines = "".join(traceback.format_exception(error))
         except Exception as failure:  # noqa: BLE001  the exception is the user's: its notes or its cause may raise
+            raise_interrupt(failure)
             lines = f"the traceback of {text} cannot be written: {to_text(failure)}"
         return ErrorText(text, lines, isinstance(error, Exception))
 

@@ -5,13 +5,12 @@ Runs in the training thread. A failure here ends the recording, never the traini
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from tfwatch.core.errors import reason
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
@@ -46,6 +45,7 @@ def failure_ends_recording(method: _Method) -> _Method:
         try:
             method(self, *args)
         except Exception as error:  # noqa: BLE001  the training's boundary; a `with` adds 0.3 us per call
+            raise_interrupt(error)
             self.lose(error)
 
     return cast("_Method", guarded)
@@ -68,6 +68,7 @@ def bookkeeping(
             try:
                 return method(*args, **kwargs)
             except Exception as error:  # noqa: BLE001  the training's boundary
+                raise_interrupt(error)
                 step_log.lose(error)
             return otherwise
 
@@ -282,7 +283,7 @@ class StepLog:
 
     def report_failure(self, why: str) -> None:
         """Record a failure of tfwatch itself, where that is possible."""
-        with contextlib.suppress(Exception):
+        with fails_open(lambda _: None):
             self._writer.event(WatchFailed(self._writer.now_ns(), why))
 
     def _report_progress(self, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
@@ -307,7 +308,8 @@ def _is_number(value: Any) -> bool:
     """Return whether a value of an epoch's logs is a figure: a callback may add anything, which has no chart."""
     try:
         return math.isfinite(float(value))
-    except Exception:  # noqa: BLE001  the value is a user's callback's, and may raise anything
+    except Exception as error:  # noqa: BLE001  the value is a user's callback's, and may raise anything
+        raise_interrupt(error)
         return False
 
 
@@ -327,5 +329,6 @@ def count_examples(batch: Any) -> int | None:
         if shape is None and _REPLICAS in {kind.__name__ for kind in type(batch).__mro__}:
             return sum(int(part.shape[0]) for part in batch.values)
         return int(shape[0]) if shape is not None and len(shape) else None
-    except Exception:  # noqa: BLE001  the batch is the user's, and may raise anything; the run notes that its examples are not counted
+    except Exception as error:  # noqa: BLE001  the batch is the user's, and may raise anything; the run notes that its examples are not counted
+        raise_interrupt(error)
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import keras
 
-from tfwatch.core.errors import fails_open, reason, warn_user
+from tfwatch.core.errors import fails_open, is_interrupt, reason, warn_user
 from tfwatch.core.knobs import (
     AS_WRITTEN,
     PY_DATASET_KNOBS,
@@ -64,7 +64,7 @@ class _Boundary:
         trace: TracebackType | None,
     ) -> bool:
         """Take the exception."""
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not is_interrupt(error):
             return self._fail(error)
         if error is not None:
             self._stop(error)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag
 from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
@@ -85,6 +84,7 @@ class Fetch:
         try:
             self._look_at(batch, steps + 1)
         except Exception as error:  # noqa: BLE001  the training's boundary; a `with` adds 0.3 us per call
+            raise_interrupt(error)
             self._note_failure(reason(error))
         return batch
 
@@ -95,6 +95,7 @@ class Fetch:
             if self.switches.apply(steps):
                 self.flags = _SWITCH
         except Exception as error:  # noqa: BLE001  the training's boundary
+            raise_interrupt(error)
             self._note_failure(reason(error))
 
     def _look_at(self, batch: Any, step: int) -> None:
@@ -120,6 +121,7 @@ class Fetch:
         try:
             size = count_bytes(batch)
         except Exception as error:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
+            raise_interrupt(error)
             size, why = None, reason(error)
         if size is None:
             self._writer.note(f"the size of batches and buffers is unknown: {why}")
@@ -163,7 +165,7 @@ class Fetch:
                     self.flags = _SWITCH
 
     def _note_failure(self, why: str) -> None:
-        with suppress(Exception):
+        with fails_open(lambda _: None):
             self._writer.note(f"a part of the record is missing: {why}")
 
     def iterators(self) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
-from tfwatch.core.errors import fails_open, message_of
+from tfwatch.core.errors import fails_open, message_of, raise_interrupt
 from tfwatch.core.refusals import NotTimed
 from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.fetch import Fetch
@@ -77,6 +77,7 @@ class Recorder:
         try:
             self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            raise_interrupt(error)
             self._give_up(error)
             self._fetch.switches.hand_back(self._step_log.steps)
             self._release()
@@ -149,6 +150,7 @@ class Recorder:
         try:
             self._choose_runner(original, iterator)
         except Exception as error:
+            raise_interrupt(error)
             if self._has_step_raised:
                 raise
             self._give_up(error)
@@ -231,6 +233,7 @@ class Recorder:
             try:
                 runner = self._trace_in_graph(original, like, steps)
             except Exception as error:
+                raise_interrupt(error)
                 if steps > 1 or self._has_step_raised:
                     raise
                 self._why_exact = _first_line(error)

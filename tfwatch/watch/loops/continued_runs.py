@@ -7,6 +7,8 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.errors import raise_interrupt
+
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -61,7 +63,8 @@ def length_of(iterable: object) -> int | None:
     """Return the length of an iterable; None where it has none."""
     try:
         return len(iterable)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001  the iterable is the user's; of unknown or infinite length it raises
+    except Exception as error:  # noqa: BLE001  the iterable is the user's; of unknown or infinite length it raises
+        raise_interrupt(error)
         return None
 
 
@@ -69,7 +72,8 @@ def is_endless(iterable: Any) -> bool:
     """Return whether a data set of tf.data repeats without end: a loop over it is left and never exhausted."""
     try:
         return int(iterable.cardinality()) == _INFINITE
-    except Exception:  # noqa: BLE001  the iterable is the user's
+    except Exception as error:  # noqa: BLE001  the iterable is the user's
+        raise_interrupt(error)
         return False
 
 

@@ -10,7 +10,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, reason, warn_once, warn_user
+from tfwatch.core.errors import fails_open, raise_interrupt, reason, warn_once, warn_user
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame
 
@@ -139,6 +139,7 @@ class _Fits:
                 try:
                     args, kwargs = self._begin(around, signature, args, kwargs)
                 except Exception as error:  # noqa: BLE001  the training's boundary: no frame of tfwatch's may raise here
+                    raise_interrupt(error)
                     _warn(reason(error))
                 result = original(*args, **kwargs)
             except BaseException as error:
@@ -148,6 +149,7 @@ class _Fits:
             try:
                 around.close()
             except Exception as error:  # noqa: BLE001  the training's boundary
+                raise_interrupt(error)
                 _warn(reason(error))
             return result
 

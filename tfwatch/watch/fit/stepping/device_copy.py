@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, raise_interrupt
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.refusals import NotTimed
 
@@ -129,6 +129,7 @@ class TimedCopy:
                 self._note(took_ns, self._first_ns)
             return took_ns
         except Exception as error:  # noqa: BLE001  the step copies what is left, and raises what the user is to see
+            raise_interrupt(error)
             self._stop(to_text(error).partition("\n")[0])
             return _NAN
 
@@ -222,6 +223,7 @@ def make_copy(
     try:
         found = find_device(model, eager=eager, is_flat=is_flat, is_spread=is_spread)
     except Exception as error:  # noqa: BLE001  a model of any kind; its copies are then not timed
+        raise_interrupt(error)
         writer.describe(copied_bytes={}, copy_not_timed=to_text(error).partition("\n")[0])
         return None
     if isinstance(found, NotTimed):

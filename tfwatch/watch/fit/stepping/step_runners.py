@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
-from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS
 from tfwatch.watch.fit.data_errors import fail_in_graph
@@ -80,6 +80,7 @@ class BatchStep:
         try:
             outputs = self._call(batch)
         except Exception as error:
+            raise_interrupt(error)
             if self._has_begun:
                 raise
             self.failure = reason(error)
@@ -95,6 +96,7 @@ class BatchStep:
         try:
             operations.begin()
         except Exception as error:  # noqa: BLE001  the training's boundary: no frame of tfwatch's may raise here
+            raise_interrupt(error)
             operations.failure = reason(error)
         try:
             return self._original(batches)
@@ -102,6 +104,7 @@ class BatchStep:
             try:
                 operations.end()
             except Exception as error:  # noqa: BLE001  the training's boundary
+                raise_interrupt(error)
                 operations.failure = reason(error)
 
     def _trace(self, batch: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name, show
 from tfwatch.core.refusals import NotTimed, Refusal
@@ -83,6 +83,7 @@ class RequestedSwitches:
             try:
                 self.current.start_own(source, knobs)
             except Exception as error:
+                raise_interrupt(error)
                 if knobs == before:
                     raise
                 self._control.knobs = before
@@ -277,6 +278,7 @@ class RequestedSwitches:
         try:
             self.current.take_over()
         except Exception as error:  # noqa: BLE001  the training's boundary
+            raise_interrupt(error)
             why = reason(error)
         else:
             return
@@ -284,6 +286,7 @@ class RequestedSwitches:
         try:
             self.current.resume()
         except Exception as error:
+            raise_interrupt(error)
             if self.current.is_ours:
                 raise
             self.hand_back(steps)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfwatch.core.errors import fails_open, reason
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
@@ -316,6 +316,7 @@ def _why_unreadable(read: Callable[[], None]) -> str:
     except CannotRebuildError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001  private names of another TensorFlow may raise anything
+        raise_interrupt(error)
         return f"it cannot be read with this TensorFlow ({reason(error)})"
     return ""
 

@@ -27,6 +27,7 @@ import numpy as np
 from tfwatch.core.rows import step_ms
 from tfwatch.live.evidence.compared_runs import compare_runs
 from tfwatch.live.evidence.run_to_compare import RunToCompare
+from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _report(name: str, pairs: Sequence[tuple[Side, Side]]) -> int:
 
 def _opened(folder: Path) -> list[RunToCompare]:
     runs = (open_run(run) for run in sorted(folder.glob("*_dense*")))
-    return [RunToCompare(run, run.manifest.run) for run in runs if run.ended]
+    return [RunToCompare(JudgedRun(run), run.manifest.run) for run in runs if run.ended]
 
 
 def main() -> int:

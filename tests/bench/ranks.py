@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.groups.straggler import Cause, usual
 from tfwatch.core.rows import STEP
 from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.live.groups.straggler import Cause, usual
 from tfwatch.runs.format import STEPS
 from tfwatch.runs.groups.reading import open_group
 
@@ -134,7 +134,7 @@ def group_ms(group: JudgedGroup) -> float:
 
 def check(group: JudgedGroup, case: Case) -> tuple[bool, str]:
     """Return whether rank and cause were found, and what was found."""
-    named = group.named_straggler
+    named = group.straggler
     if case.fault == "none":
         return named is None, str(named)
     expected = (case.rank, EXPECTED[case.fault])
@@ -178,9 +178,9 @@ def measure(size: int, options: argparse.Namespace) -> None:
 
 def gain_text(group: JudgedGroup, case: Case, clean_ms: float) -> str:
     """Return the forecast gain without the late rank beside the gain that was measured."""
-    if group.named_straggler is None or case.fault == "none":
+    if group.straggler is None or case.fault == "none":
         return ""
-    forecast_ms, gained_ms = group.named_straggler.gain_ms, group_ms(group) - clean_ms
+    forecast_ms, gained_ms = group.straggler.gain_ms, group_ms(group) - clean_ms
     return (
         f"gain {forecast_ms:.1f} ms, measured {gained_ms:.1f} ({forecast_ms / gained_ms - 1:+.0%})"
     )

@@ -47,7 +47,7 @@ def run(*words: str) -> int:
         pytest.param(
             ["zzz"],
             "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare, check, "
-            "explain, export, attach, set, runs, doctor, selftest, serve, config, completion",
+            "export, attach, set, runs, doctor, selftest, serve, config, completion",
             id="unlike any command",
         ),
         pytest.param(["--"], "COMMAND is missing: tfwatch --help", id="no command"),
@@ -268,7 +268,7 @@ def test_a_run_needs_a_terminal_to_be_replayed_on(
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()
     assert run("replay", "--runs-dir", str(tmp_path)) == 2
-    assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use --json\n"
+    assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use tfwatch report\n"
 
 
 def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_without_a_terminal_the_other_ways_are_named(
 ) -> None:
     with training(tmp_path):
         assert main(["attach", "--runs-dir", str(tmp_path)]) == 2
-    assert "use tfwatch set, or tfwatch replay --json" in capsys.readouterr().err
+    assert "use tfwatch set, or tfwatch report --json" in capsys.readouterr().err
 
 
 def test_the_screen_gets_the_trainings_control(

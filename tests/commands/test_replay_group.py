@@ -1,15 +1,13 @@
-"""`tfwatch replay GROUP`: printed, as an object, and in screens one after the other."""
+"""`tfwatch replay GROUP`: its screen, and those of its ranks, one after the other."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
-from tests.schemas import errors
 from tfwatch.cli import main
 from tfwatch.commands import attach as attach_command
 from tfwatch.commands import replay as command
@@ -22,43 +20,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_without_a_terminal_the_summary_is_printed(
+def test_without_a_terminal_the_report_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_group(tmp_path / "one", [1, 21])
 
-    assert main(["replay", "one", "--runs-dir", str(tmp_path)]) == 0
+    assert main(["replay", "one", "--runs-dir", str(tmp_path)]) == 2
 
-    assert "the other ranks wait 20.0 of 30.0 ms/step for rank 1" in capsys.readouterr().out
-
-
-def test_json_prints_the_group_and_one_rank_prints_its_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_group(tmp_path / "one", [1, 21])
-
-    assert main(["replay", "one", "--json", "--runs-dir", str(tmp_path)]) == 0
-    group = json.loads(capsys.readouterr().out)
-    assert main(["replay", "one/rank-1", "--json", "--runs-dir", str(tmp_path)]) == 0
-    rank = json.loads(capsys.readouterr().out)
-
-    assert errors("group", group) == []
-    assert group["straggler"]["rank"] == 1
-    assert rank["run"] == "one/rank-1"
+    assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use tfwatch report\n"
 
 
-def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_group(tmp_path / "one", [1, 21])
-    (folder / "group.json").write_text("{")
-
-    assert main(["replay", str(folder), "--json"]) == 2
-
-    assert "its group.json cannot be read" in capsys.readouterr().err
-
-
-def test_a_damaged_group_is_bad_input_for_the_screen_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
     (folder / "group.json").write_text("{")
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")

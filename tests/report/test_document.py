@@ -59,6 +59,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "bound",
         "copy",
         "finding",
+        "findings",
         "last_setting",
         "whole_run",
         "final_loss",

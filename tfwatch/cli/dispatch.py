@@ -34,7 +34,6 @@ _COMMANDS = (
         evidence.add_report,
         evidence.add_compare,
         evidence.add_check,
-        evidence.add_explain,
     ),
     *(
         evidence.add_export,

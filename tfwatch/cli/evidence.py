@@ -1,4 +1,4 @@
-"""`tfwatch report`, `compare`, `check`, `explain` and `export`: a recorded run for people and for other programs."""
+"""`tfwatch report`, `compare`, `check` and `export`: a recorded run for people and for other programs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,30 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
 
 def add_report(commands: Any) -> None:
     """Add the command's parser."""
-    text = "a recorded run as one HTML page, or as markdown for a pull request"
+    text = "a recorded run as one HTML page, as Markdown for a pull request, or as JSON"
     own = options.add_command(commands, "report", text, _run_report, epilog=_REPORT_EPILOG)
     own.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
-    text = "where to write it; - is standard output; default: tfwatch-RUN.html here, markdown to standard output"
+    text = "where to write it; - is standard output, the default but for the page: tfwatch-RUN.html"
     own.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
-    own.add_argument(
-        "--markdown", action="store_true", help="a short summary in markdown instead of the page"
-    )
+    form = own.add_mutually_exclusive_group()
+    text = "a short summary in Markdown instead of the page"
+    form.add_argument("--markdown", action="store_true", help=text)
+    text = "all figures and findings as one JSON object instead of the page"
+    form.add_argument("--json", action="store_true", help=text)
     text = "leave out paths, names and the host"
     own.add_argument("--redact", action=argparse.BooleanOptionalAction, help=text)
     options.add_runs_dir(own)
 
 
 def _run_report(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.report import ReportOptions, report
+    from tfwatch.commands.evidence.report import Form, ReportOptions, report
+    from tfwatch.core.errors import BadInputError
 
-    is_redacted = bool(options.of_config(args, "redact"))
-    return report(
-        ReportOptions(args.which, options.runs_dir(args), args.output, args.markdown, is_redacted)
-    )
+    form: Form = "json" if args.json else "markdown" if args.markdown else "html"
+    is_redacted = bool(options.of_config(args, "redact")) and form != "json"
+    if form == "json" and args.redact:
+        raise BadInputError("--redact is for the page and Markdown: JSON holds all figures")
+    return report(ReportOptions(args.which, options.runs_dir(args), args.output, form, is_redacted))
 
 
 def add_compare(commands: Any) -> None:
@@ -89,11 +93,6 @@ def add_check(commands: Any) -> None:
         ("--max-wait-share", "PERCENT", "largest data wait, of step time"),
         ("--max-step-ms", "MS", "largest step time"),
         ("--max-slower", "PERCENT", "largest step time over that of the baseline"),
-        (
-            "--max-straggler-share",
-            "PERCENT",
-            "largest wait of a group for one rank, of its step time",
-        ),
         ("--max-loss", "LOSS", "largest loss at the end of the run"),
     ):
         check.add_argument(option, metavar=name, type=options.typed(_reader(option)), help=words)
@@ -131,29 +130,14 @@ def _run_check(args: argparse.Namespace) -> int:
     from tfwatch.analysis.comparing.intervals import CheckLimits
     from tfwatch.commands.evidence.compare import CheckOptions, check
 
-    shares = (args.max_wait_share, args.max_slower, args.max_straggler_share)
-    wait, slower, straggler = (None if share is None else share / 100 for share in shares)
-    limits = CheckLimits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower, straggler)
+    shares = (args.max_wait_share, args.max_slower)
+    wait, slower = (None if share is None else share / 100 for share in shares)
+    limits = CheckLimits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower)
     return check(
         CheckOptions(
             args.which, options.runs_dir(args), limits, args.baseline, args.junit, args.json
         )
     )
-
-
-def add_explain(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "explain a run: finding, evidence, code suggestion and confidence; with --json for an assistant or a script"
-    explain = options.add_command(commands, "explain", text, _run_explain)
-    explain.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
-    explain.add_argument("--json", action="store_true", help="one JSON object instead of the text")
-    options.add_runs_dir(explain)
-
-
-def _run_explain(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.report import explain
-
-    return explain(args.which, options.runs_dir(args), args.json)
 
 
 #: As in `tfwatch.commands.evidence.report`, which loads numpy.

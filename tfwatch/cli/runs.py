@@ -155,9 +155,6 @@ def add_replay(commands: Any) -> None:
     replay = options.add_command(commands, "replay", text, _run_replay)
     replay.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
     replay.add_argument(
-        "--json", action="store_true", help="print the run as one JSON object, as train does"
-    )
-    replay.add_argument(
         "--goes-back", action="store_true", help=argparse.SUPPRESS
     )  # for the launcher
     options.add_runs_dir(replay)
@@ -169,9 +166,7 @@ def _run_replay(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import ReplayOptions, replay
 
     theme, notices = options.of_config(args, "theme"), options.notify(args)
-    return replay(
-        ReplayOptions(args.which, options.runs_dir(args), theme, args.json, notices, args.goes_back)
-    )
+    return replay(ReplayOptions(args.which, options.runs_dir(args), theme, notices, args.goes_back))
 
 
 RUN_HELP = (

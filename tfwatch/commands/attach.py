@@ -55,7 +55,7 @@ def attach(
     )
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(
-            obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json")
+            obstacle.replace("use --headless", "use tfwatch set, or tfwatch report --json")
         )
     return _attach(folder, control, options, factories, clock)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +18,9 @@ from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group, signs_of
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
-from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
-from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,42 +28,22 @@ if TYPE_CHECKING:
 
     from tfwatch.live.script_runs import ScriptRuns
     from tfwatch.runs.control.requests import Requests
-    from tfwatch.screens.group import GroupApp
     from tfwatch.terminal.notification import NotifyOptions
 
 
 def replay_group(
     folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock
 ) -> int:
-    """Show a group until the user leaves, or print it: as a JSON object, and as text where no screen can be shown.
+    """Show a group and, one after the other, the ranks that the user opens, until the user leaves.
 
-    show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen or printing fails; 128 + the signal that
-    ends it.
+    show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen fails; 128 + the signal that ends it.
 
     Raises:
-        BadInputError: the folder is not a group that can be read.
+        BadInputError: the folder is not a group that can be read, or there is no screen to show it on.
     """
-    try:
-        if not options.as_json and not why_no_screen(os.environ):
-            return _show(folder, options, show_rank, clock)
-        judged = JudgedGroup(open_group(folder, clock))
-    except (NotARunError, OSError) as error:
-        raise BadInputError(str(error)) from error
-    if options.as_json:
-        from tfwatch.report.group_report import group_json
+    from tfwatch.screens.group import GroupApp, GroupReader
 
-        return write(sys.stdout, json.dumps(group_json(judged), indent=1) + "\n")
-    from tfwatch.report.group_report import group_text
-
-    return write(sys.stdout, group_text(judged) + "\n")
-
-
-def _show(
-    folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock
-) -> int:
-    """Show the group and, one after the other, the ranks that the user opens."""
-    from tfwatch.live.groups.history import GroupHistory
-    from tfwatch.screens.group import GroupApp, GroupReader, HistoryReader
+    check_screen()
 
     def read() -> JudgedGroup:
         return JudgedGroup(open_group(folder, clock))
@@ -75,12 +51,12 @@ def _show(
     reader = GroupReader(read, folder, clock, lambda judged: signs_of(judged.group, clock))
     reader.begin()
     if why_not := reader.wait(SLOW_S):
-        raise NotARunError(why_not)
-    made, history = list[GroupApp](), HistoryReader(GroupHistory(folder))
+        raise BadInputError(why_not)
+    made = list[GroupApp]()
 
     def make(**terminal: Any) -> GroupApp:
         shown: dict[str, Any] = {"goes_back": options.goes_back, "theme": options.theme}
-        made.append(GroupApp(reader, made[-1].view if made else None, history, **shown, **terminal))
+        made.append(GroupApp(reader, made[-1].chosen if made else None, **shown, **terminal))
         return made[-1]
 
     while True:
@@ -90,18 +66,27 @@ def _show(
             return code
 
 
+def check_screen() -> None:
+    """Check that there is a screen to show a run on.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    if obstacle := why_no_screen(os.environ):
+        raise BadInputError(obstacle.replace("use --headless", "use tfwatch report"))
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """The options of `tfwatch replay`.
 
-    run: None is the newest. as_json: print a JSON object and show no screen. notify: the notices that are asked for.
-    goes_back: the user opened it from a group's screen or the launcher, and quitting shows that again.
+    run: None is the newest. notify: the notices that are asked for. goes_back: the user opened it from a group's screen
+    or the launcher, and quitting shows that again.
     """
 
     run: str | None
     runs_dir: Path
     theme: str | None = None
-    as_json: bool = False
     notify: NotifyOptions = NO_NOTICES
     goes_back: bool = False
 
@@ -109,9 +94,9 @@ class ReplayOptions:
 def replay(
     options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM
 ) -> int:
-    """Show a run until the user leaves, or print it.
+    """Show a run until the user leaves.
 
-    Returns 0; 1 where the screen or printing fails; 128 + the signal that ends it.
+    Returns 0; 1 where the screen fails; 128 + the signal that ends it.
 
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
@@ -130,7 +115,6 @@ def replay(
                 )
 
             return replay_group(folder, options, show_rank, clock)
-        run = open_run(folder, clock) if options.as_json else None
         reader = follow_folder(folder, clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
@@ -138,10 +122,7 @@ def replay(
         raise BadInputError(
             f"{options.runs_dir} cannot be read: {error.strerror or error}"
         ) from error
-    if run:
-        return _print(run)
-    if obstacle := why_no_screen(os.environ):
-        raise BadInputError(obstacle.replace("use --headless", "use --json"))
+    check_screen()
     return show_run(folder, reader, options, factories, clock)
 
 
@@ -172,9 +153,3 @@ def show_run(
     code = show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
     notifier.close()
     return code
-
-
-def _print(run: Run) -> int:
-    from tfwatch.report.document import as_json
-
-    return write(sys.stdout, json.dumps(as_json(run), indent=1) + "\n")

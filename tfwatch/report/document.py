@@ -12,6 +12,7 @@ from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
 from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.core.events import EpochEnded, SensorMissing, StallLocated
+from tfwatch.live.evidence.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document_switches import (
     autopilot_json,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.analysis.steps.verdict import Breakdown, Judgement
     from tfwatch.core.events import Event
+    from tfwatch.live.evidence.findings import Fact, Finding
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.opened import Run
 
@@ -111,7 +113,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
 def as_json(run: Run) -> dict[str, Any]:
     """Return the run as `--json` prints it. A missing figure is None; none is NaN or infinite.
 
-    docs/json.md describes the keys, docs/run.schema.json their types and units.
+    docs/json.md describes the keys.
     """
     return judged_json(JudgedRun(run))
 
@@ -134,6 +136,7 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "bound": summary.bound.value if summary.bound else None,
         "copy": _copy(run.manifest, summary.setting.judgement),
         "finding": finding_json(judged.finding),
+        "findings": [_finding(one) for one in find_all(judged)],
         "last_setting": last_setting_json(judged),
         "whole_run": whole_run_json(summary),
         "final_loss": _final_loss(run),
@@ -156,6 +159,23 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
     }
     found: dict[str, Any] = finite(document)
     return found
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "finding": f"{finding.word}: {finding.sentence}",
+        "evidence": [_fact(fact) for fact in finding.evidence],
+        "suggestion": finding.advice or None,
+        "code": finding.code or None,
+        "confidence": finding.confidence,
+        "confidence_reason": finding.reason,
+    }
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    figures = {"value": fact.value, "unit": fact.unit or None, "low": fact.low, "high": fact.high}
+    return {"name": fact.name, **figures, "basis": fact.basis or None}
 
 
 def _split(manifest: Manifest) -> str | None:

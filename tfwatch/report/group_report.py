@@ -1,97 +1,130 @@
-"""A group of ranks in a few lines, and as a JSON object; docs/group.schema.json describes that."""
+"""A group of ranks as one table: who is late, by how much and why; for the screen, Markdown, HTML and JSON."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.groups.straggler import (
+from tfwatch.analysis.findings.situation import Tone
+from tfwatch.core import units
+from tfwatch.live.groups.rank_lines import call_s, held_s, held_where, state_lines, stopped_word
+from tfwatch.live.groups.straggler import (
+    ADVICE,
+    Level,
+    banner_word,
     long_step_lines,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
 )
-from tfwatch.core import units
-from tfwatch.live.groups.rank_lines import call_s, held_s, held_where, state_lines
 from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite, split_json
+from tfwatch.report.html.templates import environment, page_style
+from tfwatch.report.markdown import plain, table
 from tfwatch.report.progress_line import one_line
 from tfwatch.report.text import fate
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.groups.straggler import LongStep, Straggler
     from tfwatch.live.groups.judged_group import JudgedGroup, RankState
+    from tfwatch.live.groups.straggler import LongStep, Straggler
+    from tfwatch.report.html.templates import Redaction
+
+_TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
+#: The columns of the table; times are means of a rank's newest steady steps.
+COLUMNS = ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "why", "state")
 
 
-def group_text(judged: JudgedGroup) -> str:
-    """Return the summary: the finding, and a line a rank. Text from outside is cut to one line."""
-    lines = [_what(judged), *state_lines(judged), *finding_lines(judged), *_left_out(judged)]
-    return "\n".join([*map(one_line, lines), "", *rank_table(judged)])
-
-
-def finding_lines(judged: JudgedGroup) -> list[str]:
-    """Return the straggler with its cause and the gain without it, or that there is none; and single long steps."""
-    if judged.why_not:
-        return [f"straggler: n/a, {judged.why_not}"]
-    if found := judged.straggler:
-        lines = [
-            straggler_sentence(found),
-            without_sentence(found),
-            f"its own screen: {_replay(judged, found.rank)}",
-        ]
-    else:
-        lines = [no_straggler_sentence(judged.waiting_share, judged.aligned)]
-    return [*lines, *long_step_lines(judged.long_steps)]
-
-
-def _left_out(judged: JudgedGroup) -> list[str]:
-    """Return which steps the figures are of, where they are not of all."""
-    if judged.is_whole:
-        return []
-    first, last = units.count(judged.first_step), units.count(judged.last_step)
-    return [
-        f"of the newest steps, {first} to {last}; of all steps: tfwatch report, check and compare"
-    ]
-
-
-def rank_table(judged: JudgedGroup) -> list[str]:
-    """Return a line a rank: its newest steady steps, and by how much it comes later to the call than the first rank."""
-    rows: list[tuple[str, ...]] = [
-        ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "state")
-    ]
-    rows += [_row(rank, fate(judged.group.ranks[rank.rank])) for rank in judged.ranks]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(text.rjust(width) for text, width in zip(row, widths, strict=False)), row[-1]])
-        for row in rows
-    ]
-
-
-def _what(judged: JudgedGroup) -> str:
+def group_title(judged: JudgedGroup) -> str:
+    """Return what trains: `cnn, 3 ranks of 4`."""
     group = judged.group
     title, size = next(iter(group.ranks.values())).manifest.title, group.file.size
     of_size = f" of {size}" if size and size != len(group.ranks) else ""
-    return f"{title}: {units.counted(len(group.ranks), 'rank')}{of_size}, {group.folder.name}"
+    return f"{title}, {units.counted(len(group.ranks), 'rank')}{of_size}"
 
 
-def _row(state: RankState, fate_text: str) -> tuple[str, ...]:
-    split = state.split
+def group_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
+    """Return the tone, the word and the sentences: a rank that no longer trains goes before a late one."""
+    states, long_steps = state_lines(judged), long_step_lines(judged.long_steps)
+    tone, word, sentences = _straggler_finding(judged)
+    if stopped := stopped_word(judged):
+        return Tone.BAD, stopped, [*states, *sentences]
+    return tone, word, [*sentences, *states, *long_steps]
+
+
+def _straggler_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
+    found = judged.straggler
+    if judged.why_not:
+        return Tone.CALM, "STRAGGLER n/a", [judged.why_not]
+    if found is None:
+        sentence = no_straggler_sentence(judged.waiting_share, judged.aligned)
+        return Tone.GOOD, banner_word(None), [sentence]
+    sentences = [straggler_sentence(found), without_sentence(found), ADVICE[found.cause]]
+    return _TONES[found.level], banner_word(found), sentences
+
+
+def rank_rows(judged: JudgedGroup) -> list[tuple[str, ...]]:
+    """Return the cells of each rank, in the order of `COLUMNS`. Text from outside is in one line."""
+    return [_row(judged, one) for one in judged.ranks]
+
+
+def _row(judged: JudgedGroup, state: RankState) -> tuple[str, ...]:
+    split, late = state.split, judged.straggler
     means = (
         (split.step.mean, split.wait.mean, split.compute.mean, split.host.mean)
         if split
         else (None,) * 4
     )
-    figures = (units.milliseconds(mean) for mean in means)
-    late = units.milliseconds(state.late_ms)
-    return (str(state.rank), units.count(state.step), *figures, late, one_line(fate_text))
+    figures = map(units.milliseconds, (*means, state.late_ms))
+    why = late.cause.value if late and late.rank == state.rank else ""
+    return str(state.rank), units.count(state.step), *figures, why, _state_text(judged, state)
 
 
-def _replay(judged: JudgedGroup, rank: int) -> str:
-    folder = judged.group.ranks[rank].path
-    return f"tfwatch replay {replay_argument(folder)}" if folder else "n/a"
+def _state_text(judged: JudgedGroup, state: RankState) -> str:
+    run = judged.group.ranks[state.rank]
+    if (seconds := held_s(judged, state)) is not None:
+        return one_line(f"{held_where(judged, state)} for {units.seconds(seconds)}")
+    behind = f", {units.counted(state.behind, 'step')} behind" if state.is_lagging else ""
+    return one_line(fate(run)) + behind
 
 
-SCHEMA = 1
+def _figures_of(judged: JudgedGroup) -> str:
+    """Return which steps the figures are of, and the command for one rank."""
+    first, last = units.count(judged.first_step), units.count(judged.last_step)
+    steps = "all steps" if judged.is_whole else f"the newest steps, {first} to {last}"
+    folder = next((run.path for run in judged.group.ranks.values() if run.path), None)
+    rank = f"; one rank: tfwatch report {replay_argument(folder)}" if folder else ""
+    return f"Figures of {steps}{rank}"
+
+
+def group_markdown(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
+    """Return the finding and the table in Markdown. redaction: replaces paths, names and the hosts."""
+    _, word, (first, *sentences) = group_finding(judged)
+    lines = [f"### {plain(group_title(judged), redaction)}", ""]
+    lines += [f"**{plain(word, redaction)}**: {plain(first, redaction)}", ""]
+    lines += [f"* {plain(one, redaction)}" for one in sentences]
+    lines += [
+        "",
+        *table(COLUMNS, rank_rows(judged), redaction),
+        plain(_figures_of(judged), redaction),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
+    """Return the finding and the table as a page. redaction: replaces paths, names and the hosts."""
+    tone, word, sentences = group_finding(judged)
+    page = {
+        "style": page_style(),
+        "title": group_title(judged),
+        "name": judged.group.folder.name,
+        "tone": tone.value,
+        "word": word,
+        "sentences": sentences,
+        "columns": COLUMNS,
+        "rows": rank_rows(judged),
+        "figures_of": _figures_of(judged),
+    }
+    return environment(redaction).get_template("group.html.j2").render(page)
 
 
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
@@ -99,7 +132,6 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
     group = judged.group
     found: dict[str, Any] = finite(
         {
-            "schema": SCHEMA,
             "group": group.folder.name,
             "launcher": group.file.launcher,
             "size": group.file.size,
@@ -113,9 +145,7 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             },
             "waiting_share": judged.waiting_share,
             "in_call_s": call_s(judged),
-            "straggler": _straggler(judged.straggler)
-            if judged.straggler and not judged.why_not
-            else None,
+            "straggler": _straggler(judged.straggler) if judged.straggler else None,
             "straggler_not_known": judged.why_not or None,
             "compute_known": not judged.why_not and judged.is_compute_known,
             "long_steps": [_long_step(one) for one in judged.long_steps],

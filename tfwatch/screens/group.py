@@ -1,77 +1,48 @@
-"""The screen of a group: its ranks side by side, and the one that the others wait for."""
+"""The screen of a group: who is late, by how much and why, and a row for each rank."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on
 from textual.binding import Binding
+from textual.reactive import reactive
 from textual.screen import Screen
 
-from tfwatch.core import units
+from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.live.groups.rank_lines import stopped_ranks
-from tfwatch.report.group_report import group_text
+from tfwatch.report.group_report import (
+    COLUMNS,
+    group_finding,
+    group_markdown,
+    group_title,
+    rank_rows,
+)
 from tfwatch.runs.reading.disk_call import DiskCall
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.silent_disk import silence_of
 from tfwatch.screens.themes import ThemedApp
-from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import apply_glyphs
-from tfwatch.widgets.group import GroupFindingPane, GroupHeader, GroupStepsPane, RankList, legend
+from tfwatch.widgets.basics.pane import Pane, apply_glyphs
+from tfwatch.widgets.basics.row_list import ChoiceList
+from tfwatch.widgets.basics.text import column, row, spread, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.content import Content
 
-    from tfwatch.analysis.groups.step_sums import GroupSteps
-    from tfwatch.live.groups.history import GroupHistory
-    from tfwatch.live.groups.judged_group import JudgedGroup
-
-
-class HistoryReader:
-    """Reads a group's steps, and those that follow. steps: up to the last time that all were read; None before that."""
-
-    def __init__(self, history: GroupHistory) -> None:
-        self._history = history
-        self._call: DiskCall[None] | None = None
-        self._read_to = 0
-        self._failed = ""
-        self.steps: GroupSteps | None = None
-
-    def begin(self) -> None:
-        """Read the new steps in a thread, unless the last read still runs."""
-        if self._call is None or self._call.is_done:
-            self._call = DiskCall(self._run, name="tfwatch-group-steps")
-
-    def note(self, last_step: int) -> str:
-        """Return why the steps are not there yet, of a group that has come to a step; empty where they are."""
-        if self.steps is not None or self._failed:
-            return self._failed
-        return f"reading all steps, {units.percent(self._read_to / last_step)}" if last_step else ""
-
-    def _run(self) -> None:
-        failures: list[str] = []
-        with fails_open(failures.append):
-            for last in self._history.read():
-                self._read_to = last
-            self.steps = self._history.steps
-        self._failed = f"all steps: n/a, {failures[0]}" if failures else ""
-
+    from tfwatch.live.groups.judged_group import JudgedGroup, RankState
 
 #: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
 #: last read: 5 % of a core.
 READ_S, TIMES = 1.0, 20.0
-#: Below this many rows the chart is left out.
-_LOW = 18
-#: Rows of the list beside the ranks: the frame, and the heading.
-_FRAME_ROWS = 3
 
 
 class GroupReader:
@@ -134,124 +105,170 @@ class GroupReader:
     def _read_all(self) -> None:
         begun_ns = self._clock.thread_ns()
         judged = self._read()
-        group_text(judged)  # all that the screen shows is made here, and not in the event loop
+        group_markdown(judged)  # all that the screen shows is made here, not in the event loop
         self._found, self._newest = judged, (judged, self._look(judged))
         took_ns = self._clock.thread_ns() - begun_ns
         self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
 
 
+_TONES = {
+    Tone.BAD: "$text-error bold",
+    Tone.WARN: "$text-warning bold",
+    Tone.GOOD: "$text-success bold",
+    Tone.CALM: QUIET_COLOUR,
+}
+
+
+class GroupPane(Pane):
+    """What trains, and the finding on the group.
+
+    Attributes:
+        group: the newest judgement. trouble: why it is not up to date; empty where it is.
+    """
+
+    DEFAULT_CSS = """
+    GroupPane { height: 7; padding: 0 1; }
+    """
+
+    group: reactive[JudgedGroup | None] = reactive(None)
+    trouble: reactive[str] = reactive("")
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        title = group_title(self.group) if self.group else ""
+        name = self.group.group.folder.name if self.group else ""
+        trouble = (self.trouble, "$text-error bold")
+        note = row(trouble if self.trouble else (name, QUIET_COLOUR))
+        first = spread(row(("tfwatch", "$accent bold"), f"  {title}"), note, width)
+        return [first, *self._finding(width)][:height]
+
+    def _finding(self, width: int) -> list[Content]:
+        if self.group is None:
+            return []
+        tone, word, sentences = group_finding(self.group)
+        lines = [piece for one in sentences for piece in wrap_text(one, width, "  ")]
+        return [row((word, _TONES[tone])), *map(row, lines)]
+
+
+class RankList(ChoiceList):
+    """A row a rank; enter opens the rank's own screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._judged: JudgedGroup | None = None
+        self._cells: list[tuple[str, ...]] = []
+
+    def show(self, judged: JudgedGroup, chosen: int | None) -> None:
+        """Show a judgement. chosen: the rank to put the cursor at; None leaves it at its rank."""
+        if chosen is not None:  # once the list has its height
+            self.call_after_refresh(self.watch_cursor)
+        chosen = self.chosen if chosen is None else chosen
+        self._judged, self._cells = judged, [COLUMNS, *rank_rows(judged)]
+        ranks = [one.rank for one in judged.ranks]
+        place = ranks.index(chosen) + 1 if chosen in ranks else self.cursor
+        self.set_reactive(RankList.cursor, min(max(place, 1), len(ranks)))
+        self.rows_changed()
+
+    @property
+    def chosen(self) -> int | None:
+        """The rank under the cursor."""
+        ranks, at = self._judged.ranks if self._judged else [], self.cursor - 1
+        return ranks[at].rank if 0 <= at < len(ranks) else None
+
+    def count(self) -> int:
+        """Return the number of ranks and the heading."""
+        return len(self._cells)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """Return the heading, or a rank."""
+        widths = [max(map(len, cells)) for cells in zip(*self._cells, strict=True)]
+        *figures, why, state = self._cells[index]
+        line = " ".join(cell.rjust(size) for cell, size in zip(figures, widths, strict=False))
+        line += f"  {column(why, widths[-2])}  {state}"
+        return row((line, self._style(index)))
+
+    def _style(self, index: int) -> str:
+        if index == 0 or self._judged is None:
+            return QUIET_COLOUR
+        here = " reverse" if index == self.cursor and self.has_focus else ""
+        return f"{_rank_style(self._judged, self._judged.ranks[index - 1])}{here}".strip()
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor; the heading is no row."""
+        self.cursor = min(max(self.cursor + rows, 1), max(self.count() - 1, 1))
+
+
+def _rank_style(judged: JudgedGroup, state: RankState) -> str:
+    late = judged.straggler
+    if state in stopped_ranks(judged):
+        return _TONES[Tone.BAD]
+    return _TONES[Tone.WARN] if late and late.rank == state.rank else ""
+
+
 class GroupScreen(Screen[None]):
     """Show a group; enter opens a rank."""
 
-    CSS_PATH = "group.tcss"
+    DEFAULT_CSS = """
+    GroupScreen { layout: vertical; background: $background; overflow: hidden; }
+    GroupScreen RankList { height: 1fr; }
+    GroupScreen KeyLine { dock: bottom; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "sort by lateness or by rank", id="group.sort"),
-        Binding("z", "zoom", "the newest steps, or all", id="group.zoom"),
-        Binding("y", "copy", "copy the summary as text", id="group.copy"),
+        Binding("y", "copy", "copy the finding and the table", id="group.copy"),
         Binding("escape,q", "app.quit", "quit", id="group.quit"),
         Binding(
             "colon", "app.command_palette", "search all commands", show=False, id="group.palette"
         ),
     ]
 
+    finding = getters.query_one(GroupPane)
     ranks = getters.query_one(RankList)
-    header = getters.query_one(GroupHeader)
-    finding = getters.query_one(GroupFindingPane)
-    steps = getters.query_one(GroupStepsPane)
 
     def __init__(
         self,
         reader: GroupReader,
-        view: GroupView,
-        history: HistoryReader | None = None,
+        chosen: int | None,
         *,
         goes_back: bool,
         colour: bool,
         unicode: bool,
     ) -> None:
         super().__init__()
-        self._reader, self._view, self._history, self._goes_back = reader, view, history, goes_back
+        self._reader, self._chosen, self._goes_back = reader, chosen, goes_back
         self._judged: JudgedGroup | None = None
-        self._has_shown = False
         self._glyphs = choose_glyphs(colour, unicode)
 
     def compose(self) -> ComposeResult:
-        yield GroupHeader()
-        yield GroupFindingPane()
-        yield GroupStepsPane()
+        yield GroupPane()
         yield RankList()
         yield KeyLine()
 
     def on_mount(self) -> None:
         apply_glyphs(self, self._glyphs)
-        self.ranks.unicode = self._glyphs.unicode
         self.query_one(KeyLine).keys = (
             Key("enter", "enter", "open the rank"),
-            Key("s", "s", "latest first"),
-            Key("z", "z", "zoom"),
             Key("y", "y", "copy"),
             Key("q", "q", "back" if self._goes_back else "quit"),
         )
-        self.ranks.latest_first = self._view.latest_first
+        self.ranks.set_titles("ranks", "late by: after the first one")
         self.ranks.focus()
         self.frame()
         self.set_interval(READ_S / 4, self.frame)
-
-    def on_resize(self) -> None:
-        self.set_class(self.app.size.height < _LOW, "-low")
 
     def frame(self) -> None:
         """Show the newest judgement, and read the group again while a rank trains."""
         if self._judged is None or any(not one.life.is_over for one in self._judged.ranks):
             self._reader.begin()
-        self.header.trouble = self._reader.trouble()
+        self.finding.trouble = self._reader.trouble()
         if judged := self._reader.take():
-            self._judged = judged
-            if self._history:
-                self._history.begin()
-            self._show(judged)
-        self._show_steps()
-
-    def _show(self, judged: JudgedGroup) -> None:
-        self.header.group = self.finding.group = judged
-        order = "latest first" if self.ranks.latest_first else "by rank"
-        self.ranks.set_titles("ranks, ms/step; late by: after the first one", order)
-        self.ranks.styles.height = len(judged.ranks) + _FRAME_ROWS
-        chosen = self._view.take_chosen()
-        if chosen is None and not self._has_shown:
-            chosen = first_to_look_at(judged)
-        self._has_shown = True
-        self.ranks.show(judged, chosen)
-
-    def _show_steps(self) -> None:
-        """Show all steps that are read, else the newest ones."""
-        judged = self._judged
-        if judged is None:
-            return
-        whole = self._history.steps if self._history and not judged.why_not else None
-        steps = judged.steps if whole is None or self._view.is_newest else whole
-        self.steps.steps, self.finding.steps = steps, whole or judged.steps
-        reading = self._history.note(max(one.step for one in judged.ranks)) if self._history else ""
-        span = f"steps {units.count(steps.first)} to {units.count(steps.last)}" if steps else ""
-        self.steps.set_titles(
-            legend(judged, self._glyphs), "; ".join(filter(None, [reading, span]))
-        )
-
-    def action_sort(self) -> None:
-        """Sort by lateness, or by rank."""
-        self.ranks.latest_first = not self.ranks.latest_first
-        if self._judged:
-            self._show(self._judged)
-
-    def action_zoom(self) -> None:
-        """Show the newest steps, or all."""
-        self._view.is_newest = not self._view.is_newest
-        self._show_steps()
+            first = first_to_look_at(judged) if self._judged is None else None
+            self._judged = self.finding.group = judged
+            self.ranks.show(judged, first if self._chosen is None else self._chosen)
+            self._chosen = None
 
     def action_copy(self) -> None:
-        """Copy the summary."""
+        """Copy the finding and the table, in Markdown."""
         if self._judged:
-            self.app.copy_to_clipboard(group_text(self._judged))
+            self.app.copy_to_clipboard(group_markdown(self._judged))
             self.notify("copied")
 
     @on(RankList.Entered)
@@ -259,42 +276,23 @@ class GroupScreen(Screen[None]):
         """Leave, to open the rank under the cursor."""
         rank, app = self.ranks.chosen, self.app
         if self._judged and rank is not None and isinstance(app, GroupApp):
-            app.view = GroupView(rank, self.ranks.latest_first, self._view.is_newest)
-            app.opened = self._judged.group.ranks[rank].path
+            app.chosen, app.opened = rank, self._judged.group.ranks[rank].path
             app.exit_with(Leave.LEFT)
 
 
 def first_to_look_at(judged: JudgedGroup) -> int | None:
     """Return the rank that the finding names, which of 64 may be below the window; None where it names none."""
-    stopped = stopped_ranks(judged)
-    if stopped:
+    if stopped := stopped_ranks(judged):
         return stopped[0].rank
-    return judged.named_straggler.rank if judged.named_straggler else None
-
-
-@dataclass
-class GroupView:
-    """The state of a group's screen, for the one after a rank's.
-
-    chosen: the rank under the cursor. is_newest: the chart shows the newest steps only.
-    """
-
-    chosen: int | None = None
-    latest_first: bool = False
-    is_newest: bool = False
-
-    def take_chosen(self) -> int | None:
-        """Return the rank to begin with, once."""
-        chosen, self.chosen = self.chosen, None
-        return chosen
+    return judged.straggler.rank if judged.straggler else None
 
 
 class GroupApp(ThemedApp):
     """Show a group by itself.
 
-    history: reads all steps for the chart; without it the chart has the newest ones. view: the state to begin with, and
-    that on leaving. goes_back: quitting shows the list that the group was opened from. opened: the folder of the rank
-    to open after this screen; None where the user quits. options: passed to `ThemedApp`.
+    chosen: the rank under the cursor. goes_back: quitting shows the list that the group was opened from.
+    opened: the folder of the rank to open after this screen; None where the user quits.
+    options: passed to `ThemedApp`.
     """
 
     TITLE = "tfwatch replay"
@@ -302,21 +300,20 @@ class GroupApp(ThemedApp):
     def __init__(
         self,
         reader: GroupReader,
-        view: GroupView | None = None,
-        history: HistoryReader | None = None,
+        chosen: int | None = None,
         *,
         goes_back: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._reader, self._history, self._goes_back = reader, history, goes_back
-        self.view = view or GroupView()
+        self._reader, self._goes_back = reader, goes_back
+        self.chosen = chosen
         self.opened: Path | None = None
 
     def on_mount(self) -> None:
         super().on_mount()
         glyphs = {"colour": self._colour, "unicode": self._unicode}
         self.push_screen(
-            GroupScreen(self._reader, self.view, self._history, goes_back=self._goes_back, **glyphs)
+            GroupScreen(self._reader, self.chosen, goes_back=self._goes_back, **glyphs)
         )
         self.call_after_refresh(self.notify_painted)

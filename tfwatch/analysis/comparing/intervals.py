@@ -193,7 +193,7 @@ class CheckLimits:
     """The largest figures that pass; None: no limit.
 
     wait_share: data wait over step time, 0 to 1. slower_share: the step time beyond that of the baseline, 0 to 1.
-    loss: at the run's end. straggler_share: the time that ranks wait for the slowest one over the group's step, 0 to 1.
+    loss: at the run's end.
     """
 
     wait_share: float | None = None
@@ -201,7 +201,6 @@ class CheckLimits:
     memory_bytes: float | None = None
     loss: float | None = None
     slower_share: float | None = None
-    straggler_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

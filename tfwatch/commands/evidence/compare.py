@@ -98,11 +98,6 @@ def check(
     """
     _check_options(options)
     runs = find_side(options.run, options.runs_dir, clock)
-    single = next((run for run in runs if run.rank_count is None), None)
-    if single and options.limits.straggler_share is not None:
-        raise BadInputError(
-            f"{single.name} is not a group of ranks: --max-straggler-share needs one"
-        )
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
@@ -121,7 +116,7 @@ def check(
 def _check_options(options: CheckOptions) -> None:
     if options.limits == CheckLimits():
         raise BadInputError(
-            "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, --max-straggler-share, "
+            "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, "
             "or --baseline with --max-slower"
         )
     if bool(options.baseline) != (options.limits.slower_share is not None):

@@ -10,11 +10,8 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.live.evidence.compared_runs import equal_runs, may_equal
 from tfwatch.live.evidence.run_to_compare import RunToCompare
-from tfwatch.live.groups.group_to_compare import GroupToCompare
-from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.group_file import is_group
-from tfwatch.runs.groups.reading import open_group
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
 from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.reading.opened import open_run
@@ -81,17 +78,14 @@ def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCo
 
 
 def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> RunToCompare:
-    """Open a run, or a group, by its folder, its name or a part of it, the name given to it, or `latest`.
+    """Open a run by its folder, its name or a part of it, the name given to it, or `latest`.
 
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
     folder = find(wanted, runs_dir)
     name = read_labels(folder).name or run_name(folder)
-    if is_group(folder):
-        with readable(folder):
-            return GroupToCompare(JudgedGroup(open_group(folder, clock)), name, clock)
-    return RunToCompare(opened(folder, clock), name)
+    return RunToCompare(JudgedRun(opened(folder, clock)), name)
 
 
 def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:
@@ -106,7 +100,8 @@ def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequen
             manifest = FolderSource(folder).manifest()
             if not may_equal(manifest, subject):
                 continue
-            found += equal_runs([RunToCompare(open_run(folder, clock), folder.name)], subject)
+            run = JudgedRun(open_run(folder, clock))
+            found += equal_runs([RunToCompare(run, folder.name)], subject)
         except (NotARunError, OSError):
             continue
         if len(found) == _MOST_PAST:

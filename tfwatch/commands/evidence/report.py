@@ -1,4 +1,4 @@
-"""`tfwatch report`, `explain` and `export`: a recorded run as a page, as findings, and for other tools."""
+"""`tfwatch report` and `export`: a recorded run as a page, as Markdown and JSON, and for other tools."""
 
 from __future__ import annotations
 
@@ -10,30 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from tfwatch.commands.evidence.named_runs import find, open_named, opened, readable
+from tfwatch.commands.evidence.named_runs import find, opened, readable
 from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text, written
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.live.evidence.explained_run import explain_run
-from tfwatch.live.groups.explained_group import explain_group
-from tfwatch.live.groups.group_to_compare import GroupToCompare
-from tfwatch.live.groups.history import read_steps
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.evidence.explanation import explanation_json, explanation_lines
+from tfwatch.report.document import judged_json
 from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.recording import Recording
 from tfwatch.report.exports.tables import write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.report.group_page import (
-    as_group_html,
-    as_group_markdown,
-    make_rank_section,
-    ranks_with_figures,
-)
+from tfwatch.report.group_report import group_html, group_json, group_markdown
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
@@ -50,6 +41,9 @@ if TYPE_CHECKING:
     from tfwatch.report.html.templates import Redaction
 
 
+Form: TypeAlias = Literal["html", "markdown", "json"]
+
+
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
     """The options of `tfwatch report`. which: None is the newest. output: None is the usual place."""
@@ -57,49 +51,54 @@ class ReportOptions:
     which: str | None
     runs_dir: Path
     output: Path | None = None
-    is_markdown: bool = False
+    form: Form = "html"
     is_redacted: bool = False
 
 
 def report(options: ReportOptions, clock: Clock = SYSTEM) -> int:
-    """Write the report of a run and return the exit code.
+    """Write the report of a run or a group and return the exit code.
 
     Raises:
         BadInputError: there is no such run, or the place cannot be written.
     """
     folder = find(options.which, options.runs_dir)
-    if is_group(folder):
-        return _report_group(options, folder, clock)
+    text, redaction = (_group_text if is_group(folder) else _run_text)(folder, options, clock)
+    if options.form != "html":
+        return write_text(options.output or STANDARD_OUTPUT, text)
+    return _write_page(options.output or _usual_place(folder, redaction), text)
+
+
+def _run_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, Redaction | None]:
     run, labels = opened(folder, clock), read_labels(folder)
     redaction = redaction_of(run, labels, Path.home(), WORKLOADS) if options.is_redacted else None
-    if options.is_markdown:
-        return write_text(
-            options.output or STANDARD_OUTPUT, as_markdown(JudgedRun(run), labels, redaction)
-        )
     judged = JudgedRun(run)
+    match options.form:
+        case "json":
+            return _json_text(judged_json(judged)), redaction
+        case "markdown":
+            return as_markdown(judged, labels, redaction), redaction
     _judge(judged)
-    return _write_page(
-        options.output or _usual_place(folder, redaction), as_html(judged, labels, redaction)
-    )
+    return as_html(judged, labels, redaction), redaction
 
 
-def _report_group(options: ReportOptions, folder: Path, clock: Clock) -> int:
+def _group_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, Redaction | None]:
     with readable(folder):
-        group = open_group(folder, clock)
-        judged, labels = JudgedGroup(group), read_labels(folder)
-        steps = read_steps(judged)
+        judged = JudgedGroup(open_group(folder, clock))
     redaction = (
-        redaction_of_group(group, labels, Path.home(), WORKLOADS) if options.is_redacted else None
+        redaction_of_group(judged.group, read_labels(folder), Path.home(), WORKLOADS)
+        if options.is_redacted
+        else None
     )
-    if options.is_markdown:
-        return write_text(
-            options.output or STANDARD_OUTPUT, as_group_markdown(judged, steps, labels, redaction)
-        )
-    runs = ((rank, group.ranks[rank]) for rank in ranks_with_figures(judged))
-    whole = ((rank, opened(run.path, clock) if run.path else run) for rank, run in runs)
-    sections = [make_rank_section(rank, JudgedRun(run), options.is_redacted) for rank, run in whole]
-    page = as_group_html(judged, steps, sections, labels, redaction)
-    return _write_page(options.output or _usual_place(folder, redaction), page)
+    match options.form:
+        case "json":
+            return _json_text(group_json(judged)), redaction
+        case "markdown":
+            return group_markdown(judged, redaction), redaction
+    return group_html(judged, redaction), redaction
+
+
+def _json_text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _write_page(place: Path, page: str) -> int:
@@ -125,19 +124,6 @@ def _judge(judged: JudgedRun) -> None:
 
 def _usual_place(folder: Path, redaction: Redaction | None) -> Path:
     return Path("tfwatch-report.html" if redaction else f"tfwatch-{folder.absolute().name}.html")
-
-
-def explain(which: str | None, runs_dir: Path, as_json: bool, clock: Clock = SYSTEM) -> int:
-    """Print the findings on a run, None is the newest, and return the exit code.
-
-    Raises:
-        BadInputError: there is no such run.
-    """
-    one = open_named(which, runs_dir, clock)
-    found = explain_group(one) if isinstance(one, GroupToCompare) else explain_run(one)
-    if as_json:
-        return write(sys.stdout, json.dumps(explanation_json(one, found), indent=1) + "\n")
-    return write(sys.stdout, "\n".join(explanation_lines(one, found)) + "\n")
 
 
 #: The package that a format needs.

@@ -12,7 +12,6 @@ from tfwatch.analysis.comparing.intervals import (
     assumed_share,
     decide,
     estimate_spread,
-    worst,
 )
 from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.analysis.findings.loss import current_divergence
@@ -50,28 +49,20 @@ def check_runs(
     """
     check_side([run.subject for run in runs])
     figures = [_end(runs), *_step_figures(runs, limits, find_past)]
-    if limits.straggler_share is not None:
-        figures.append(_straggler(runs, limits.straggler_share))
     if limits.memory_bytes is not None:
         figures.append(_memory(runs, limits.memory_bytes))
     if limits.loss is not None:
-        figures.append(_loss(list(_processes(runs)), limits.loss))
+        figures.append(_loss(runs, limits.loss))
     if limits.slower_share is not None and baseline:
         figures.append(_slower(runs, baseline, limits.slower_share, find_past))
     return figures
 
 
-def _processes(runs: Sequence[RunToCompare]) -> Iterator[RunToCompare]:
-    """Yield the run of each process, which is read only then: a group has one for each rank."""
-    for run in runs:
-        yield from run.processes()
-
-
 def _end(runs: Sequence[RunToCompare]) -> CheckedFigure:
     """Return whether the training ended by itself, or was stopped."""
-    reason = ", ".join(run.not_recorded for run in runs if run.not_recorded)
-    outcome: Outcome = "inconclusive" if reason else "passed"
-    for one in _processes(runs):
+    outcome: Outcome = "passed"
+    reason = ""
+    for one in runs:
         ended = one.run.ended
         if ended is not None and ended.cause in ("finished", "stopped"):
             continue
@@ -106,69 +97,21 @@ def _step_figures(
         if short:
             reason = _too_short(short)
             yield CheckedFigure(key, name, unit, "inconclusive", limit=limit, reason=reason)
-        elif name == WAIT_SHARE and any(run.rank_count for run in runs):
-            yield _worst_wait_share(runs, limit)
         else:
             yield _decided(key, name, unit, levels[name], limit)
 
 
 def _too_short(run: RunToCompare) -> str:
-    return (
-        run.why_no_rows
-        or f"{run.name} has {units.counted(len(run.rows), 'steady step')}: {LEAST_STEPS} are needed"
-    )
+    steps = units.counted(len(run.rows), "steady step")
+    return f"{run.name} has {steps}: {LEAST_STEPS} are needed"
 
 
-def _decided(
-    key: str, title: str, unit: str, level: Interval, limit: float, basis: str = BASIS
-) -> CheckedFigure:
+def _decided(key: str, title: str, unit: str, level: Interval, limit: float) -> CheckedFigure:
     outcome = decide(level.low, level.high, limit)
     reason = "the limit lies within the interval: more steps or more runs narrow it"
     reason = reason if outcome == "inconclusive" else ""
     return CheckedFigure(
-        key, title, unit, outcome, level.value, level.low, level.high, limit, reason, basis
-    )
-
-
-def _worst_wait_share(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
-    """Return the figure of the rank that decides: a limit holds where all ranks keep it."""
-    shares = []
-    for process in _processes(runs):
-        if len(process.rows) < LEAST_STEPS:
-            reason = _too_short(process)
-            return CheckedFigure(
-                "wait_share", WAIT_SHARE, "share", "inconclusive", limit=limit, reason=reason
-            )
-        level = measure_levels([process])[WAIT_SHARE]
-        shares.append(
-            _decided("wait_share", f"{WAIT_SHARE} of {process.name}", "share", level, limit)
-        )
-    decisive = worst([one.outcome for one in shares])
-    return max((one for one in shares if one.outcome == decisive), key=lambda one: one.value or 0.0)
-
-
-def _straggler(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
-    """Return the time that the other ranks wait for one, over the group's step."""
-    key, title = "straggler_share", "wait for the slowest rank"
-    shares = [share for run in runs if (share := run.straggler_share)]
-    if len(shares) < len(runs):
-        short = next(run for run in runs if run.straggler_share is None)
-        return CheckedFigure(
-            key, title, "share", "inconclusive", limit=limit, reason=_too_short(short)
-        )
-    assumed = part_spread(
-        assumed_share([others_share(runs)]), max(share.value for share in shares), 1.0
-    )
-    level = intervals.level(shares, estimate_spread([shares], assumed))
-    ranks = dict.fromkeys(run.slowest_rank for run in runs)
-    clipped = intervals.Interval(level.value, max(level.low, 0.0), min(level.high, 1.0))
-    return _decided(
-        key,
-        f"wait for rank {', '.join(map(str, ranks))}, of a step",
-        "share",
-        clipped,
-        limit,
-        basis="",
+        key, title, unit, outcome, level.value, level.low, level.high, limit, reason, BASIS
     )
 
 

@@ -139,11 +139,6 @@ def compare_runs(
         raise NotComparableError(
             "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3"
         )
-    group = next((one for side in sides for one in side if one.rank_count), None)
-    if by_example and group:
-        raise NotComparableError(
-            f"{group.name} is a group: a rank knows the size of its own batches only"
-        )
     check_sides([[one.subject for one in side] for side in sides], by_example, LEAST_STEPS)
     return [_compare(sides[0], after, find_past, by_example) for after in sides[1:]]
 

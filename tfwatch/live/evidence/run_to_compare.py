@@ -1,4 +1,4 @@
-"""A run that was read once, with what a comparison, a check and an explanation need of it."""
+"""A run that was read once, with what a comparison, a check and a finding need of it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing.comparability import Subject
-from tfwatch.analysis.comparing.run_steps import Measured, rows_to_compare
+from tfwatch.analysis.comparing.run_steps import rows_to_compare
 from tfwatch.analysis.findings.hardware.machine import find_process_memory
 from tfwatch.core.events import EpochEnded
-from tfwatch.live.judged_run import JudgedRun
-from tfwatch.live.past_run import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.live.judged_run import JudgedRun
 
 #: Recorded settings that change no step, or that the knobs and the batch size show already.
 _NOT_SETTINGS = frozenset(
@@ -28,64 +23,15 @@ _NOT_SETTINGS = frozenset(
 class RunToCompare:
     """A run that was read once, with what a comparison needs of it."""
 
-    def __init__(self, run: Run, name: str) -> None:
-        self.run = run
+    def __init__(self, judged: JudgedRun, name: str) -> None:
+        self.judged = judged
+        self.run = judged.run
         self.name = name
-        self.judged = JudgedRun(run)
 
     @cached_property
     def rows(self) -> Rows:
         """The steady steps of its last setting."""
         return rows_to_compare(self.run.steps, self.judged.setting.stretches)
-
-    @property
-    def recorded_name(self) -> str:
-        """The name that it was recorded under."""
-        return self.run.manifest.run
-
-    @property
-    def folder(self) -> Path | None:
-        """Its folder; None where none could be created."""
-        return self.run.path
-
-    @property
-    def state(self) -> str:
-        """The cause of its end; while it has none, the state of its process."""
-        return state_of(self.run)
-
-    @property
-    def step_count(self) -> int:
-        """The number of its steps."""
-        return len(self.run.steps)
-
-    @property
-    def rank_count(self) -> int | None:
-        """The ranks of a group that have a run; None for a run."""
-        return None
-
-    def processes(self) -> Iterator[RunToCompare]:
-        """Yield the run of each process: itself, or those of a group's ranks."""
-        yield self
-
-    @property
-    def why_no_rows(self) -> str:
-        """The reason why it cannot have steps that count; empty where it can."""
-        return ""
-
-    @property
-    def straggler_share(self) -> Measured | None:
-        """The time that ranks wait for the slowest one, over a group's step; None where it is not known."""
-        return None
-
-    @property
-    def slowest_rank(self) -> int | None:
-        """The rank of that share."""
-        return None
-
-    @property
-    def not_recorded(self) -> str:
-        """The processes whose run is missing or cannot be read, in words; empty where there is none."""
-        return ""
 
     @property
     def peak_bytes(self) -> float | None:

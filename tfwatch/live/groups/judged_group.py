@@ -8,27 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.groups.aligned import Aligned, Machine, RankSteps, align
-from tfwatch.analysis.groups.step_sums import sum_up
-from tfwatch.analysis.groups.straggler import (
+from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
+from tfwatch.core import units
+from tfwatch.live.groups.aligned import Aligned, Machine, RankSteps, align
+from tfwatch.live.groups.straggler import (
     NEEDED,
     LongStep,
     Straggler,
-    find_costliest,
     find_long_steps,
     find_straggler,
     is_compute_known,
     lateness_ms,
     waiting_share,
 )
-from tfwatch.analysis.steps.verdict import Breakdown, breakdown, steady
-from tfwatch.core import units
-from tfwatch.live.past_run import state_of, worst_state
 from tfwatch.runs.groups.reading import NEWEST_ROWS
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.groups.step_sums import GroupSteps
     from tfwatch.core.rows import Rows
     from tfwatch.runs.groups.reading import Group
     from tfwatch.runs.reading.opened import Run
@@ -99,8 +95,8 @@ class JudgedGroup:
 
     @cached_property
     def straggler(self) -> Straggler | None:
-        """The rank that the others wait for."""
-        return find_straggler(self.aligned)
+        """The rank that the others wait for; None without one, and where none can be named."""
+        return None if self.why_not else find_straggler(self.aligned)
 
     @cached_property
     def long_steps(self) -> list[LongStep]:
@@ -108,36 +104,9 @@ class JudgedGroup:
         return find_long_steps(self.aligned)
 
     @cached_property
-    def steps(self) -> GroupSteps | None:
-        """The newest steps that all ranks have, in sums; None where their parts are not known."""
-        return None if self.why_not else sum_up(self.aligned)
-
-    @cached_property
     def waiting_share(self) -> float | None:
         """The share of their time that ranks wait for one another, 0 to 1; None with too few steps."""
         return None if self.why_not else waiting_share(self.aligned)
-
-    @cached_property
-    def costliest(self) -> Straggler | None:
-        """The rank that costs the group most of its time, however little."""
-        return find_costliest(self.aligned)
-
-    @cached_property
-    def named_straggler(self) -> Straggler | None:
-        """The rank that the others wait for; None without one, and where none can be named."""
-        return None if self.why_not else self.straggler
-
-    @cached_property
-    def last_rank(self) -> int:
-        """The rank that the group's time depends on: the straggler, else the one that comes latest to the call."""
-        if self.named_straggler:
-            return self.named_straggler.rank
-        return max(self.ranks, key=lambda one: (one.late_ms or 0.0, -one.rank)).rank
-
-    @cached_property
-    def state(self) -> str:
-        """The worst state of its ranks."""
-        return worst_state([state_of(run) for run in self.group.ranks.values()])
 
     @property
     def is_compute_known(self) -> bool:

@@ -145,14 +145,6 @@ def _held_word(run: Run) -> str:
     return "no batch" if run.open_phase.phase is Phase.WAIT else "in Python between two steps"
 
 
-def held_briefly(run: Run) -> str:
-    """Return where a rank is held up, in a few cells."""
-    assert run.open_phase
-    return {Phase.WAIT: "no batch", Phase.HOST: "in Python"}.get(
-        run.open_phase.phase, "in its call"
-    )
-
-
 def held_where(judged: JudgedGroup, state: RankState) -> str:
     """Return where a rank is held up, with the Python that is seen to run there; empty where it is not."""
     run = judged.group.ranks[state.rank]

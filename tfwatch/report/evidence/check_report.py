@@ -32,7 +32,7 @@ def check_lines(found: Sequence[CheckedFigure]) -> list[str]:
 def check_json(
     runs: Sequence[str], baseline: Sequence[str], found: Sequence[CheckedFigure]
 ) -> dict[str, Any]:
-    """Return the check as one JSON object; docs/check.schema.json describes its keys."""
+    """Return the check as one JSON object."""
     document: dict[str, Any] = finite(
         {
             "runs": list(runs),

@@ -8,9 +8,9 @@ from tfwatch.analysis.comparing.run_steps import PARTS
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite
 from tfwatch.report.markdown import plain, table
-from tfwatch.runs.groups.reading import NEWEST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,9 +30,8 @@ def side_text(side: Sequence[RunToCompare]) -> str:
     """Return the names of a side's runs, its workload and their number."""
     shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
     more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
-    workload, ranks = printable(side[0].run.manifest.title), side[0].rank_count
-    of_ranks = f" of {units.counted(ranks, 'rank')}" if ranks else ""
-    return f"{shown}{more} ({workload}, {units.counted(len(side), 'group' if ranks else 'run')}{of_ranks})"
+    workload = printable(side[0].run.manifest.title)
+    return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
 
 
 def comparison_lines(
@@ -219,11 +218,6 @@ def _is_single(found: ComparedRuns) -> bool:
 
 def _remarks(found: ComparedRuns) -> list[str]:
     remarks = []
-    if any(one.rank_count for one in (*found.before, *found.after)):
-        remarks.append(
-            "A group counts as one run: its ranks share each step. Its parts are those of the rank that comes last, in "
-            f"the newest {units.count(NEWEST_ROWS)} steps."
-        )
     if found.spread.source != "measured":
         remarks.append(
             "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3"
@@ -278,13 +272,12 @@ def comparison_json(
 
 def _run(one: RunToCompare) -> dict[str, Any]:
     return {
-        "run": one.recorded_name,
-        "path": str(one.folder.absolute()) if one.folder else None,
+        "run": one.run.manifest.run,
+        "path": str(one.run.path.absolute()) if one.run.path else None,
         "workload": one.run.manifest.workload,
-        "state": one.state,
-        "steps": one.step_count,
+        "state": state_of(one.run),
+        "steps": len(one.run.steps),
         "steady_steps": len(one.rows),
-        "ranks": one.rank_count,
     }
 
 

@@ -130,7 +130,7 @@ def _shortened(value: Any) -> Any:
         return {name: _shortened(one) for name, one in value.items()}
     if isinstance(value, list):
         more = (
-            [f"... {len(value) - _MOST_ENTRIES} more: tfwatch replay --json"]
+            [f"... {len(value) - _MOST_ENTRIES} more: tfwatch report --json"]
             if len(value) > _MOST_ENTRIES
             else []
         )

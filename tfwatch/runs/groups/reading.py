@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.rows import STEP, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.groups.group_file import GroupFile, newest_round, rank_folders, read_group_file
@@ -17,8 +15,6 @@ from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tfwatch.core.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +39,6 @@ class Group:
 #: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a gigabyte.
 NEWEST_ROWS = 5_000
 _PULSE_BYTES = 4096
-
-
-class RankStream:
-    """The rows of a rank's tables from the first on; each call reads those after the last one, and maps no file.
-
-    Raises:
-        NotARunError: the folder is not a run folder that this tfwatch reads.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._source = FolderSource(folder)
-        self._source.manifest()
-        self._offsets = {layout.STEPS: 0, layout.SAMPLES: 0}
-
-    def read(self, name: str, count: int) -> Rows:
-        """Return at most so many more rows; those that are plausible."""
-        size = count * layout.TABLES[name].itemsize
-        rows = layout.rows_of(name, self._source.read(name, self._offsets[name], size))
-        self._offsets[name] += rows.nbytes
-        return plausible_rows(rows) if name == layout.STEPS else clean_rows(rows)
-
-
-class StoredSteps:
-    """All steps of a rank's run in its folder, read by their places: a mapped file would count as memory."""
-
-    def __init__(self, folder: Path) -> None:
-        self._source = FolderSource(folder)
-        self._count = (folder / layout.STEPS).stat().st_size // STEP.itemsize
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self._count
-
-    def rows(self, begin: int, end: int) -> Rows:
-        """Return the rows from one place to another one, that one excluded."""
-        size = STEP.itemsize
-        data = self._source.read(layout.STEPS, begin * size, (end - begin) * size)
-        return layout.rows_of(layout.STEPS, data)
-
-    def step_at(self, place: int) -> int:
-        """Return the number of the step at a place."""
-        return int(self.rows(place, place + 1)["step"][0])
-
-    def place_of(self, step: int) -> int:
-        """Return the place of a step, or that of the first one after it."""
-        likely = step - self.step_at(0) if self._count else -1  # most runs lack no step
-        if 0 <= likely < self._count and self.step_at(likely) == step:
-            return likely
-        return bisect_left(range(self._count), step, key=self.step_at)
 
 
 def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:

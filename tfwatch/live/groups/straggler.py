@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.groups.aligned import Aligned, Times
+    from tfwatch.live.groups.aligned import Aligned, Times
 
     Mask = NDArray[np.bool_]
 
@@ -119,34 +119,12 @@ def _long(aligned: Aligned) -> Mask:
 
 def find_straggler(aligned: Aligned) -> Straggler | None:
     """Return the rank that costs the group at least a tenth of its time; None without one, or with too few steps."""
-    worst = find_costliest(aligned)
-    return None if worst is None or worst.level is Level.NONE else worst
-
-
-def find_costliest(aligned: Aligned) -> Straggler | None:
-    """Return the rank that costs the group most of its time, however little; None with too few steps."""
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return None
     group = _Usual.of(aligned)
     slow = [one for place in range(len(aligned.ranks)) if (one := _slow(group, place))]
-    return max([_late(group), *slow], key=lambda one: one.gain_ms)
-
-
-def share_in_parts(aligned: Aligned, straggler: Straggler, count: int) -> tuple[float, ...]:
-    """Return the gain without a rank over the group's step, in so many equal parts of the usual steps, 0 to 1.
-
-    A rank that computes longer shows in no step of its own: its share is the same in all parts.
-    """
-    if straggler.is_least or straggler.cause is Cause.SLOW_GPU:
-        return (straggler.share,) * count
-    group = _Usual.of(aligned)
-    place = [rank.rank for rank in aligned.ranks].index(straggler.rank)
-    second, first = np.partition(group.own, -2, axis=0)[-2:]
-    gains_ms = np.where(group.own.argmax(axis=0) == place, first - second, 0.0)
-    parts = zip(
-        *(np.array_split(times, count) for times in (gains_ms, first + group.shared)), strict=True
-    )
-    return tuple(float(gain.sum() / whole.sum()) for gain, whole in parts)
+    worst = max([_late(group), *slow], key=lambda one: one.gain_ms)
+    return None if worst.level is Level.NONE else worst
 
 
 def is_compute_known(aligned: Aligned) -> bool:

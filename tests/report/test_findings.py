@@ -1,4 +1,4 @@
-"""`tfwatch explain`: finding, evidence, suggestion and confidence."""
+"""The findings of `tfwatch report --json`: finding, evidence, suggestion and confidence."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.commands.evidence.recorded import FINISHED, noisy_rows, record
-from tests.schemas import errors
-from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
 
@@ -19,10 +17,9 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
 
 
-def explained(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert main(["explain", *words, "--json", "--runs-dir", str(folder)]) == 0
+def reported(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["report", *words, "--json", "--runs-dir", str(folder)]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert errors("explain", document) == []
     return document
 
 
@@ -31,7 +28,7 @@ def test_the_limit_has_evidence_and_code(
 ) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1, wait=0.5))
 
-    (finding,) = explained(tmp_path, capsys)["findings"]
+    (finding,) = reported(tmp_path, capsys)["findings"]
 
     assert (finding["kind"], finding["confidence"]) == ("input-bound", "high")
     assert finding["suggestion"]
@@ -56,7 +53,7 @@ def test_evidence_has_the_values_of_check_where_batches_come_in_bursts(
     record(tmp_path / "one_cnn", rows)
 
     evidence = {
-        fact["name"]: fact for fact in explained(tmp_path, capsys)["findings"][0]["evidence"]
+        fact["name"]: fact for fact in reported(tmp_path, capsys)["findings"][0]["evidence"]
     }
     main(
         [
@@ -99,7 +96,7 @@ def test_the_confidence_follows_from_the_interval(
 ) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1, wait=wait, steps=steps))
 
-    finding = explained(tmp_path, capsys, "latest")["findings"][-1]
+    finding = reported(tmp_path, capsys, "latest")["findings"][-1]
 
     assert finding["confidence"] == confidence
     assert finding["confidence_reason"].endswith(reason)
@@ -125,7 +122,7 @@ def test_events_are_findings(
 ) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1), *events)
 
-    assert [finding["kind"] for finding in explained(tmp_path, capsys)["findings"]] == kinds
+    assert [finding["kind"] for finding in reported(tmp_path, capsys)["findings"]] == kinds
 
 
 def test_a_run_without_steps_has_no_finding(
@@ -133,26 +130,6 @@ def test_a_run_without_steps_has_no_finding(
 ) -> None:
     record(tmp_path / "one_cnn", noisy_rows(1, steps=5))
 
-    document = explained(tmp_path, capsys)
+    document = reported(tmp_path, capsys)
 
     assert (document["findings"], document["verdict"]) == ([], "not enough data")
-
-
-def test_the_text_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    usual(tmp_path / "one_cnn").ended().writer.close()
-    document = explained(tmp_path, capsys)
-
-    assert main(["explain", "--runs-dir", str(tmp_path)]) == 0
-
-    text = capsys.readouterr().out
-    for finding in document["findings"]:
-        assert finding["finding"] in text
-        assert f"confidence  {finding['confidence']}: {finding['confidence_reason']}" in text
-
-
-def test_an_unknown_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "nothing", "--runs-dir", str(tmp_path)]) == 2
-    assert capsys.readouterr() == (
-        "",
-        f"tfwatch: no run 'nothing' in {tmp_path}: tfwatch runs lists them\n",
-    )

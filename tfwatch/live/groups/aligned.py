@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfwatch.core.rows import STEP, plausible_rows
+from tfwatch.core.rows import plausible_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,18 +92,6 @@ class Aligned:
         cycle_ms: Times = self.own.max(axis=0) + self.shared
         return cycle_ms
 
-    @property
-    def parts(self) -> tuple[Times, Times, Times]:
-        """The call that all ranks share, and host and data wait of the rank that comes last, of each cycle."""
-        last, cycles = self.own.argmax(axis=0), np.arange(len(self.steps))
-        return self.shared, self.host[last, cycles], self.wait[last, cycles]
-
-    def after(self, step: int) -> Aligned:
-        """Return the cycles after a step."""
-        kept = self.steps > step
-        times = (self.wait[:, kept], self.host[:, kept], self.call[:, kept], self.silent[:, kept])
-        return Aligned(self.ranks, self.steps[kept], *times)
-
 
 def align(ranks: Sequence[RankSteps]) -> Aligned:
     """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
@@ -132,23 +120,6 @@ def _times(of_ranks: list[NDArray[Any]], count: int) -> Times:
 def _common(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Return the steps that both ranks have; in most blocks of a training they have the same ones."""
     return one if np.array_equal(one, other) else np.intersect1d(one, other)
-
-
-def join(parts: Sequence[Aligned]) -> Aligned:
-    """Return the cycles of several stretches of the same ranks, one after the other; at least one stretch."""
-    names = ("wait", "host", "call", "silent")
-    times = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in names)
-    return Aligned(parts[0].ranks, np.concatenate([part.steps for part in parts]), *times)
-
-
-def group_rows(aligned: Aligned) -> Rows:
-    """Return the cycles as rows of `core.rows.STEP`: the steps of the group, as if it were one process."""
-    call, host, wait = aligned.parts
-    rows = np.zeros(len(aligned.steps), dtype=STEP)
-    rows["step"], rows["copy_ms"] = aligned.steps, np.nan
-    rows["compute_ms"], rows["host_ms"], rows["wait_ms"] = call, host, wait
-    rows["start_ns"] = np.cumsum(aligned.cycle * 1e6)
-    return rows
 
 
 def _is_plain(rows: Rows) -> NDArray[np.bool_]:

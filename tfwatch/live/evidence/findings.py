@@ -16,13 +16,13 @@ from tfwatch.analysis.tuning.switch_text import best
 from tfwatch.core import units
 from tfwatch.core.events import TrainingFailed
 from tfwatch.live.evidence.checked_run import measure_levels
+from tfwatch.live.evidence.run_to_compare import RunToCompare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.analysis.comparing.intervals import Interval
     from tfwatch.analysis.findings.situation import Banner
-    from tfwatch.live.evidence.run_to_compare import RunToCompare
     from tfwatch.live.judged_run import JudgedRun
 
 Confidence: TypeAlias = Literal["high", "medium", "low"]
@@ -50,7 +50,7 @@ class Fact:
 class Finding:
     """One finding. kind: stable between versions. advice, code: empty where there is nothing to do.
 
-    reason: of the confidence. rank: of a group, that it is about; None for a run, and for the group.
+    reason: of the confidence.
     """
 
     kind: str
@@ -61,24 +61,23 @@ class Finding:
     reason: str
     advice: str = ""
     code: str = ""
-    rank: int | None = None
 
 
-def explain_run(one: RunToCompare) -> list[Finding]:
+def find_all(judged: JudgedRun) -> list[Finding]:
     """Return the findings, the limit of the steps first; none for a run without enough steps and without events."""
     return [
-        *_failure(one),
-        *_limits(one),
-        *_losses(one),
-        *_slow_steps(one.judged),
-        *_machine(one.judged),
-        *_log(one),
+        *_failure(judged),
+        *_limits(judged),
+        *_losses(judged),
+        *_slow_steps(judged),
+        *_machine(judged),
+        *_log(judged),
     ]
 
 
-def _failure(one: RunToCompare) -> Iterator[Finding]:
+def _failure(judged: JudgedRun) -> Iterator[Finding]:
     failed = next(
-        (event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None
+        (event for event in reversed(judged.run.events) if isinstance(event, TrainingFailed)), None
     )
     if failed:
         facts = (Fact("step", failed.step, "step"),)
@@ -86,9 +85,8 @@ def _failure(one: RunToCompare) -> Iterator[Finding]:
         yield Finding("failed", "FAILED", words, facts, "high", "the error was recorded")
 
 
-def _limits(one: RunToCompare) -> Iterator[Finding]:
+def _limits(judged: JudgedRun) -> Iterator[Finding]:
     """Yield the time between epochs where it costs most, and the limit of the steps."""
-    judged = one.judged
     bound, limit = judged.summary.bound, banner.describe_bound(judged.situation)
     if bound is None or limit is None:
         return
@@ -99,7 +97,7 @@ def _limits(one: RunToCompare) -> Iterator[Finding]:
         yield _finding(
             "between-epochs", judged.between_epochs, facts, "high", "measured over whole epochs"
         )
-    evidence, confidence, reason = _limit_evidence(one)
+    evidence, confidence, reason = _limit_evidence(judged)
     yield _finding(bound.value, limit, evidence, confidence, reason)
 
 
@@ -111,11 +109,12 @@ def _finding(
     )
 
 
-def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, str]:
+def _limit_evidence(judged: JudgedRun) -> tuple[tuple[Fact, ...], Confidence, str]:
     """Return the figures of the last setting, and the confidence in its limit."""
-    split = one.judged.setting.judgement.breakdown
+    split = judged.setting.judgement.breakdown
     assert split is not None  # a run with a limit has steps
     facts = [Fact("steady_steps", split.steps, "step")]
+    one = RunToCompare(judged, judged.run.manifest.run)
     levels = measure_levels([one]) if len(one.rows) >= LEAST_STEPS else {}
     wait, step = levels.get(WAIT_SHARE), levels.get(STEP)
     facts.append(_fact("data_wait_share", split.wait_share, "share", wait))
@@ -127,9 +126,9 @@ def _limit_evidence(one: RunToCompare) -> tuple[tuple[Fact, ...], Confidence, st
         ("host", split.host),
     )
     facts += [Fact(f"{name}_mean", part.mean, "ms") for name, part in parts]
-    if (table := one.judged.pipeline) and table.bottleneck:
+    if (table := judged.pipeline) and table.bottleneck:
         facts.append(Fact("bottleneck", table.bottleneck.sentence))
-    forecast = best(one.judged.situation.forecasts.values())
+    forecast = best(judged.situation.forecasts.values())
     if forecast is not None:
         knob = f"forecast_step_time_{forecast.knob}_{forecast.value}"
         facts.append(Fact(knob, forecast.step_ms, "ms", forecast.low_ms, forecast.high_ms))
@@ -161,8 +160,8 @@ def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, st
     return "high", f"{interval} (95 % interval), which contains no threshold"
 
 
-def _losses(one: RunToCompare) -> Iterator[Finding]:
-    for divergence in divergences(one.run.events):
+def _losses(judged: JudgedRun) -> Iterator[Finding]:
+    for divergence in divergences(judged.run.events):
         facts = (
             Fact("step", divergence.began.step, "step"),
             Fact("finite_step", divergence.began.finite_step, "step"),
@@ -242,8 +241,8 @@ def _machine(judged: JudgedRun) -> Iterator[Finding]:
         )
 
 
-def _log(one: RunToCompare) -> Iterator[Finding]:
-    for line in summarise_log(find_meanings(one.run.log)):
+def _log(judged: JudgedRun) -> Iterator[Finding]:
+    for line in summarise_log(find_meanings(judged.run.log)):
         if not line.harmless:
             yield Finding(
                 "tensorflow-log", "TENSORFLOW", line.text, (), "high", "TensorFlow logged it"

@@ -1,4 +1,4 @@
-"""A run as one JSON object, from its folder."""
+"""`tfwatch report --json`: a run as one JSON object, from its folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_run_is_printed_as_its_training_printed_it(
 ) -> None:
     hardware.starving(tmp_path / "run").ended().writer.close()
 
-    assert main(["replay", *words, "--json", "--runs-dir", str(tmp_path)]) == 0
+    assert main(["report", *words, "--json", "--runs-dir", str(tmp_path)]) == 0
 
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(json.dumps(as_json(open_run(tmp_path / "run"))))
@@ -36,14 +36,14 @@ def test_a_run_that_still_trains_is_printed_as_it_is(
 ) -> None:
     usual(tmp_path / "run").writer.flush()
 
-    assert main(["replay", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 451
 
 
 def test_a_folder_that_is_no_run_is_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["replay", str(tmp_path), "--json"]) == 2
+    assert main(["report", str(tmp_path), "--json"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("tfwatch: ")

@@ -1,4 +1,4 @@
-"""Real `--json` output of the commands that show no run against the schemas of docs/."""
+"""Real `--json` output of the commands that show no run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from tests.checks.test_selftest_table import COSTS, case
 from tests.doctor.machines import linux, mac
-from tests.schemas import errors
 from tfwatch.checks.bench import BenchRow, as_dict
 from tfwatch.checks.bench_program import Spec
 from tfwatch.checks.selftest import cases_json as selftest_json
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 def test_doctor(facts: Facts) -> None:
     found = json.loads(doctor_json(check_up(facts)))
 
-    assert errors("doctor", found) == []
     assert len(found["checks"]) > 10
 
 
@@ -46,7 +44,6 @@ def test_bench() -> None:
 
     found = {"results": [as_dict(row, rows) for row in rows]}
 
-    assert errors("bench", found) == []
     assert [result["step_ms"] for result in found["results"]] == [10.1, None, 3.0]
 
 
@@ -55,7 +52,6 @@ def test_selftest() -> None:
 
     found = selftest_json([case(10.2, 0.6), words], COSTS)
 
-    assert errors("selftest", found) == []
     assert (found["passed"], found["failed"]) == (1, 1)
 
 
@@ -64,5 +60,4 @@ def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
 
     found = json.loads(capsys.readouterr().out)
 
-    assert errors("workloads", found) == []
     assert "cnn" in [workload["name"] for workload in found["workloads"]]

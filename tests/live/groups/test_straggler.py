@@ -9,8 +9,9 @@ import pytest
 
 from tests.analysis.step_rows import make_steps
 from tests.groups import CALL, meeting_rows
-from tfwatch.analysis.groups.aligned import WARM_UP, Aligned, Machine, RankSteps, align
-from tfwatch.analysis.groups.straggler import (
+from tfwatch.core.rows import Flag
+from tfwatch.live.groups.aligned import WARM_UP, Aligned, Machine, RankSteps, align
+from tfwatch.live.groups.straggler import (
     NEEDED,
     Cause,
     Level,
@@ -26,7 +27,6 @@ from tfwatch.analysis.groups.straggler import (
     waiting_share,
     without_sentence,
 )
-from tfwatch.core.rows import Flag
 
 STEPS = 200
 

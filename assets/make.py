@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FONT = 'font-family="Arial, sans-serif" font-size="23" font-weight="bold" fill="#0f1318"'
 HERE = Path(__file__).parent
 SIZES = ((120, 40), (80, 24), (200, 60))
-#: The parts of the screen in the order of README.md's list, by their class in `tfwatch.widgets`.
+#: The parts of the screen in the order of README.md's list, by their class in `tfwatch.screens`.
 PARTS = (
     "BannerPane",
     "Timeline",

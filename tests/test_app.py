@@ -15,10 +15,7 @@ from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
 from tfwatch.live.notices import Notifier
-from tfwatch.screens.live.footer import FrameMeter
-from tfwatch.screens.themes import THEMES
-from tfwatch.terminal.notification import NotifyOptions
-from tfwatch.widgets.basics.glyphs import (
+from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
     COPY_COLOUR,
     HOST_COLOUR,
@@ -26,6 +23,9 @@ from tfwatch.widgets.basics.glyphs import (
     STALL_COLOUR,
     WAIT_COLOUR,
 )
+from tfwatch.screens.live.footer import FrameMeter
+from tfwatch.screens.themes import THEMES
+from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

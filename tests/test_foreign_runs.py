@@ -28,19 +28,19 @@ from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
-from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.live.events import EventCollector
-from tfwatch.widgets.live.header import header_view, terminal_title
-from tfwatch.widgets.live.log import log_lines
-from tfwatch.widgets.live.machine import readings
-from tfwatch.widgets.live.pipeline import pipeline_view
-from tfwatch.widgets.live.settings.card import CardPane, newest_autopilot_run, newest_experiment
-from tfwatch.widgets.live.settings.knob_rows import knob_rows
-from tfwatch.widgets.live.timeline import picture
-from tfwatch.widgets.live.timeline.lanes import sampled
-from tfwatch.widgets.live.timeline.rows import lay_out
-from tfwatch.widgets.live.timeline.step_bars import next_top
-from tfwatch.widgets.live.timeline.window import Scene, View, Zoom, bars_in_view
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.events import EventCollector
+from tfwatch.screens.live.header import header_view, terminal_title
+from tfwatch.screens.live.log import log_lines
+from tfwatch.screens.live.machine import readings
+from tfwatch.screens.live.pipeline import pipeline_view
+from tfwatch.screens.live.settings.card import CardPane, newest_autopilot_run, newest_experiment
+from tfwatch.screens.live.settings.knob_rows import knob_rows
+from tfwatch.screens.live.timeline import picture
+from tfwatch.screens.live.timeline.lanes import sampled
+from tfwatch.screens.live.timeline.rows import lay_out
+from tfwatch.screens.live.timeline.step_bars import next_top
+from tfwatch.screens.live.timeline.window import Scene, View, Zoom, bars_in_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

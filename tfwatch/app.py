@@ -12,6 +12,8 @@ from tfwatch.live.earlier_runs import PreviousRunSearch
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.notices import Notifier
 from tfwatch.live.view import Follower
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.basics.text import plain
 from tfwatch.screens.dialogs.leave import (
     DetachScreen,
     Leave,
@@ -23,13 +25,11 @@ from tfwatch.screens.dialogs.leave import (
 )
 from tfwatch.screens.dialogs.restart import RestartScreen
 from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
 from tfwatch.screens.live.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.terminal.notification import NO_NOTICES
-from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.basics.text import plain
-from tfwatch.widgets.live.header import terminal_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

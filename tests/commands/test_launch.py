@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.widgets.launcher_lists import Trainable
+    from tfwatch.screens.launcher_lists import Trainable
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from tfwatch.live.followed_run import StepSearch
 from tfwatch.live.view import Follower
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.reader import RECENT
-from tfwatch.widgets.live.machine import readings
+from tfwatch.screens.live.machine import readings
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:

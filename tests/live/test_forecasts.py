@@ -11,7 +11,7 @@ from tfwatch.analysis.tuning.switch_text import last_forecast_text, record_text
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, RunView
-from tfwatch.widgets.live.settings.knob_rows import knob_rows
+from tfwatch.screens.live.settings.knob_rows import knob_rows
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 

@@ -15,10 +15,10 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.run_situation import steps_in_all
 from tfwatch.live.view import Follower
-from tfwatch.widgets.live.events import EventCollector
-from tfwatch.widgets.live.header import header_view
-from tfwatch.widgets.live.machine import readings
-from tfwatch.widgets.live.settings.knob_rows import knob_rows
+from tfwatch.screens.live.events import EventCollector
+from tfwatch.screens.live.header import header_view
+from tfwatch.screens.live.machine import readings
+from tfwatch.screens.live.settings.knob_rows import knob_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

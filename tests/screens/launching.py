@@ -12,7 +12,7 @@ from tfwatch.commands.factories import check_up
 from tfwatch.core.start_knobs import StartKnob, Value
 from tfwatch.live.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
-from tfwatch.widgets.launcher_lists import Trainable
+from tfwatch.screens.launcher_lists import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

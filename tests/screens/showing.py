@@ -9,8 +9,8 @@ from unittest.mock import patch
 from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.app import TfwatchApp
 from tfwatch.runs.control.requests import Control
+from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.screen import LiveScreen
-from tfwatch.widgets.live.events import EventCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

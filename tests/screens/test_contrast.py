@@ -21,9 +21,9 @@ from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.groups.group_file import folder_of_rank
 from tfwatch.runs.groups.reading import open_group
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES
-from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.live.footer import OwnCost
-from tfwatch.widgets.live.settings.knob_rows import KNOB_KEYS
+from tfwatch.screens.live.settings.knob_rows import KNOB_KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path

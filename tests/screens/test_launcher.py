@@ -14,7 +14,7 @@ from tests.screens.test_doctor import until
 from tfwatch.commands.factories import check_up
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.widgets.launcher_lists import Trainable, WorkloadsPane
+from tfwatch.screens.launcher_lists import Trainable, WorkloadsPane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.screens.launching import BATCH, launcher, offer, text
 from tests.screens.showing import rows_of
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
-from tfwatch.widgets.basics.keyline import KeyLine
-from tfwatch.widgets.launcher_lists import Trainable
+from tfwatch.screens.basics.keyline import KeyLine
+from tfwatch.screens.launcher_lists import Trainable
 
 MODE = StartKnob(
     "mode",

@@ -23,7 +23,7 @@ from tfwatch.doctor.quick_facts import describe_machine, find_gpu
 from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.screens.launcher import LauncherContent
-from tfwatch.widgets.launcher_lists import Trainable
+from tfwatch.screens.launcher_lists import Trainable
 from tfwatch.workloads.registry import WORKLOADS, default_knobs, settle
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from textual.widgets import Static
 
 from tfwatch.core.errors import fails_open
 from tfwatch.doctor.check import Check, CheckUp, Status, counted, failed, worst
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.basics.keyline import Key, KeyLine
+from tfwatch.screens.basics.pane import Pane, apply_glyphs
+from tfwatch.screens.basics.row_list import CursorList
+from tfwatch.screens.basics.text import column, row, spread
 from tfwatch.screens.keys import TALL
-from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import Pane, apply_glyphs
-from tfwatch.widgets.basics.row_list import CursorList
-from tfwatch.widgets.basics.text import column, row, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,14 +21,14 @@ from tfwatch.report.group_report import (
     rank_rows,
 )
 from tfwatch.runs.reading.disk_call import DiskCall
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
+from tfwatch.screens.basics.keyline import Key, KeyLine
+from tfwatch.screens.basics.pane import Pane, apply_glyphs
+from tfwatch.screens.basics.row_list import ChoiceList
+from tfwatch.screens.basics.text import column, row, spread, wrap_text
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.silent_disk import silence_of
 from tfwatch.screens.themes import ThemedApp
-from tfwatch.widgets.basics.glyphs import QUIET_COLOUR, choose_glyphs
-from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import Pane, apply_glyphs
-from tfwatch.widgets.basics.row_list import ChoiceList
-from tfwatch.widgets.basics.text import column, row, spread, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.widgets.live.settings.knob_rows import KNOB_KEYS
-from tfwatch.widgets.live.timeline.style import KEYS, LOOK
+from tfwatch.screens.live.settings.knob_rows import KNOB_KEYS
+from tfwatch.screens.live.timeline.style import KEYS, LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

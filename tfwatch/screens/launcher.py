@@ -17,17 +17,17 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from tfwatch.core.errors import fails_open
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.basics.keyline import Key, KeyLine
+from tfwatch.screens.basics.pane import Pane, apply_glyphs
+from tfwatch.screens.basics.row_list import ChoiceList
+from tfwatch.screens.basics.text import row
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.dialogs.restart import AskScreen, ask_value
 from tfwatch.screens.keys import SMALLEST
+from tfwatch.screens.launcher_lists import PastRunsPane, Trainable, WorkloadsPane
+from tfwatch.screens.start_knobs import StartPane
 from tfwatch.screens.themes import ThemedApp
-from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import Pane, apply_glyphs
-from tfwatch.widgets.basics.row_list import ChoiceList
-from tfwatch.widgets.basics.text import row
-from tfwatch.widgets.launcher_lists import PastRunsPane, Trainable, WorkloadsPane
-from tfwatch.widgets.start_knobs import StartPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

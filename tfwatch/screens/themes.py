@@ -18,10 +18,10 @@ from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
 from tfwatch.runs.format import write_atomically
+from tfwatch.screens.basics.keyline import KeyLine, Pressed
+from tfwatch.screens.basics.text import plain
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.dialogs.overlays import KeysScreen
-from tfwatch.widgets.basics.keyline import KeyLine, Pressed
-from tfwatch.widgets.basics.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

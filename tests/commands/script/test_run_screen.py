@@ -17,7 +17,7 @@ from tests.runs.processes import wait_until
 from tfwatch.commands.script.script_session import ScriptProcess
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.widgets.basics.text import plain
+from tfwatch.screens.basics.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -366,7 +366,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize(
-    "module", ["tfwatch.widgets.basics.keyline", "tfwatch.widgets.live.banner"]
+    "module", ["tfwatch.screens.basics.keyline", "tfwatch.screens.live.banner"]
 )
 def test_sigterm_reaches_the_script_while_the_screen_is_loaded(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SIGTERM_AT_IMPORT.format(module=module))

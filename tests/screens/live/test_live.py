@@ -24,9 +24,9 @@ from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import Layout, layout_for
-from tfwatch.widgets.live.events import EventsPane
-from tfwatch.widgets.live.header import terminal_title
-from tfwatch.widgets.live.timeline.widget import Timeline
+from tfwatch.screens.live.events import EventsPane
+from tfwatch.screens.live.header import terminal_title
+from tfwatch.screens.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.core.start_knobs import StartKnob, Value
 from tfwatch.live.past_run import PastRun
-from tfwatch.widgets.launcher_lists import Trainable
+from tfwatch.screens.launcher_lists import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from tfwatch.widgets.basics.keyline import Key, KeyLine
+from tfwatch.screens.basics.keyline import Key, KeyLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

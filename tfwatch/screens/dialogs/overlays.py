@@ -14,9 +14,9 @@ from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.steps.stalls import StallGroup, arrange, arrange_group, period_text
 from tfwatch.core import units
 from tfwatch.core.knobs import KEYS, PY_DATASET_ONLY, knob_name
-from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
-from tfwatch.widgets.basics.text import column, row
-from tfwatch.widgets.live.timeline.picture import clock
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR
+from tfwatch.screens.basics.text import column, row
+from tfwatch.screens.live.timeline.picture import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.stalls import Row, Stall
     from tfwatch.core.events import SensorMissing
     from tfwatch.live.view import RunView
-    from tfwatch.widgets.basics.keyline import Key
+    from tfwatch.screens.basics.keyline import Key
 
 
 class TextScreen(ModalScreen[None]):

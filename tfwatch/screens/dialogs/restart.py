@@ -10,11 +10,11 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import apply_glyphs
-from tfwatch.widgets.basics.row_list import ChoiceList
-from tfwatch.widgets.basics.text import row
-from tfwatch.widgets.start_knobs import StartPane
+from tfwatch.screens.basics.keyline import Key, KeyLine
+from tfwatch.screens.basics.pane import apply_glyphs
+from tfwatch.screens.basics.row_list import ChoiceList
+from tfwatch.screens.basics.text import row
+from tfwatch.screens.start_knobs import StartPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfwatch.core.start_knobs import StartKnob, Value
-    from tfwatch.widgets.basics.glyphs import Glyphs
+    from tfwatch.screens.basics.glyphs import Glyphs
 
 T = TypeVar("T")
 

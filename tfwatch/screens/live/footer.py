@@ -9,10 +9,10 @@ from tfwatch.analysis.tuning import knob_state
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import knob_name
+from tfwatch.screens.basics.keyline import ESSENTIAL_RANK, Key
 from tfwatch.screens.keys import SMALLEST
-from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
-from tfwatch.widgets.live.header import header_view
-from tfwatch.widgets.live.settings.knob_rows import KNOB_KEYS, PREFETCH
+from tfwatch.screens.live.header import header_view
+from tfwatch.screens.live.settings.knob_rows import KNOB_KEYS, PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

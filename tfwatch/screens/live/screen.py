@@ -15,6 +15,9 @@ from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.runs.library.finding import save_copy
 from tfwatch.runs.reading.disk_call import DiskSilentError
+from tfwatch.screens.basics.keyline import Key, KeyLine
+from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
+from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.dialogs.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.screens.keys import (
     ALL_FROM,
@@ -30,6 +33,8 @@ from tfwatch.screens.keys import (
     panes_shown,
     whole_run_rows,
 )
+from tfwatch.screens.live.banner import BannerPane
+from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.footer import (
     FrameMeter,
     banner_note,
@@ -37,24 +42,19 @@ from tfwatch.screens.live.footer import (
     footer_keys,
     too_small_text,
 )
+from tfwatch.screens.live.header import RunHeader
+from tfwatch.screens.live.log import LogPane
+from tfwatch.screens.live.machine import MachinePane, missing
+from tfwatch.screens.live.pipeline import PipelinePane
+from tfwatch.screens.live.settings.card import CardPane
+from tfwatch.screens.live.settings.knob_rows import find_open_switch, knob_of
+from tfwatch.screens.live.settings.knobs import KnobsPane, StageChosen
+from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.live.whole_run.curves import CurvesPane
+from tfwatch.screens.live.whole_run.epochs import EpochsPane
+from tfwatch.screens.live.whole_run.line import LONG_S, WholeRunLine
+from tfwatch.screens.live.whole_run.sensors import SensorsPane
 from tfwatch.screens.silent_disk import beside, silent_disk
-from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
-from tfwatch.widgets.basics.text import shorten
-from tfwatch.widgets.live.banner import BannerPane
-from tfwatch.widgets.live.events import EventsPane
-from tfwatch.widgets.live.header import RunHeader
-from tfwatch.widgets.live.log import LogPane
-from tfwatch.widgets.live.machine import MachinePane, missing
-from tfwatch.widgets.live.pipeline import PipelinePane
-from tfwatch.widgets.live.settings.card import CardPane
-from tfwatch.widgets.live.settings.knob_rows import find_open_switch, knob_of
-from tfwatch.widgets.live.settings.knobs import KnobsPane, StageChosen
-from tfwatch.widgets.live.timeline.widget import Timeline
-from tfwatch.widgets.live.whole_run.curves import CurvesPane
-from tfwatch.widgets.live.whole_run.epochs import EpochsPane
-from tfwatch.widgets.live.whole_run.line import LONG_S, WholeRunLine
-from tfwatch.widgets.live.whole_run.sensors import SensorsPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import Follower, RunView
     from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.footer import OwnCost
     from tfwatch.screens.live.switch_requests import SwitchRequests
-    from tfwatch.widgets.basics.glyphs import Glyphs
 
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90

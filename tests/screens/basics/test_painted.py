@@ -1,0 +1,154 @@
+"""The rows that a change repaints, and the rows it does not."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.selection import SELECT_ALL
+
+from tfwatch.screens.basics.pane import FramedPane, Pane
+from tfwatch.screens.live.header import HeaderView, RunHeader
+from tfwatch.screens.live.machine import MachinePane, Reading
+from tfwatch.screens.live.pipeline import PipelinePane, PipelineView, StageFigures
+from tfwatch.screens.live.settings.knob_rows import KnobRow
+from tfwatch.screens.live.settings.knobs import KnobsPane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from rich.segment import Segment
+    from textual.pilot import Pilot
+    from textual.strip import Strip
+
+
+class PaneApp(App[None]):
+    CSS = "Pane { height: 6; }"
+
+    def __init__(self, pane: Pane) -> None:
+        super().__init__()
+        self.pane = pane
+        #: The rows that Textual painted, edges and all.
+        self.by_textual: list[Region] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+
+    def on_mount(self) -> None:
+        paint = self.pane._styles_cache.render_widget
+
+        def counted(widget: Pane, crop: Region) -> list[Strip]:
+            self.by_textual.append(crop)
+            return paint(widget, crop)
+
+        self.pane._styles_cache.render_widget = counted  # type: ignore[method-assign,assignment]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(
+            strip.text for strip in self.pane.render_lines(self.pane.region.size.region)
+        )
+
+
+def set_header(pane: Pane, text: str) -> None:
+    assert isinstance(pane, RunHeader)
+    pane.view = HeaderView(workload=text)
+
+
+def set_knob(pane: Pane, text: str) -> None:
+    assert isinstance(pane, KnobsPane)
+    pane.knobs = (KnobRow("p", "p", "prefetch", "off", "4", text),)
+
+
+def set_reading(pane: Pane, text: str) -> None:
+    assert isinstance(pane, MachinePane)
+    pane.readings = (Reading("CPU", (text,)),)
+
+
+def set_stage(pane: Pane, text: str) -> None:
+    assert isinstance(pane, PipelinePane)
+    pane.view = PipelineView((StageFigures(text, 1.0),), 1.0, age="1 s ago")
+
+
+@pytest.mark.parametrize(
+    ("pane", "set_text"),
+    [
+        (RunHeader, set_header),
+        (KnobsPane, set_knob),
+        (MachinePane, set_reading),
+        (PipelinePane, set_stage),
+    ],
+    ids=lambda value: value.__name__,
+)
+async def test_new_text_is_painted_without_the_frame_around_it(
+    pane: type[Pane], set_text: Callable[[Pane, str], None]
+) -> None:
+    app = PaneApp(pane())
+    async with app.run_test(size=(60, 8)) as pilot:
+        set_text(app.pane, "before")
+        await pilot.pause()
+        assert "before" in app.text
+        app.by_textual.clear()
+
+        set_text(app.pane, "after")
+        await pilot.pause()
+
+        assert "after" in app.text
+        assert not app.by_textual
+
+
+@asynccontextmanager
+async def knobs() -> AsyncIterator[tuple[PaneApp, KnobsPane, Pilot[None]]]:
+    """A painted pane of one knob."""
+    pane = KnobsPane()
+    app = PaneApp(pane)
+    async with app.run_test(size=(60, 8)) as pilot:
+        set_knob(pane, "words")
+        await pilot.pause()
+        yield app, pane, pilot
+
+
+def painted(pane: Pane) -> list[list[Segment]]:
+    return [strip._segments for strip in pane.render_lines(pane.region.size.region)]
+
+
+async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> (
+    None
+):
+    async with knobs() as (_, pane, _pilot):
+        set_knob(pane, "after")
+        sent = set(pane._repaint_regions)
+    assert sent == {Region(0, 1, 60, 4)}
+
+
+async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:
+    async with knobs() as (app, pane, pilot):
+        before = painted(pane)
+        app.screen.selections = {pane: SELECT_ALL}
+        await pilot.pause()
+        assert painted(pane) != before
+        app.screen.clear_selection()
+        await pilot.pause()
+        assert painted(pane) == before
+
+
+async def test_a_new_title_and_another_theme_are_painted() -> None:
+    async with knobs() as (app, pane, pilot):
+        before = painted(pane)
+        pane.set_titles("another title", "a note")
+        await pilot.pause()
+        assert isinstance(pane, FramedPane)
+        assert "another title" in app.text
+        assert "a note" in app.text
+
+        app.theme = "textual-light" if app.theme != "textual-light" else "textual-dark"
+        await pilot.pause()
+        after = painted(pane)
+        pane._edges = None
+        pane.refresh()
+        repainted = painted(pane)
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    assert after == repainted

@@ -1,0 +1,163 @@
+"""Text from outside is data, and rows keep their width."""
+
+from __future__ import annotations
+
+import pytest
+from textual.content import Content
+
+from tfwatch.screens.basics.text import (
+    column,
+    fit,
+    keep_end,
+    plain,
+    row,
+    shorten_clauses,
+    single_width,
+    spread,
+    with_ascii_arrows,
+    wrap_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param(
+            "[bold]Tensor[float32][/bold]", "[bold]Tensor[float32][/bold]", id="markup stays"
+        ),
+        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go"),
+        pytest.param("\x1b]2;title\x07after", "after", id="titles go"),
+        pytest.param("a\x1b[2Jb\x9bc", "ab?c", id="screens are not cleared"),
+        pytest.param("10%\r20%\r30%", "30%", id="the last state of a progress bar"),
+        pytest.param("\u202eevil", "?evil", id="no turning of the writing direction"),
+        pytest.param(
+            "in user code:\r\n\n    File\n", "in user code: File", id="several lines are one"
+        ),
+        pytest.param("a\tb", "a       b", id="tabs"),
+        pytest.param("größer 図", "größer 図", id="letters of any script"),
+    ],
+)
+def test_nothing_that_a_terminal_obeys_gets_through(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_both_ends_of_a_row_or_the_left_one() -> None:
+    assert spread(row("ab"), row("cd"), 6).plain == "ab  cd"
+    assert spread(row("ab"), row("cd"), 4).plain == "ab"
+
+
+@pytest.mark.parametrize(
+    ("width", "shortened"),
+    [
+        pytest.param(
+            99,
+            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q",
+            id="total",
+        ),
+        pytest.param(
+            73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"
+        ),
+        pytest.param(
+            61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"
+        ),
+        pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
+        pytest.param(40, "w workers: about 19.5 ms, 1.4 x", id="its last sentence"),
+        pytest.param(30, "w workers: about 19.5 ms", id="its first figure"),
+        pytest.param(20, "w workers", id="no figure"),
+        pytest.param(
+            8,
+            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q",
+            id="not even that",
+        ),
+    ],
+)
+def test_shortened_advice_keeps_its_number(width: int, shortened: str) -> None:
+    assert (
+        shorten_clauses(
+            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width
+        )
+        == shortened
+    )
+
+
+def test_a_call_is_cut_before_it_or_behind_it() -> None:
+    assert (
+        shorten_clauses("slow: Data(workers=4, several=True), so that", 35)
+        == "slow: Data(workers=4, several=True)"
+    )
+    assert shorten_clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
+
+
+def test_the_highest_rank_goes_first() -> None:
+    parts = [(0, Content("aa")), (2, Content("bb")), (1, Content("cc"))]
+
+    assert fit(parts, 10).plain == "aa  bb  cc"
+    assert fit(parts, 9).plain == "aa  cc"
+    assert fit(parts, 1).plain == "aa"
+
+
+def test_a_row_is_sanitized_in_all_its_parts() -> None:
+    made = row("a\x1b[2Jb", ("one\ntwo", "bold"))
+
+    assert made.plain == "abone two"
+    assert [(span.start, span.end) for span in made.spans] == [(2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        pytest.param("ab", 4, "ab  ", id="filled up"),
+        pytest.param("abcdef", 4, "abc.", id="cut"),
+        pytest.param("図書館", 4, "図 .", id="a wide one that does not fit whole"),
+        pytest.param("図書", 4, "図書", id="wide ones that fit"),
+        pytest.param("e\u0301e\u0301", 4, "e\u0301e\u0301  ", id="marks take no cell"),
+    ],
+)
+def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
+    assert column(text, width, ".") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/a/run", "/a/run"),
+        ("/home/a/run", "../run"),
+        ("/home/図書館", "..書館"),
+        ("/home/図書x", "..書x"),
+    ],
+)
+def test_of_a_path_the_end_is_kept(text: str, shown: str) -> None:
+    assert keep_end(text, 6) == shown
+
+
+def test_an_arrow_becomes_ascii_and_keeps_its_style() -> None:
+    made = with_ascii_arrows(row("off → 4", (" at step 3", "bold")))
+
+    assert made.plain == "off > 4 at step 3"
+    assert [(span.start, span.end) for span in made.spans] == [(7, 17)]
+
+
+def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:
+    assert single_width("p 図→e\u0301") == "p ?→e?"
+    assert single_width("a\tb") == "a  "
+
+
+def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> None:
+    assert wrap_text("one two", 5) == ["one", "two"]
+    assert wrap_text("図書館 ab", 4) == ["図書", "館", "ab"]
+    assert wrap_text("one two", 5, "  ") == ["one", "  two"]
+
+
+@pytest.mark.parametrize(
+    ("width", "shortened"),
+    [
+        (99, "t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
+        (59, "t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x"),
+        (49, "t fast pipeline on: about 14.9 ms, 1.6 x"),
+    ],
+)
+def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, shortened: str) -> None:
+    assert (
+        shorten_clauses("t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width)
+        == shortened
+    )

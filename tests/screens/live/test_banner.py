@@ -1,0 +1,268 @@
+"""The banner's advice fits whole into 80 columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.analysis.situations import RUNNING, judged
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
+from tfwatch.analysis.findings.situation import BatchSource, Memory, SourceKind
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
+from tfwatch.analysis.steps.verdict import Bound, Verdict
+from tfwatch.analysis.tuning.forecasting.forecast import Forecast
+from tfwatch.core.events import RunEnded, TrainingFailed
+from tfwatch.core.rows import Phase
+from tfwatch.screens.live.banner import BannerPane
+
+#: Cells of a row of the banner in a window of 80 columns.
+WIDTH = 78
+HIGHLY, NOT = Verdict.HIGHLY, Verdict.NOT
+MAP = Stage("map(batch)", "ParallelMapV2", 1.4, 2.0)
+BURNS = StageTable(0, (MAP,), find_bottleneck((MAP,), 2.0, 2))
+FILES = Stage("map(read_and_decode)", "Map files", 19.0)
+STORAGE = StageTable(0, (FILES,), find_bottleneck((FILES,), 0.1, 2))
+PYTHON = Stage("from_generator(examples)", "Generator python", 20.8)
+LOCKED = StageTable(0, (PYTHON,), find_bottleneck((PYTHON,), 1.0, 2))
+ALL_ON = {"prefetch": "4", "workers": "auto"}
+KNOBS = ("prefetch", "workers")
+
+
+def forecast_for(
+    knob: str, value: str, ms: float, why: str = "the rest is compute", **changes: Any
+) -> dict[str, Any]:
+    """Make a forecast for a step of 23.4 ms, with a wide interval."""
+    known = Forecast(knob, value, ms, ms * 0.5, ms * 1.4, ms, why, None, ms, 23.4, 23.4)
+    return {"forecasts": {(knob, value): replace(known, **changes)}}
+
+
+def epoch(**seconds: float) -> dict[str, Any]:
+    return {
+        "judgement": judged(NOT, 0.2),
+        "epoch_spent": TimeSpent(0, 250, 0, compute_s=3.4, **seconds),
+    }
+
+
+def last(**changes: Any) -> dict[str, Any]:
+    """Make a finished run, with the finding of its last setting."""
+    found = banner(replace(RUNNING, live=False, **changes))
+    return {
+        "ended": RunEnded(12_000_000_000_000, "finished", 5000),
+        "waited_s": 5000.0,
+        "last_finding": found,
+    }
+
+
+FINDINGS: list[Any] = [
+    pytest.param({"judgement": judged(HIGHLY)}, "p turns prefetch on", id="off"),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "switchable": ()},
+        ".prefetch(tf.data.AUTOTUNE)",
+        id="not live",
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "switchable": KNOBS},
+        "+ a deeper buffer",
+        id="all is on",
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": {**ALL_ON, "latency_ms": "20 ms"}},
+        "l turns the simulated latency off",
+        id="simulated",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": ALL_ON,
+            "stages": BURNS,
+            **forecast_for("workers", "off", 23.4),
+        },
+        "no key helps: map(batch) is CPU-bound with 2 workers on 2 cores",
+        id="no key helps, CPU",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": ALL_ON,
+            "stages": STORAGE,
+            **forecast_for("workers", "off", 23.4),
+        },
+        "no key helps: map(read_and_decode) waits for storage",
+        id="no key helps, storage",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": ALL_ON,
+            "stages": LOCKED,
+            **forecast_for("workers", "off", 23.4),
+        },
+        "no key helps: from_generator(examples) runs Python and holds the GIL",
+        id="no key helps, Python",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": {"prefetch": "4", "fast_pipeline": "off"},
+            "fast_pipeline": "whole batches",
+            **forecast_for("fast_pipeline", "on", 3.3, "a guess: this form has not run yet"),
+        },
+        "t fast pipeline (whole batches) on: 23.4 to about 3.3 ms, 7.1 x",
+        id="fast pipeline",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": {**ALL_ON, "cache": "off"},
+            "memory": Memory(9e9, 6e9, 0.0, 16e9),
+            **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
+        },
+        "c cache on: 23.4 to about 3.3 ms, 7.1 x",
+        id="cache",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True),
+        },
+        "more than the memory limit",
+        id="beyond the limit",
+    ),
+    pytest.param(
+        last(
+            judgement=judged(HIGHLY),
+            stages=LOCKED,
+            **forecast_for("prefetch", "4", 11.7, "compute and data share the cores"),
+        ),
+        ".prefetch(4): 23.4 to about 11.7 ms, 2.0 x",
+        id="ended, with a forecast",
+    ),
+    pytest.param(
+        last(judgement=judged(HIGHLY), stages=LOCKED, knobs={}),
+        ".prefetch(tf.data.AUTOTUNE)",
+        id="ended, a script's",
+    ),
+    pytest.param(
+        last(judgement=judged(HIGHLY), stages=BURNS, knobs=ALL_ON),
+        "make batches cheaper",
+        id="ended, on",
+    ),
+    pytest.param(
+        last(
+            judgement=judged(HIGHLY),
+            **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True),
+        ),
+        "make batches cheaper",
+        id="ended, beyond the limit",
+    ),
+    pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
+    pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
+    pytest.param(
+        {**epoch(first_batch_s=2.0), "has_shuffle_fill": True},
+        "a smaller buffer",
+        id="shuffle buffer",
+    ),
+    pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
+    pytest.param(
+        last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"
+    ),
+    pytest.param(
+        {"judgement": judged(NOT, 0.2)}, "A GPU or a smaller model would shorten it.", id="compute"
+    ),
+    pytest.param(
+        {"judgement": judged(NOT, 0.2), "accelerated": True},
+        "Mixed precision or jit_compile would shorten it.",
+        id="on a GPU",
+    ),
+    pytest.param(
+        {"judgement": judged(NOT, 0.1, bound=Bound.LAUNCH), "accelerated": True},
+        "compile(steps_per_execution=8)",
+        id="launching",
+    ),
+    pytest.param({"judgement": judged(NOT, 0.1), "op_by_op": True}, "tf.function", id="op by op"),
+    pytest.param(
+        {"judgement": judged(NOT, 0.2, 13.6, 7.1, Bound.HOST)},
+        "compile(steps_per_execution=8): about",
+        id="host",
+    ),
+    pytest.param(
+        {"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"
+    ),
+    pytest.param(
+        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_pipeline": "on"}},
+        "Requested: fast pipeline on",
+        id="asked",
+    ),
+    pytest.param(
+        {"life": "killed", "memory": Memory(15e9, 1e8, 9e9, 16e9)},
+        "out of memory is likely",
+        id="killed",
+    ),
+    pytest.param({"life": "folder gone"}, "tfwatch replay opens it at its new place", id="gone"),
+    pytest.param(
+        {
+            "failed": TrainingFailed(
+                0, 412, "ValueError: no", 'File "a_rather_long_name_of_a_file.py", line 412'
+            )
+        },
+        "5 shows the traceback",
+        id="failed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "advice"), FINDINGS)
+def test_advice_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
+    pane = BannerPane()
+    pane.banner = banner(replace(RUNNING, **changes))
+    _, _, line = pane.rows(WIDTH, 3)
+    assert advice in line.plain
+    assert line.cell_length <= WIDTH, "cut in the middle of a word"
+
+
+@pytest.mark.parametrize("given", SourceKind, ids=lambda given: given.name)
+@pytest.mark.parametrize("live", [True, False], ids=["live", "read only"])
+def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
+    given: SourceKind, live: bool
+) -> None:
+    pane = BannerPane()
+    tables = (
+        None,
+        BURNS,
+        STORAGE,
+        LOCKED,
+        *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)),
+    )
+    situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
+    for stages, workers, knobs, switchable in situations:
+        changes: dict[str, Any] = {
+            "stages": stages,
+            "origin": BatchSource(given, workers),
+            "knobs": knobs,
+            "switchable": switchable,
+        }
+        for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
+            spent = (
+                TimeSpent(0, 250, compute_s=3.4, first_batch_s=2.0)
+                if judgement.verdict is NOT
+                else None
+            )
+            pane.banner = banner(
+                replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes)
+            )
+            _, _, line = pane.rows(WIDTH, 3)
+            assert 0 < line.cell_length <= WIDTH, line.plain
+
+
+@pytest.mark.parametrize(("changes", "advice"), FINDINGS)
+def test_a_sentence_keeps_its_figures_at_80_columns(changes: dict[str, Any], advice: str) -> None:
+    del advice
+    pane = BannerPane()
+    pane.banner = found = banner(replace(RUNNING, **changes))
+    first, sentence, _ = pane.rows(WIDTH, 3)
+    assert found.word in first.plain
+    assert max(first.cell_length, sentence.cell_length) <= WIDTH

@@ -1,0 +1,95 @@
+"""The card: its bars claim no difference that the answer does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.analysis.step_rows import plain, restart
+from tfwatch.analysis.tuning.comparison import Comparison, compare
+from tfwatch.analysis.tuning.tuner_text import autopilot_runs
+from tfwatch.core.events import (
+    AutopilotBegan,
+    AutopilotEnded,
+    ExperimentEnded,
+    MoveJudged,
+    PipelineSwitched,
+)
+from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
+from tfwatch.screens.live.settings.card import CardPane
+
+if TYPE_CHECKING:
+    from textual.content import Content
+
+EXPERIMENT = ExperimentEnded(
+    *(5, "prefetch", ["off", "4"], 0, 30, "budget", "unclear", "4", "off", 8, 160, 170, "off"),
+    *(1.08, 0.79, 1.53, {"off": 15.1, "4": 13.9}),
+)
+PROVED = replace(EXPERIMENT, cause="clear", answer="faster", ratio=1.68, low=1.61, high=1.74)
+JUDGED = MoveJudged(2, 90, "workers", "off", "8", 15.1, 13.9, 60, True)
+AUTOPILOT = AutopilotEnded(
+    6, 170, "not_starving", "", 169, 15.1, 13.9, ratio=1.08, low=0.97, high=1.2
+)
+
+
+def drawn(**attributes: Any) -> list[Content]:
+    card = CardPane()
+    for name, value in attributes.items():
+        card.set_reactive(getattr(CardPane, name), value)
+    return list(card.rows(60, 20))
+
+
+def bar_styles(rows: list[Content]) -> set[str]:
+    """The styles of the bars of the first two rows."""
+    return {
+        str(span.style)
+        for row in rows[:2]
+        for span in row.spans
+        if set(row.plain[span.start : span.end]) & {"█", "#"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("ended", "style"),
+    [
+        pytest.param(EXPERIMENT, QUIET_COLOUR, id="open"),
+        pytest.param(PROVED, COMPUTE_COLOUR, id="proved"),
+    ],
+)
+def test_the_bars_of_an_open_ab_test_are_grey(ended: ExperimentEnded, style: str) -> None:
+    rows = drawn(experiment=ended)
+    assert bar_styles(rows) == {style}
+    assert ("grey: the difference may be noise" in [row.plain for row in rows]) == (
+        ended is EXPERIMENT
+    )
+
+
+@pytest.mark.parametrize(("low", "style"), [(0.97, QUIET_COLOUR), (1.01, COMPUTE_COLOUR)])
+def test_the_bars_of_an_autopilot_without_a_proved_gain_are_grey(low: float, style: str) -> None:
+    (run,) = autopilot_runs([AutopilotBegan(0, 1, 2e9), JUDGED, replace(AUTOPILOT, low=low)])
+    assert bar_styles(drawn(autopilot_run=run)) == {style}
+
+
+def compared(wait_ms: float, knob: str = "prefetch", old: str = "off") -> Comparison:
+    rows = plain(200)
+    rows["wait_ms"][:100] += wait_ms
+    rows["compute_ms"] += [0.5, -0.5, 0.9, -0.9, 0.1] * 40
+    switch = PipelineSwitched(0, knob, old, "4", 100, 101, 1.0, "key")
+    return compare([switch], 200, lambda first, last: restart(rows)[first - 1 : last])[0]
+
+
+def test_the_parts_of_a_step_keep_their_colours_and_fade_where_no_difference_is_seen() -> None:
+    clear, open_ = compared(9.0), compared(0.05)
+    assert (clear.answer, open_.answer in ("same", "unclear")) == ("faster", True)
+    assert {WAIT_COLOUR, COMPUTE_COLOUR} <= bar_styles(drawn(comparisons=(clear,)))
+    assert COMPUTE_COLOUR not in bar_styles(drawn(comparisons=(open_,)))
+
+
+@pytest.mark.parametrize(("knob", "old"), [("prefetch", "default"), ("device_prefetch", "off")])
+def test_a_blank_follows_a_long_label_whole(knob: str, old: str) -> None:
+    rows = [row.plain for row in drawn(comparisons=(compared(9.0, knob, old),))[:2]]
+
+    assert rows[0].startswith(f"{knob.replace('_', ' ')} {old} ")
+    assert len({len(row) - len(row.lstrip("abcdefghijklmnopqrstuvwxyz 4")) for row in rows}) == 1

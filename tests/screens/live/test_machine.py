@@ -1,0 +1,247 @@
+"""The hardware on the screen, over canned runs of several machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.live.test_view import look
+from tests.screens import hardware
+from tests.screens.canned import COMPUTE_BOUND, Canned, Split, usual
+from tests.screens.showing import shown
+from tfwatch.core import events as facts
+from tfwatch.core.refusals import NotTimed
+from tfwatch.core.rows import SAMPLE, Phase
+from tfwatch.report.document import as_json
+from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.header import header_view
+from tfwatch.screens.live.machine import MachinePane, Reading, readings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def texts(run: Canned) -> dict[str, tuple[str, bool]]:
+    """Return the longest text of each row of the machine pane, and its alert."""
+    return {reading.label: (reading.texts[0], reading.alert) for reading in readings(look(run))}
+
+
+def pane(shown_rows: list[str]) -> list[str]:
+    """Return the rows of the machine pane of a large screen."""
+    first = next(at for at, row in enumerate(shown_rows) if " machine " in row)
+    return [
+        row[row.rindex("││") + 2 :].strip(" │") for row in shown_rows[first + 1 :] if "││" in row
+    ]
+
+
+# -- states -----------------------------------------------------------------------------------------
+
+
+SIZES = ((60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60))
+
+
+async def test_every_machine_fits_every_size() -> None:
+    views = {name: look(make(None)) for name, make in hardware.ALL.items()}
+    async with shown(hardware.compute_bound(None), unicode=False, colour=False) as show:
+        for pane, size in [*product("4", SIZES), ("1", (80, 24))]:
+            await show.press(pane)
+            await show.resize(size)
+            for name, view in views.items():
+                await show.look_at(view)
+                assert {len(row) for row in show.rows} == {size[0]}, (name, size)
+                assert " nan" not in show.text, (name, size)
+                assert show.text.isascii(), (name, size)
+
+
+@pytest.mark.parametrize(
+    "options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}]
+)
+async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]) -> None:
+    async with shown(hardware.compute_bound(None), (80, 24), **options) as show:
+        (lane,) = [row for row in show.rows if row[1:].startswith("GPU ")]
+        assert re.search(r"[▇█#=]{10}", lane)
+        assert "93 %, 89 ours" in lane
+
+
+# -- the pane ---------------------------------------------------------------------------------------
+
+
+def test_only_readings_that_need_attention_alert() -> None:
+    for make, alerts in (
+        (hardware.compute_bound, []),
+        (hardware.compute_bound_nvidia, []),
+        (hardware.eaten, ["GPU"]),
+        (hardware.throttled, ["heat"]),
+        (hardware.swapping, ["memory", "swap"]),
+        (
+            lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(
+                200, COMPUTE_BOUND
+            ),
+            ["swap"],
+        ),
+        (hardware.on_battery, ["heat"]),
+        (hardware.unused, ["GPU"]),
+    ):
+        assert [label for label, (_, alert) in texts(make(None)).items() if alert] == alerts, make
+
+
+def test_memory_that_outlasts_the_run_is_no_alert() -> None:
+    short, long = hardware.leaking(None), hardware.leaking(None)
+    long.writer.describe(epochs=100_000)
+
+    assert texts(short)["memory"] == ("10.8 of 16 GB, GPU 4.1, +1.2 GB/h, swaps in 4 h", False)
+    assert texts(long)["memory"][1]
+    assert look(long).finding.remark == "memory grows 1.2 GB/h: swaps in 4 h, before the end"
+
+
+def test_a_steady_memory_is_called_steady() -> None:
+    run = (
+        hardware.on_apple(None, hardware.apple())
+        .steps(100, COMPUTE_BOUND)
+        .pass_s(150.0)
+        .doing(Phase.COMPUTE, 0.0)
+    )
+
+    assert texts(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
+    run.at_s += 60.0  # without a sample it may have changed
+    assert texts(run)["memory"] == ("n/a of 16 GB", False)
+
+
+def test_a_machine_without_a_gpu_shows_only_the_reason() -> None:
+    rows = texts(usual(None))
+
+    assert rows["GPU"] == ("n/a: no GPU in this machine (enter: how to fix it)", False)
+    assert not {"power", "energy", "GPU mem"} & set(rows)
+
+
+def test_before_the_first_sample_only_the_run_is_shown() -> None:
+    run = Canned(None)
+    run.at_s = 3.0
+    assert texts(run.doing(Phase.IMPORT, 3.0)) == {
+        "sensors": ("no sample yet", False),
+        "cost": ("data wait 0.0 s so far (0 %)", False),
+    }
+
+
+def test_missing_sensors_are_listed_with_their_newest_reason() -> None:
+    run = hardware.compute_bound(None)
+    for reason in ("tool is missing", "tool hangs"):
+        run.event(facts.SensorMissing, sensor="disk", reason=reason, fix="")
+
+    assert texts(run)["n/a"] == ("disk: tool hangs", False)
+
+
+def test_a_copy_to_a_gpu_that_is_not_timed_is_listed_with_its_reason() -> None:
+    run = hardware.compute_bound(None)
+    run.writer.describe(accelerated=True, copy_not_timed=NotTimed.OWN_LOOP.value)
+
+    assert texts(run)["n/a"] == (f"copy to the GPU: {NotTimed.OWN_LOOP.value}", False)
+
+
+def test_heat_that_another_sensor_reports_is_not_missing() -> None:
+    run = hardware.compute_bound(None)
+    run.event(facts.SensorMissing, sensor="heat", reason="notifyutil prints 0", fix="")
+
+    assert texts(run)["heat"] == ("nominal, on AC power", False)
+    assert "n/a" not in texts(run)
+
+
+def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.flush()
+    with (tmp_path / "events.jsonl").open("a") as events:
+        events.write("torn\n")
+    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+
+    assert texts(run)["record"] == ("1 row or line of this run cannot be read", True)
+
+
+def test_a_finished_run_shows_medians_and_no_alert() -> None:
+    rows = readings(look(hardware.throttled(None).ended()))
+
+    assert not [row for row in rows if row.alert]
+    assert {row.label: row.texts[0] for row in rows}["GPU"] == "95 %, ours 92 %"
+
+
+def test_the_gpu_is_named_as_its_sensor_knows_it() -> None:
+    assert header_view(look(hardware.compute_bound(None))).device == "GPU:0 Apple M2 Pro"
+    assert header_view(look(hardware.unused(None))).device == "CPU Xeon"
+
+
+async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
+    run = (
+        hardware.on_apple(None, hardware.apple())
+        .steps(400, (9.6, 13.0, 0.8))
+        .switched("prefetch", "off", "4")
+    )
+    run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)
+
+    machine = look(run).situation.machine
+    assert machine is not None
+    assert machine.gpu is None, "no sample is wholly of the new setting yet"
+    assert machine.row["cpu_cores"] == pytest.approx(4.1)
+    newer = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.machine
+    assert newer is not None
+    assert newer.gpu is not None
+    assert newer.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
+
+
+# -- rows and room ----------------------------------------------------------------------------------
+
+
+def rows_of(*given: Reading, width: int = 40, height: int = 9, unicode: bool = True) -> list[str]:
+    made = MachinePane()
+    made.readings = given
+    made.glyphs = choose_glyphs(colour=True, unicode=unicode)
+    return [line.plain.rstrip() for line in made.rows(width, height)]
+
+
+def test_the_longest_text_that_fits_is_shown() -> None:
+    row = Reading(
+        "memory", ("9.8 of 16 GB, GPU 4.1, +1.2 GB/h", "9.8 of 16 GB, GPU 4.1", "9.8 of 16 GB")
+    )
+
+    assert [rows_of(row, width=width)[0] for width in (40, 39, 28)] == [
+        "memory  9.8 of 16 GB, GPU 4.1, +1.2 GB/h",
+        "memory  9.8 of 16 GB, GPU 4.1",
+        "memory  9.8 of 16 GB",
+    ]
+
+
+def test_a_text_that_never_fits_is_wrapped() -> None:
+    assert rows_of(Reading("GPU", ("n/a: no permission for it at all",)), width=28) == [
+        "GPU     n/a: no permission",
+        "        for it at all",
+    ]
+
+
+def test_where_rows_are_few_alerts_stay() -> None:
+    given = [Reading(str(rank), ("x",), alert=rank == 7, rank=rank) for rank in range(10)]
+
+    assert [row[0] for row in rows_of(*given, height=4)] == ["0", "1", "2", "7"]
+
+
+def test_what_is_from_outside_is_harmless_and_ascii_where_it_has_to_be() -> None:
+    assert rows_of(Reading("GPU", ("a\x1b[2Jb, 61 °C",)), unicode=False) == ["GPU     ab, 61 C"]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e38, -1e38, -1.0, 1e-38], ids=str)
+async def test_whatever_a_sample_holds_the_screen_and_the_report_stand(value: float) -> None:
+    def read(_: Split) -> dict[str, float]:
+        return dict.fromkeys((name for name in SAMPLE.names or () if name != "at_ns"), value)
+
+    run = hardware.on_apple(None, read).steps(400, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
+    async with shown(run, (80, 24)) as show:
+        await show.press("4")
+        assert all(len(row) == 80 for row in show.rows)
+        assert not re.search(r"\b(nan|inf)\b", show.text)
+    found = as_json(read_run(run.ended().writer, run.clock))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found

@@ -1,0 +1,305 @@
+"""The step strip as rows of cells: # data wait, x copy, . host, = compute, / compile, ! a stall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tfwatch.core.rows import STEP, Flag, Rows
+from tfwatch.screens.live.timeline.step_bars import (
+    BarPart,
+    Bars,
+    Cells,
+    bars_of_steps,
+    bars_of_time,
+    column_width,
+    mean_share,
+    next_top,
+    nice_top,
+    stack,
+    with_open_step,
+)
+
+NAN = float("nan")
+TEXTURE = {
+    BarPart.COMPUTE: "=",
+    BarPart.MUTED: "/",
+    BarPart.HOST: ".",
+    BarPart.COPY: "x",
+    BarPart.WAIT: "#",
+    BarPart.STALL: "!",
+    BarPart.NOTHING: " ",
+}
+
+
+def columns(
+    *parts: tuple[float, float, float], steps: int | list[int] = 10, flags: list[int] | None = None
+) -> Bars:
+    """Quarter seconds from 0 on, each (wait, host, compute) ms."""
+    wait, host, compute = (
+        np.array(values, dtype=np.float64) for values in zip(*parts, strict=True)
+    )
+    counts = np.where(np.isnan(wait), 0, steps)
+    starts = np.arange(len(parts), dtype=np.float64) * 0.25
+    bits = np.array(flags or [0] * len(parts), dtype=np.uint16)
+    return bars_of_time(starts, float(starts[-1]) + 0.25, counts, (wait, host, compute), bits)
+
+
+def copying(bars: Bars, *copy_ms: float) -> Bars:
+    """The bars with a timed copy in their compute."""
+    return replace(bars, copy_ms=np.array(copy_ms))
+
+
+def step_rows(*parts: tuple[float, float, float], flags: int = 0) -> Rows:
+    """Steps that follow one another from 0 on, each (wait, host, compute) ms."""
+    rows = np.zeros(len(parts), STEP)
+    start_ms = 0.0
+    for at, (wait, host, compute) in enumerate(parts):
+        rows[at] = (int(start_ms * 1e6), at + 1, 0, flags, wait, 0.0, compute, host, np.nan)
+        start_ms += wait + host + compute
+    return rows
+
+
+def coarse(cells: Cells) -> list[str]:
+    return ["".join(TEXTURE[BarPart(part)] for part in row) for row in cells.lower.tolist()]
+
+
+def fine(cells: Cells, part: BarPart) -> list[str]:
+    """Draw the height of a part in each cell where it is the lower one."""
+    blocks = " ▁▂▃▄▅▆▇█"
+    filled = np.where(cells.lower == part, cells.height, 0)
+    return ["".join(blocks[height] for height in row) for row in filled.tolist()]
+
+
+GAP = (NAN, NAN, NAN)
+STARVED, COMPUTE_BOUND = (10.0, 5.0, 15.0), (0.0, 5.0, 15.0)
+
+
+def test_compute_host_and_wait_stack_and_prefetch_cuts_the_cap_off() -> None:
+    cells = stack(
+        columns(STARVED, STARVED, GAP, COMPUTE_BOUND, COMPUTE_BOUND),
+        top_ms=30.0,
+        rows=6,
+        fine=False,
+    )
+    assert coarse(cells) == [
+        "##   ",
+        "##   ",
+        ".. ..",
+        "== ==",
+        "== ==",
+        "== ==",
+    ]
+
+
+def test_a_timed_copy_lies_between_wait_and_host_and_is_no_compute() -> None:
+    bars = copying(columns(STARVED, COMPUTE_BOUND, GAP, COMPUTE_BOUND), 10.0, 5.0, NAN, NAN)
+    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == [
+        "#   ",
+        "#   ",
+        "xx .",
+        "x. =",
+        ".= =",
+        "== =",
+    ]
+    assert bars.own_compute_ms.tolist() == pytest.approx([5.0, 10.0, NAN, 15.0], nan_ok=True)
+
+
+def test_a_copy_of_fine_cells_ends_at_an_eighth() -> None:
+    bars = copying(columns((0.0, 0.0, 20.0)), 11.25)
+    cells = stack(bars, top_ms=20.0, rows=2, fine=True)
+    assert fine(cells, BarPart.COMPUTE) == [" ", "▇"]
+    assert cells.upper[1].tolist() == [BarPart.COPY]
+
+
+def test_the_parts_of_any_column_keep_their_whole_height() -> None:
+    """No cell holds three parts: all eighths of the bar are drawn, and the copy's are right within half a row."""
+    chance = np.random.default_rng(3)
+    wait, host, compute = chance.gamma(1.0, 4.0, (3, 400))
+    copy = compute * chance.random(400)
+    bars = copying(columns(*zip(wait, host, compute, strict=True)), *copy)
+    cells = stack(bars, top_ms=60.0, rows=8, fine=True)
+    copied = np.where(cells.lower == BarPart.COPY, cells.height, 0) + np.where(
+        cells.upper == BarPart.COPY, 8 - cells.height, 0
+    )
+    plain = stack(replace(bars, copy_ms=None), top_ms=60.0, rows=8, fine=True)
+    assert ((cells.lower == BarPart.NOTHING) == (plain.lower == BarPart.NOTHING)).all()
+    thick = copy > 60.0 / 8
+    assert np.abs(copied.sum(axis=0) - np.rint(copy / 60.0 * 64))[thick].max() <= 4
+
+
+def test_fine_cells_split_at_an_eighth_with_the_upper_part_behind() -> None:
+    cells = stack(columns((7.5, 0.0, 12.5), (5.0, 0.0, 15.0)), top_ms=20.0, rows=2, fine=True)
+    assert fine(cells, BarPart.COMPUTE) == ["▂▄", "██"]
+    assert cells.upper[0].tolist() == [BarPart.WAIT, BarPart.WAIT]
+
+
+def test_a_thin_wait_is_always_drawn_or_never_so_that_a_strip_has_no_speckles() -> None:
+    """Wherever the compute ends within its cell, 0.3 ms of wait on a 20 ms axis leaves no trace."""
+    compute_bound = columns(*((0.3, 0.0, 10.0 + n * 0.15) for n in range(16)))
+    moderate = columns(*((2.0, 0.0, 10.0 + n * 0.15) for n in range(16)))
+    hidden, shown = (
+        stack(bars, top_ms=20.0, rows=4, fine=True) for bars in (compute_bound, moderate)
+    )
+    assert not ((hidden.lower == BarPart.WAIT) | (hidden.upper == BarPart.WAIT)).any()
+    assert ((shown.lower == BarPart.WAIT) | (shown.upper == BarPart.WAIT)).any(axis=0).all()
+
+
+@pytest.mark.parametrize(
+    ("host_ms", "drawn"),
+    [
+        pytest.param((1.8, 2.4, 2.6), False, id="half a row is rarely reached"),
+        pytest.param((2.4, 2.6, 2.7), True, id="half a row is mostly reached"),
+    ],
+)
+def test_thin_host_time_is_drawn_for_all_columns_or_for_none(
+    host_ms: tuple[float, ...], drawn: bool
+) -> None:
+    bars = columns(*((8.0, host, 10.0) for host in host_ms))
+    rows = coarse(stack(bars, top_ms=30.0, rows=6, fine=False))
+    assert [("." in column) for column in zip(*rows, strict=True)] == [drawn] * 3
+
+
+def test_a_wait_beyond_the_top_is_a_stall_of_full_height() -> None:
+    cells = stack(
+        columns(COMPUTE_BOUND, (3500.0, 5.0, 15.0), COMPUTE_BOUND), top_ms=30.0, rows=3, fine=False
+    )
+    assert coarse(cells) == [" ! ", "...", "==="]
+    assert cells.clipped.tolist() == [False, True, False]
+
+
+def test_what_ran_leaves_a_trace_however_short() -> None:
+    cells = stack(columns((0.0, 0.0, 0.01), GAP), top_ms=30.0, rows=2, fine=True)
+    assert fine(cells, BarPart.COMPUTE) == ["  ", "▁ "]
+
+
+def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
+    compiling = (0.0, 0.0, 600.0)
+    bars = columns(
+        GAP,
+        compiling,
+        compiling,
+        COMPUTE_BOUND,
+        steps=[0, 1, 0, 10],
+        flags=[0, int(Flag.COMPILE), 0, 0],
+    )
+    assert bars.muted.tolist() == [False, True, True, False]
+    assert coarse(stack(bars, top_ms=30.0, rows=2, fine=False))[0] == " // "
+
+
+@pytest.mark.parametrize(
+    ("since_s", "expected"),
+    [
+        pytest.param(
+            0.6, "  !!", id="a stall fills the columns in which nothing began, and the newest"
+        ),
+        pytest.param(0.9, "    ", id="a step younger than 0.15 s is not drawn"),
+        pytest.param(0.8, "   !", id="it shows beside finished steps when it stands out from them"),
+    ],
+)
+def test_the_open_wait_is_a_wall(since_s: float, expected: str) -> None:
+    bars = with_open_step(
+        columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, COMPUTE_BOUND), since_s, 0.99, BarPart.WAIT
+    )
+    assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False))[0] == expected
+
+
+def test_an_open_wait_of_a_third_of_a_second_is_visible_where_steps_take_20_ms() -> None:
+    bars = columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, GAP)
+    walls = stack(with_open_step(bars, 0.45, 0.75, BarPart.WAIT), top_ms=30.0, rows=3, fine=False)
+    assert coarse(walls)[0] == "  !!"
+
+
+def test_an_open_compute_is_drawn_as_compute() -> None:
+    bars = with_open_step(columns(COMPUTE_BOUND, GAP), 0.0, 0.48, BarPart.COMPUTE)
+    assert coarse(stack(bars, top_ms=500.0, rows=2, fine=False)) == [" =", "=="]
+
+
+@pytest.mark.parametrize(
+    ("needed", "top"),
+    [(0.9, 1.0), (1.2, 1.5), (13.9, 15.0), (23.4, 30.0), (41.0, 50.0), (640.0, 800.0), (0.0, 1.0)],
+)
+def test_tops_are_round_numbers(needed: float, top: float) -> None:
+    assert nice_top(needed) == pytest.approx(top)
+
+
+def test_the_top_ignores_stalls_and_keeps_still() -> None:
+    stalled = columns(STARVED, *[(9000.0, 5.0, 15.0)] * 40, steps=[10] + [0] * 40)
+    assert next_top(stalled, None) == 40.0
+    assert next_top(columns((0.0, 0.0, 21.0)), 40.0) == 40.0, "half used: it stays"
+    assert next_top(columns((0.0, 0.0, 14.0)), 40.0) == 20.0, "less than half used: it shrinks"
+    assert next_top(columns(GAP), 40.0) == 40.0, "nothing to go by: it stays"
+    assert next_top(columns(GAP), None) is None
+
+
+def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() -> None:
+    young = [(0.0, 0.0, 25.0)] * 8
+    assert next_top(columns(*young, (875.0, 0.0, 25.0)), None) == 30.0
+    assert next_top(columns((880.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=1), None) == 1000.0, (
+        "all steps are long"
+    )
+
+
+def test_without_a_top_every_column_has_full_height() -> None:
+    bars = columns((0.0, 0.0, 900.0), flags=[int(Flag.COMPILE)])
+    assert coarse(stack(bars, None, rows=2, fine=False)) == ["/", "/"]
+
+
+def test_single_steps_have_their_own_copies() -> None:
+    timed = step_rows(COMPUTE_BOUND, COMPUTE_BOUND)
+    timed["copy_ms"] = [10.0, np.nan]
+    bars = bars_of_steps(timed, 3)
+    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == [
+        "   ",
+        "   ",
+        " x.",
+        " x=",
+        " .=",
+        " ==",
+    ]
+    assert bars.parts_of(1) == {"wait": 0.0, "copy": 10.0, "host": 5.0, "compute": 5.0}
+    assert bars.parts_of(2) == {"wait": 0.0, "host": 5.0, "compute": 15.0}
+    assert bars_of_steps(step_rows(COMPUTE_BOUND), 3).copy_ms is None
+
+
+def test_an_open_step_has_no_copy_yet() -> None:
+    bars = with_open_step(copying(columns(COMPUTE_BOUND), 10.0), 0.0, 0.24, BarPart.COMPUTE)
+    assert bars.parts_of(0) == {"wait": 0.0, "host": 0.0, "compute": 240.0}
+
+
+def test_single_steps_stand_at_the_right() -> None:
+    bars = bars_of_steps(step_rows(COMPUTE_BOUND, STARVED, COMPUTE_BOUND), 5)
+    assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False)) == ["   # ", "  ...", "  ==="]
+    assert bars.end_s == pytest.approx(0.070)
+
+
+def test_no_steps_at_all_are_empty_columns() -> None:
+    bars = bars_of_steps(step_rows(), 3)
+    assert coarse(stack(bars, None, rows=1, fine=True)) == ["   "]
+
+
+def test_shares_weigh_columns_by_their_steps_and_leave_flagged_ones_out() -> None:
+    bars = columns(
+        (10.0, 0.0, 10.0), (0.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=[30, 10, 1], flags=[0, 0, 8]
+    )
+    assert mean_share(bars) == pytest.approx(300 / 800)
+    assert bars.share.tolist() == pytest.approx([0.5, 0.0, 900 / 920])
+    assert mean_share(columns(GAP)) is None
+
+
+@pytest.mark.parametrize(
+    ("target_s", "count", "width"),
+    [(18.0, 91, 0.25), (18.0, 59, 0.5), (300.0, 91, 4.0), (3600.0, 91, 40.0), (1e12, 91, 86400.0)],
+)
+def test_columns_are_as_narrow_as_the_span_allows(
+    target_s: float, count: int, width: float
+) -> None:
+    assert column_width(target_s, count) == width
+
+
+def test_columns_that_are_hardly_higher_than_the_others_are_not_cut() -> None:
+    bars = columns(*[(0.2, 1.0, 34.0)] * 97, *[(5.5, 1.0, 34.0)] * 3)
+
+    assert next_top(bars, None) == 50.0

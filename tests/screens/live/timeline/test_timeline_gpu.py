@@ -1,0 +1,145 @@
+"""The GPU's lane of the timeline."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, shown
+from tfwatch.core.events import PipelineSwitched, SensorMissing
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.timeline.rows import GUTTER, lay_out
+
+if TYPE_CHECKING:
+    from tests.screens.runs import CannedRun
+
+
+def half_busy(
+    run: CannedRun, seconds: float, busy: float, ours: float, **columns: float
+) -> CannedRun:
+    """Write steps with these GPU samples."""
+    run.columns = {"gpu_busy": busy, "gpu_process_busy": ours, **columns}
+    run.steps(seconds, *COMPUTE_BOUND)
+    return run
+
+
+async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) -> None:
+    run.columns = {"gpu_busy": 0.5, "gpu_process_busy": 0.5, "gpu_power_w": 9.84}
+    run.steps(8.0, *STARVED)
+    run.writer.event(
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key")
+    )
+    run.columns = {"gpu_busy": 1.0, "gpu_process_busy": 0.87, "gpu_power_w": 19.84}
+    run.steps(8.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 16) as (app, _):
+        assert rows(app.timeline)[-4:-1] == [
+            f"starve {' ' * 27}{'+' * 32}{' ' * 32} 1 % (was 42)",
+            # The sample in which the switch fell is of both.
+            f"GPU    {' ' * 27}{' ' * 30}{'#' * 32}   100 %  (was 50)",
+            f"busy   {' ' * 27}{'#' * 62}   19.8 W, 87 ours",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "power_w", "figure"),
+    [
+        (0.87, 9.84, "91 %, 87 ours"),
+        (float("nan"), 9.84, "91 %, 9.8 W"),
+        (float("nan"), 412.0, "91 %, 412 W"),
+    ],
+)
+async def test_a_small_screen_has_one_row_of_it_in_place_of_the_cpu(
+    run: CannedRun, ours: float, power_w: float, figure: str
+) -> None:
+    half_busy(run, 8.0, 0.91, ours, gpu_power_w=power_w)
+    async with shown(run) as (app, _):
+        texts = rows(app.timeline)
+    assert texts[-1].endswith(f" {figure}")
+    assert texts[-1].startswith("GPU ")
+    assert not [text for text in texts if text.startswith("CPU")]
+
+
+async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run: CannedRun) -> None:
+    half_busy(run, 4.0, 0.0, 0.0)
+    half_busy(run, 4.0, float("nan"), float("nan"))
+    half_busy(run, 4.0, 1.0, 1.0)
+    async with shown(run) as (app, _):
+        assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1]), rows(
+            app.timeline
+        )[-1]
+
+
+async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: CannedRun) -> None:
+    half_busy(run, 4.0, 0.0, 0.0, gpu_late_ms=2000.0)
+    half_busy(run, 4.0, 1.0, 1.0, gpu_late_ms=2000.0)
+    async with shown(run) as (app, _):
+        texts = rows(app.timeline)
+    strip, gpu = texts[-4], texts[-1]
+    assert gpu.index("#") - GUTTER == strip.index("=") - GUTTER + 4
+
+
+async def test_other_programs_have_a_colour_of_their_own(run: CannedRun) -> None:
+    half_busy(run, 8.0, 1.0, 0.5)
+    async with shown(run, 120, 16) as (app, _):
+        app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
+        upper, lower = app.timeline._lines[-3], app.timeline._lines[-2]
+    assert [role for text, role in upper if "█" in text] == ["others"]
+    assert [role for text, role in lower if "█" in text] == ["gpu"]
+
+
+@pytest.mark.parametrize(("unicode", "ours", "others"), [(True, "█", "▒"), (False, "#", "o")])
+async def test_without_colour_other_programs_have_a_texture(
+    run: CannedRun, unicode: bool, ours: str, others: str
+) -> None:
+    half_busy(run, 8.0, 1.0, 0.5)
+    async with shown(run, 120, 16) as (app, _):
+        app.timeline.glyphs = choose_glyphs(colour=False, unicode=unicode)
+        upper, lower = rows(app.timeline)[-3:-1]
+    assert others * 30 in upper
+    assert ours * 30 in lower
+
+
+async def test_without_a_gpu_the_strip_gets_its_rows_and_the_frame_the_reason(
+    run: CannedRun,
+) -> None:
+    run.writer.event(
+        SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor")
+    )
+    run.steps(8.0, *COMPUTE_BOUND)
+    async with shown(run) as (app, _):
+        assert app.timeline._border_subtitle is not None
+        note = app.timeline._border_subtitle.plain
+        assert rows(app.timeline)[-1].startswith("CPU")
+    assert note.startswith("GPU n/a: no permission: sudo refused xx")
+    assert note.endswith("... - enter: how to fix it")
+    assert len(note) <= 74
+
+
+async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:
+    half_busy(run, 10.0, 0.9, 0.9)
+    run.writer.event(SensorMissing(run.now_ns, "GPU", "powermetrics ended", "tfwatch tries again"))
+    half_busy(run, 60.0, float("nan"), float("nan"))
+    async with shown(run) as (app, _):
+        assert not [text for text in rows(app.timeline) if text.startswith("GPU")]
+        app.timeline.jump_to(8.0)
+        assert next(text for text in rows(app.timeline) if text.startswith("GPU")).endswith(
+            " 90 %, 90 ours"
+        )
+
+
+@pytest.mark.parametrize(
+    ("height", "compact", "strip_rows", "gpu_rows", "has_cpu"),
+    [
+        (17, False, 11, 2, True),
+        (14, False, 9, 2, False),
+        (10, False, 6, 1, False),
+        (7, True, 4, 1, False),
+    ],
+)
+def test_the_gpu_takes_the_rows_of_the_cpu_where_they_are_dear(
+    height: int, compact: bool, strip_rows: int, gpu_rows: int, has_cpu: bool
+) -> None:
+    layout = lay_out(118, height, compact, gpus=1)
+    assert (layout.strip_rows, layout.gpu_rows, layout.has_cpu) == (strip_rows, gpu_rows, has_cpu)

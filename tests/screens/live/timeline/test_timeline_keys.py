@@ -1,0 +1,242 @@
+"""The keys and the mouse of a timeline."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
+from tfwatch.core.rows import Flag
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.screens.live.timeline.rows import GUTTER, WIDE
+from tfwatch.screens.live.timeline.style import KEYS
+from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.live.timeline.window import View, Zoom, around, bars_in_view
+
+if TYPE_CHECKING:
+    from tests.screens.runs import CannedRun
+
+
+async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
+    run.steps(8.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("space")
+        before = rows(app.timeline)
+        assert "then, mean ms" in before[1]
+        run.steps(3.0, *STARVED)
+        show(app.timeline, run.snapshot())
+        assert rows(app.timeline) == before
+        assert title(app.timeline).startswith(
+            f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live"
+        )
+        assert app.timeline.frozen_at_s == pytest.approx(8.0, abs=0.05)
+        await pilot.press("space")
+        assert not app.timeline.frozen
+        assert "now, mean ms" in rows(app.timeline)[1]
+        await pilot.pause()
+        assert [at_s is None for at_s in app.messages] == [False, True]
+
+
+async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
+    run.steps(8.0, *STARVED)
+    run.steps(8.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("left")
+        assert app.timeline.frozen
+        assert title(app.timeline).endswith("wait 0.2 host 1.0 compute 13.0 ms")
+        app.timeline.action_look(-40)
+        assert re.search(
+            r"steps [\d ]+ to [\d ]+: wait 10.0 host 1.0 compute 13.0 ms$", title(app.timeline)
+        )
+        assert "|" in rows(app.timeline)[0]
+        await pilot.press("end")
+        assert not app.timeline.frozen
+
+
+async def test_home_shows_the_beginning_and_looking_back_stops_there(run: CannedRun) -> None:
+    run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
+    run.steps(60.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("home", "left", "left")
+        texts = rows(app.timeline)
+        assert texts[9].index("C compile 2.4 s") == GUTTER
+        assert texts[12].lstrip().startswith(time_of_day(5.0)[:5])
+
+
+async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
+    run.steps(40.0, *COMPUTE_BOUND)
+    run.step(900.0, 1.0, 13.0)
+    run.steps(40.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, _):
+        app.timeline.jump_to(40.0)
+        assert abs(rows(app.timeline)[9].index("S stall 0.9 s") - GUTTER - 43) <= 2
+
+
+async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: CannedRun) -> None:
+    run.columns = {"gpu_busy": 0.25}
+    run.steps(60.0, *STARVED)
+    run.columns = {"gpu_busy": 0.75, "cpu_cores": 7.0}
+    run.steps(60.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 20) as (app, pilot):
+
+        def beside() -> list[str]:
+            texts = [
+                app.timeline.render_line(y).text[-WIDE:] for y in range(app.timeline.size.height)
+            ]
+            return [" ".join(text.lstrip("#.= ").split()) for text in texts]
+
+        await pilot.press("space")
+        newest = [
+            "wait 0.2",
+            "host 1.0",
+            "compute 13.0",
+            "step 14.2",
+            "p95 14.2",
+            "1 %",
+            "75 %",
+            "7.0 of 10 cores",
+        ]
+        assert [words for words in newest if words in beside()] == newest
+        assert "then, mean ms" in rows(app.timeline)[1]
+        app.timeline.jump_to(20.0)
+        assert "in view, mean ms" in rows(app.timeline)[1]
+        own = [
+            "wait 10.0",
+            "host 1.0",
+            "compute 13.0",
+            "step 24.0",
+            "42 %",
+            "25 %",
+            "4.0 of 10 cores",
+        ]
+        assert [words for words in own if words in beside()] == own
+        assert not {"step 14.2", "p95 14.2", "1 %", "75 %"} & {*beside()}
+        await pilot.press("end")
+        assert "now, mean ms" in rows(app.timeline)[1]
+
+
+async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
+    run.steps(40.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline.jump_to(39.0)
+        end_s = app.timeline._view.end_s
+        await pilot.press("shift+right", "shift+right")
+        assert end_s == app.timeline._view.end_s == run.now_s
+
+
+def test_a_single_step_that_cannot_be_read_is_seen_in_its_quarter_second(run: CannedRun) -> None:
+    run.steps(20.0, *COMPUTE_BOUND)
+    seen = run.snapshot()
+    old = replace(seen, steps=seen.steps[-100:])
+    gone = replace(old, steps_between=lambda first, last: seen.steps[:0])
+
+    assert around(seen, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
+    assert around(old, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
+    assert around(gone, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.SECONDS
+
+
+async def test_home_at_a_column_a_step_goes_to_the_first_step_of_a_long_run(run: CannedRun) -> None:
+    for _ in range(5000):
+        run.step(0.2, 1.0, 13.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("Z", "home")
+        assert " step 1: " in title(app.timeline)
+        assert rows(app.timeline)[-1].split() == ["25", "50", "75", "step", "91"]
+        await pilot.press("right")
+        assert " step 2: " in title(app.timeline)
+        app.timeline.jump_to(14.2)
+        await pilot.pause()
+        assert " step 1 001: " in title(app.timeline)
+        await pilot.press("end")
+        assert rows(app.timeline)[-1].endswith("newest")
+
+
+@pytest.mark.parametrize("zoom", [Zoom.SECONDS, Zoom.MINUTES, Zoom.ALL])
+def test_a_frozen_picture_shows_no_later_step_at_any_zoom(run: CannedRun, zoom: Zoom) -> None:
+    run.steps(400.1, *COMPUTE_BOUND)
+    held = run.snapshot()
+    view = View(zoom, held.now_s)
+    before = bars_in_view(held, view, 80)
+    run.steps(30.0, *STARVED)
+    run.snapshot()
+    after = bars_in_view(held, view, 80)
+
+    assert after.steps.tolist() == before.steps.tolist()
+    assert after.total_ms == pytest.approx(before.total_ms, nan_ok=True, rel=1e-5)
+
+
+async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: CannedRun) -> None:
+    run.steps(300.0, *COMPUTE_BOUND)
+    over = replace(run.snapshot(), life=Life.ENDED)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline.snapshot = None
+        show(app.timeline, over)
+        assert title(app.timeline).startswith("the whole run, 5:00")
+        assert len(rows(app.timeline)[8].rstrip()) == app.timeline.size.width - WIDE, (
+            "its steps fill the chart"
+        )
+        app.timeline.jump_to(100.0)
+        await pilot.pause()
+        assert title(app.timeline).startswith(f"VIEWING {time_of_day(100.0)[:5]}")
+        assert "FROZEN" not in title(app.timeline)
+
+
+async def test_a_long_step_is_read_out_in_seconds(run: CannedRun) -> None:
+    run.steps(10.0, *COMPUTE_BOUND)
+    run.step(12_000.0, 1.0, 13.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline.jump_to(11.0)
+        await pilot.pause()
+        assert title(app.timeline).endswith("wait 12.0 s host 1.0 ms compute 13.0 ms")
+
+
+async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
+    run.steps(20.0, *STARVED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.click(Timeline, offset=(60, 5))
+        assert app.timeline.frozen
+        assert title(app.timeline).endswith("wait 10.0 host 1.0 compute 13.0 ms")
+
+
+async def test_the_pointer_reads_out_without_freezing(run: CannedRun) -> None:
+    run.steps(20.0, *STARVED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.hover(Timeline, offset=(60, 5))
+        assert not app.timeline.frozen
+        assert title(app.timeline).endswith("wait 10.0 host 1.0 compute 13.0 ms")
+        await pilot.hover(Timeline, offset=(117, 5))
+        assert title(app.timeline).endswith("one column = 0.25 s")
+
+
+async def test_zoom_goes_from_single_steps_to_the_whole_run(run: CannedRun) -> None:
+    run.steps(700.0, 60.0, 1.0, 300.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        titles = [title(app.timeline)]
+        for key in ("z", "z", "z", "Z", "Z", "Z", "Z"):
+            await pilot.press(key)
+            titles.append(title(app.timeline))
+    spans = [words.split(" ... ")[0] for words in titles]
+    minutes, whole, seconds = "last 6 min", "the whole run, 11:40", "last 23 s"
+    assert spans == [
+        seconds,
+        minutes,
+        whole,
+        whole,
+        minutes,
+        seconds,
+        "last 91 steps",
+        "last 91 steps",
+    ]
+    assert titles[-1].endswith("one column = 1 step")
+
+
+def test_every_key_has_an_id_a_tooltip_and_an_action() -> None:
+    keys = {key for binding in KEYS for key in binding.key.split(",")}
+    assert keys >= {"space", "left", "right", "shift+left", "shift+right", "home", "end", "z", "Z"}
+    for binding in KEYS:
+        assert binding.id
+        assert binding.tooltip
+        assert hasattr(Timeline, "action_" + binding.action.split("(")[0])

@@ -1,0 +1,281 @@
+"""The timeline as the rows of text that it shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.runs import CannedRun
+from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, title
+from tfwatch.core.events import PipelineSwitched, ValidationEnded
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.timeline.labels import Kind, Label
+from tfwatch.screens.live.timeline.rows import GUTTER, lay_out, mark_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.geometry import Region
+
+
+def starved_then_switched(run: CannedRun) -> CannedRun:
+    run.steps(8.0, *STARVED)
+    run.writer.event(
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key")
+    )
+    run.step(12.0, 1.0, 13.0, Flag.SWITCH)
+    run.steps(8.0, *COMPUTE_BOUND)
+    return run
+
+
+async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
+    async with shown(starved_then_switched(run)) as (app, _):
+        assert rows(app.timeline) == [
+            " 30 ms                                        :                    now, ms",
+            "                               ################                  # wait    0.2",
+            "                               ################                  . host    1.0",
+            "    15                         ################                  = comp   13.0",
+            "                               ================================    step   14.2",
+            "                               ================================    p95    14.2",
+            "     0                         ================================",
+            "why                                           p prefetch off>4   ? explains",
+            "starve                         ++++++++++++++++                  1 % (was 42)",
+            "CPU                            ................................  4.0 of 10",
+        ]
+        assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back  one column = 0.5 s"
+
+
+async def test_a_timed_copy_is_a_part_of_its_own(run: CannedRun) -> None:
+    run.steps(16.0, 2.0, 1.0, 27.0, copy=20.0)
+    async with shown(run) as (app, pilot):
+        seen = rows(app.timeline)
+        assert [row[64:].strip() for row in seen[1:7]] == [
+            "# wait    2.0",
+            "x copy   20.0",
+            ". host    1.0",
+            "= comp    7.0",
+            "step   30.0",
+            "p95    30.0",
+        ]
+        assert "".join(row[GUTTER + 30] for row in seen[:7]) == "  xxxx="
+        app.timeline.action_look(-1)
+        await pilot.pause()
+        assert "wait 2.0 copy 20.0 host 1.0 compute 7.0 ms" in title(app.timeline)
+        assert rows(app.timeline)[2][64:].strip() == "x copy   20.0"
+
+
+async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
+    run.steps(8.0, *COMPUTE_BOUND)
+    run.phase(Phase.WAIT)
+    async with shown(run) as (app, _):
+        run.wait(300)
+        show(app.timeline, run.snapshot())
+        narrow = [row[GUTTER:66].count("#") for row in rows(app.timeline)[:7]]
+        run.wait(20_000)
+        show(app.timeline, run.snapshot())
+        wide = rows(app.timeline)
+    assert narrow[0] >= 1
+    assert wide[0].count("#") >= 30
+    assert ">20 s" in wide[0]
+    assert "stalled now 20.3 s" in wide[7]
+    assert "91 %" in wide[8]
+
+
+@pytest.mark.parametrize(
+    "phase", [Phase.WAIT, Phase.COMPUTE, Phase.HOST], ids=lambda phase: phase.name
+)
+async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(
+    run: CannedRun, phase: Phase
+) -> None:
+    run.steps(8.0, *COMPUTE_BOUND)
+    run.phase(phase)
+    async with shown(run, 120, 15) as (app, _):
+        assert "now, mean ms" in rows(app.timeline)[1]
+        run.wait(20_000)
+        show(app.timeline, run.snapshot())
+        assert "before, mean ms" in rows(app.timeline)[1]
+        lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
+        assert {role for line in lines for text, role in line if text in ("   0.2", "  14.2")} == {
+            "quiet"
+        }
+        share = next(
+            piece
+            for line in lines
+            if line[0][0] == "starve "
+            for piece in line
+            if piece[0].endswith(" %")
+        )
+    assert share == (" 91 %", "bad") if phase is Phase.WAIT else (" 1 %", "good")
+
+
+async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
+    tmp_path: Path,
+) -> None:
+    run = CannedRun(tmp_path)
+    run.steps(8.0, *COMPUTE_BOUND)
+    run.phase(Phase.WAIT)
+    run.wait(5000)
+    seen = run.snapshot()
+    lost = replace(seen, life=Life.NOT_RESPONDING, silent_s=6.0, now_s=seen.now_s + 6.0)
+    async with shown(run) as (app, _):
+        show(app.timeline, lost)
+        texts = rows(app.timeline)
+    assert "not responding 6.0 s" in texts[7]
+    assert texts[3][: GUTTER + 57].endswith(" " * 11), "nothing is known of the last six seconds"
+    assert "####" in texts[3]
+
+
+@pytest.mark.parametrize(
+    ("life", "when", "roles"),
+    [
+        pytest.param(Life.RUNNING, "now", {"number", "bad"}, id="now"),
+        pytest.param(Life.NOT_RESPONDING, "last", {"quiet"}, id="no answer"),
+        pytest.param(Life.GONE, "last", {"quiet"}, id="folder gone"),
+        pytest.param(Life.ENDED, "last", {"number", "bad"}, id="its outcome"),
+    ],
+)
+async def test_figures_that_are_not_of_now_are_grey(
+    run: CannedRun, life: Life, when: str, roles: set[str]
+) -> None:
+    run.steps(20.0, *STARVED)
+    async with shown(run, 120, 15) as (app, _):
+        show(app.timeline, replace(run.snapshot(), life=life))
+        lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
+        assert f"{when}, mean ms" in rows(app.timeline)[1]
+    found = [
+        (text, role)
+        for line in lines
+        for text, role in line
+        if text in ("  24.0", "  10.0", " 42 %")
+    ]
+    assert [text for text, _ in found] == ["  10.0", "  24.0", "  24.0", " 42 %"]
+    assert {role for _, role in found} == roles
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (Phase.IMPORT, "importing TensorFlow, 6.2 s"),
+        (Phase.DATA_SET, "preparing the data set, 6.2 s"),
+        (Phase.COMPILE, "compiling the first step, 6.2 s"),
+        (Phase.WAIT, "waiting for the first batch, 6.2 s"),
+    ],
+)
+async def test_before_the_first_step_the_chart_shows_the_phase(
+    run: CannedRun, phase: Phase, words: str
+) -> None:
+    run.phase(phase)
+    run.wait(6200)
+    async with shown(run) as (app, _):
+        assert words in rows(app.timeline)[3]
+        assert "n/a" in rows(app.timeline)[1]
+
+
+async def test_a_compile_is_marked_and_has_no_colour_of_a_step(run: CannedRun) -> None:
+    run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
+    run.steps(8.0, *COMPUTE_BOUND)
+    async with shown(run) as (app, _):
+        texts = rows(app.timeline)
+    assert "////" in texts[1]
+    assert "C compile 2.4 s" in texts[7]
+
+
+async def test_validation_is_a_gap_with_its_length(run: CannedRun) -> None:
+    run.steps(6.0, *COMPUTE_BOUND)
+    run.wait(6000)
+    run.writer.event(ValidationEnded(run.now_ns, 0, 6000.0))
+    run.steps(6.0, *COMPUTE_BOUND)
+    async with shown(run) as (app, _):
+        texts = rows(app.timeline)
+    assert re.search("=+ {11,12}=+", texts[6])
+    assert "EV 6.0 s" in texts[7]
+
+
+async def test_without_an_accelerator_the_cpu_is_named_as_the_device(tmp_path: Path) -> None:
+    run = CannedRun(tmp_path, accelerated=False)
+    run.steps(4.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, _):
+        assert rows(app.timeline)[11].endswith("4.0 of 10 (device)")
+
+
+async def test_a_sample_of_long_ago_is_no_figure(run: CannedRun) -> None:
+    run.steps(4.0, *COMPUTE_BOUND)
+    run.now_ns += 3 * 10**9
+    async with shown(run) as (app, _):
+        assert rows(app.timeline)[9].endswith(" n/a")
+
+
+async def test_single_steps_show_every_eighth_batch(run: CannedRun) -> None:
+    for n in range(200):
+        run.step(60.0 if n % 8 == 7 else 0.2, 1.0, 13.0)
+    async with shown(run) as (app, _):
+        app.timeline.action_zoom(-1)
+        assert "#       #       #       #" in rows(app.timeline)[2]
+
+
+async def test_only_rows_that_changed_are_painted_again(
+    run: CannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.steps(20.2, *COMPUTE_BOUND)
+    async with shown(run) as (app, _):
+        painted: list[tuple[Region, ...]] = []
+        monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
+        run.steps(0.01, *COMPUTE_BOUND)
+        show(app.timeline, run.snapshot())
+        quiet = len(painted)
+        run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 1, 2, 3.0, "key"))
+        show(app.timeline, run.snapshot())
+        monkeypatch.undo()
+    assert quiet == 0
+    assert [sum(region.height for region in regions) for regions in painted] == [3]
+
+
+@pytest.mark.parametrize(("width", "height"), [(8, 3), (20, 4), (40, 6), (60, 9), (200, 30)])
+@pytest.mark.parametrize("unicode", [True, False])
+async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, unicode: bool) -> None:
+    starved_then_switched(run)
+    async with shown(run, width, height) as (app, pilot):
+        for colour in (True, False):
+            app.timeline.glyphs = choose_glyphs(colour, unicode)
+            app.timeline.action_home()
+            await pilot.pause()
+            strips = [app.timeline.render_line(y) for y in range(app.timeline.size.height)]
+            assert {strip.cell_length for strip in strips} == {app.timeline.size.width}
+            assert all(strip.text.isascii() for strip in strips) or unicode
+
+
+async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun) -> None:
+    run.steps(8.0, *COMPUTE_BOUND)
+    async with shown(run) as (app, pilot):
+        app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
+        dark = [segment.style for segment in app.timeline.render_line(6)]
+        app.theme = "textual-light"
+        await pilot.pause()
+        assert [segment.style for segment in app.timeline.render_line(6)] != dark
+
+
+@pytest.mark.parametrize(
+    ("height", "compact", "strip_rows", "has_cpu", "has_axis"),
+    [
+        (13, False, 9, True, True),
+        (10, True, 7, True, False),
+        (6, True, 3, True, False),
+        (5, True, 3, False, False),
+    ],
+)
+def test_the_strip_gets_what_the_rows_below_leave(
+    height: int, compact: bool, strip_rows: int, has_cpu: bool, has_axis: bool
+) -> None:
+    layout = lay_out(118, height, compact)
+    assert (layout.strip_rows, layout.has_cpu, layout.has_axis) == (strip_rows, has_cpu, has_axis)
+
+
+def test_a_label_keeps_its_cells_with_any_text() -> None:
+    labels = [Label(2, "p off→図\x1b[2J館", Kind.SWITCH), Label(15, "E 2", Kind.EPOCH)]
+
+    assert "".join(text for text, _ in mark_line(labels, 20)) == "  p off→??     E 2  "

@@ -1,0 +1,76 @@
+"""An app with a timeline, and the text of its rows."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from textual.app import App, ComposeResult
+
+from tests.screens.runs import WALL_NS, CannedRun
+from tfwatch.analysis.steps.verdict import judge
+from tfwatch.core.clock import local_time
+from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.timeline.widget import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+    from tfwatch.runs.reading.reader import Snapshot
+
+ASCII = choose_glyphs(colour=False, unicode=False)
+STARVED, COMPUTE_BOUND = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
+
+
+class TimelineApp(App[None]):
+    CSS = "Timeline { height: 1fr; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[float | None] = []
+
+    def compose(self) -> ComposeResult:
+        yield Timeline()
+
+    def on_timeline_frozen(self, message: Timeline.Frozen) -> None:
+        self.messages.append(message.at_s)
+
+    @property
+    def timeline(self) -> Timeline:
+        return self.query_one(Timeline)
+
+
+@asynccontextmanager
+async def shown(
+    run: CannedRun, width: int = 80, height: int = 12
+) -> AsyncIterator[tuple[TimelineApp, Pilot[None]]]:
+    app = TimelineApp()
+    async with app.run_test(size=(width, height)) as pilot:
+        app.timeline.glyphs = ASCII
+        app.timeline.compact = height <= 12
+        show(app.timeline, run.snapshot())
+        await pilot.pause()
+        yield app, pilot
+
+
+def show(timeline: Timeline, snapshot: Snapshot) -> None:
+    """Show a frame as the live screen does."""
+    timeline.split = judge(snapshot.steps).breakdown
+    timeline.snapshot = snapshot
+
+
+def rows(timeline: Timeline) -> list[str]:
+    return [timeline.render_line(y).text.rstrip() for y in range(timeline.size.height)]
+
+
+def title(timeline: Timeline) -> str:
+    words = timeline._border_title
+    assert words is not None
+    return re.sub("-{3,}", "...", words.plain)
+
+
+def time_of_day(at_s: float) -> str:
+    return local_time(WALL_NS + round(at_s * 1e9)).strftime("%H:%M:%S")

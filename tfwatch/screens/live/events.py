@@ -1,0 +1,582 @@
+"""The list of events, newest first; selecting one shows its moment in the charts.
+
+The rows are the run's events, its stalls, patterns and compiles, and known log lines. A row becomes text only when it
+is drawn.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, overload
+
+from textual.binding import Binding
+from textual.message import Message
+from textual.reactive import reactive
+
+from tfwatch.analysis.findings.hardware.machine import GPU
+from tfwatch.analysis.findings.log_lines import LogSummary, summarise_log
+from tfwatch.analysis.findings.loss import divergence_text, recovery_text
+from tfwatch.analysis.findings.situation import reading_text
+from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
+from tfwatch.analysis.steps.fits import FitFigures
+from tfwatch.analysis.steps.patterns import Pattern, pattern_text
+from tfwatch.analysis.steps.spikes import Compiled
+from tfwatch.analysis.steps.stalls import Stall, StallGroup, period_text, split_periodic
+from tfwatch.analysis.tuning import switch_text, tuner_text
+from tfwatch.analysis.tuning.switch_text import comparison_line, setting_text
+from tfwatch.core import events as facts
+from tfwatch.core import units
+from tfwatch.core.events import (
+    AutopilotEnded,
+    ExperimentBegan,
+    ExperimentEnded,
+    LossDiverged,
+    LossRecovered,
+    MoveJudged,
+    is_of_experiment,
+    without_experiments,
+)
+from tfwatch.core.knobs import KEYS, epochs_until, knob_name
+from tfwatch.live.run_situation import metric_name
+from tfwatch.screens.basics.row_list import RowList
+from tfwatch.screens.basics.text import plain, row
+from tfwatch.screens.live.timeline.picture import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual import events
+    from textual.binding import BindingType
+    from textual.content import Content
+
+    from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.live.view import RunView
+    from tfwatch.runs.reading.reader import Snapshot
+
+
+_KEYS_HINT = "enter jumps  [ ] previous, next  / filters"
+#: The kinds of events in words, by their marks.
+_KINDS = {
+    **{letter: f"switch {knob_name(knob)}" for knob, letter in KEYS.items()},
+    **{
+        "S": "stall",
+        "E": "epoch",
+        "C": "compile",
+        "A": "A/B test",
+        "F": "autopilot",
+        "Z": "sleep",
+        "!": "trouble",
+    },
+    **{"H": "heat", "M": "swap", "X": "end"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One row: seconds since the clock origin, the time of day, a letter, a sentence and its style."""
+
+    at_s: float
+    time: str
+    mark: str
+    text: str
+    style: str = ""
+
+    @property
+    def searched_text(self) -> str:
+        """The text that a filter looks at: with the kind of the event in words."""
+        return f"{self.time} {_KINDS.get(self.mark, '')} {self.text}".lower()
+
+
+class EventsPane(RowList):
+    """Rows of `EventRow`; posts `Chosen` with the moment of the selected row."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "row up", show=False),
+        Binding("down", "move(1)", "row down", show=False),
+        Binding("pageup", "move(-10)", "page up", show=False),
+        Binding("pagedown", "move(10)", "page down", show=False),
+        Binding("enter", "choose", "jump to this event", show=False),
+    ]
+
+    #: Oldest first.
+    event_rows: reactive[Sequence[EventRow]] = reactive((), repaint=False)
+    #: The selected row, counted from the newest; -1 without one.
+    cursor: reactive[int] = reactive(-1, repaint=False)
+    #: Only rows that contain this text show; all where it is empty.
+    wanted: reactive[str] = reactive("", repaint=False)
+
+    @dataclass
+    class Chosen(Message):
+        """The user selected a moment of the run, seconds since its clock origin.
+
+        cut_text: the sentence of its row where the pane cuts it; else empty.
+        """
+
+        at_s: float
+        cut_text: str = ""
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._collector = EventCollector()
+        self._view: RunView | None = None
+        self._shown: tuple[object, ...] = ()
+
+    def on_mount(self) -> None:
+        self.set_titles("events", _KEYS_HINT)
+
+    def show(self, view: RunView) -> None:
+        """Show the events of a view where they differ from those shown."""
+        waiting = tuple(state.asked for state in view.knobs.values())
+        counts = tuple(
+            map(
+                len,
+                (view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits),
+            )
+        )
+        key = counts, view.patterns, view.comparisons, waiting
+        if key != self._shown:
+            self._shown = key
+            self.update(view)
+        self._view = view
+        self._set_title()
+
+    def update(self, view: RunView) -> None:
+        """Show the events of a view now."""
+        self._view = view
+        rows = self._collector.take(view)
+        self.event_rows = rows.with_text(self.wanted) if self.wanted else rows
+
+    def watch_wanted(self) -> None:
+        """Filter the rows."""
+        self.follow()
+        if self._view:
+            self.update(self._view)
+            self._set_title()
+
+    def _set_title(self) -> None:
+        reading = self._view.situation.searched if self._view else None
+        title = "events" if reading is None else f"events, {reading_text(reading)}"
+        if self.wanted:
+            title = f"{units.counted(len(self.event_rows), 'event')} with {plain(self.wanted)!r}"
+        self.set_titles(title, _KEYS_HINT)
+
+    def count(self) -> int:
+        """Return the number of rows: of the events, and one that says what a filter leaves out."""
+        return len(self.event_rows) + self._has_note
+
+    @property
+    def _has_note(self) -> bool:
+        return bool(self.wanted) and (self.has_class("-bare") or not self.event_rows)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """Return the `index`-th newest row."""
+        if index == len(self.event_rows):
+            count = units.counted(len(self.event_rows), "event")
+            return row(
+                (f"{count} with {plain(self.wanted)!r}: / then escape shows all", "$text-accent")
+            )
+        what = self.event_rows[-1 - index]
+        here = "reverse" if index == self.cursor else ""
+        return row(
+            (f"{what.time} ", f"$foreground 65% {here}".strip()),
+            (f"{what.mark} ", "$accent bold"),
+            (what.text, f"{what.style} {here}".strip()),
+        )
+
+    def watch_event_rows(self, old: Sequence[EventRow], new: Sequence[EventRow]) -> None:
+        if 0 <= self.cursor < len(old):
+            at = _find(old[-1 - self.cursor], new)
+            self.cursor = self.cursor if at is None else len(new) - 1 - at
+        self.rows_changed()
+
+    def watch_cursor(self) -> None:
+        if self.cursor >= 0:
+            self.scroll_to(y=max(0, self.cursor - self.size.height // 2), animate=False)
+        self.repaint_rows()
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor, to older events where `rows` is positive."""
+        self.cursor = min(max(self.cursor + rows, 0), len(self.event_rows) - 1)
+
+    def action_choose(self) -> None:
+        """Jump to the event under the cursor."""
+        if 0 <= self.cursor < len(self.event_rows):
+            chosen = self.event_rows[-1 - self.cursor]
+            width = self.scrollable_content_region.width
+            is_cut = self.row_at(self.cursor, width).cell_length > width
+            # An earlier fit of the script ended before this run began.
+            self.post_message(self.Chosen(max(chosen.at_s, 0.0), chosen.text if is_cut else ""))
+
+    def follow(self) -> None:
+        """Clear the selection and follow the newest events."""
+        self.cursor = -1
+        self.scroll_to(y=0, animate=False)
+
+    def step(self, rows: int) -> bool:
+        """Move the cursor and jump to its event; return False where the list has no such row."""
+        before = self.cursor
+        self.action_move(rows)
+        self.action_choose()
+        return self.cursor != before
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and at.y + self.scroll_offset.y < len(self.event_rows):
+            self.cursor = at.y + self.scroll_offset.y
+            self.action_choose()
+
+
+def _find(what: EventRow, rows: Sequence[EventRow]) -> int | None:
+    """Return the index of a row among rows sorted by time; None where it is gone."""
+    at = bisect_left(rows, what.at_s, key=attrgetter("at_s"))
+    while at < len(rows) and rows[at].at_s == what.at_s:
+        if rows[at] == what:
+            return at
+        at += 1
+    return None
+
+
+#: The marks of an experiment and of the autopilot.
+_EXPERIMENT, _AUTOPILOT = "A", "F"
+#: When a requested setting takes effect, by the number of epoch starts until then.
+_WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
+#: The shortest pause that gets a row.
+_PAUSED_MS = 200.0
+#: A shorter sleep shows its length, not its times of day.
+_SLEPT_MS = 60_000.0
+#: The newest fits that have a row.
+_MOST_FITS = 100
+#: Mark, sentence, style.
+RowText: TypeAlias = tuple[str, str, str]
+#: The facts that can become a row.
+RowSource: TypeAlias = (
+    facts.Event | Stall | StallGroup | Pattern | Compiled | LogSummary | FitFigures
+)
+
+
+def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
+    """Describe a stall, a pattern of stalls or a compile."""
+    if isinstance(what, Compiled):
+        again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
+        return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
+    if isinstance(what, Pattern):
+        return "S", f"{pattern_text(what)}, from step {units.count(what.step)} on", "$text-error"
+    cause = "" if what.cause == "unexplained" else f", {what.cause}"
+    text = (
+        f"no batch for {units.seconds(what.lost_ms / 1e3)} at step {units.count(what.step)}{cause}"
+    )
+    return "S", text, "$text-error"
+
+
+def describe_periodic(group: StallGroup, steps_per_epoch: int | None) -> RowText:
+    """Describe stalls that recur: the figures come first, because a narrow pane cuts the end."""
+    every = period_text(group.period, steps_per_epoch)
+    cause = group.stalls[0].cause
+    why = "" if cause == "unexplained" else f", {cause}"
+    times = units.counted(len(group.stalls), "stall")
+    text = f"{times}, {every}: {units.seconds(group.lost_ms / 1e3)} without a batch{why} (S lists them)"
+    return "S", text, "$text-error"
+
+
+def describe_switch(
+    event: facts.PipelineSwitched, comparison: Comparison | None, fast_name: str
+) -> RowText:
+    """Describe a switch and its effect; `fast_name` names the fast pipeline."""
+    letter = KEYS.get(event.knob, ".")
+    if comparison:
+        return letter, comparison_line(comparison, fast_name), "$text-accent"
+    where = f"at step {units.count(event.step)}"
+    return (
+        letter,
+        f"{setting_text(event.knob, event.old, fast_name)} > {event.new} {where}",
+        "$text-accent",
+    )
+
+
+def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
+    """Describe a requested switch; `fast_name` names the fast pipeline."""
+    when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
+    return (
+        KEYS.get(event.knob, "."),
+        f"{setting_text(event.knob, event.old, fast_name)} → {event.new} requested{when}",
+        "",
+    )
+
+
+def describe_missed_switch(event: facts.SwitchMissed, fast_name: str) -> RowText:
+    """Describe a switch that the run ended too early for; `fast_name` names the fast pipeline."""
+    return (
+        KEYS.get(event.knob, "."),
+        switch_text.missed_switch_text(event, fast_name),
+        "$text-warning",
+    )
+
+
+def describe_epoch(event: facts.EpochEnded, validation_ms: float | None) -> RowText:
+    """Describe an epoch, validation first: a narrow pane cuts the end."""
+    validation_first = sorted(
+        event.metrics.items(), key=lambda item: not item[0].startswith("val_")
+    )
+    figures = [f"{metric_name(name)} {value:.3g}" for name, value in validation_first[:4]]
+    if validation_ms is not None:
+        figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
+    figures.append(f"to step {units.count(event.step)}")
+    return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
+
+
+def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
+    """Describe a sleep of the machine by its times of day; a short one by its length."""
+    if event.slept_ms < _SLEPT_MS:
+        return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
+    # The run's clock stops in a sleep: the moment just before it is the time of falling asleep.
+    began, woke = (
+        f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0)
+    )
+    advice = "" if snapshot.manifest.settings.get("keep_awake") else "; --keep-awake next time"
+    return "Z", f"asleep {began} - {woke}, not counted{advice}", ""
+
+
+def describe_log_lines(what: LogSummary) -> RowText:
+    """Describe known lines of TensorFlow's log."""
+    if what.harmless:
+        return ".", f"{what.text} (5 log)", ""
+    return ".", f"TensorFlow (5 log): {what.text}", "$text-warning"
+
+
+def describe_limit(event: facts.Paused) -> RowText:
+    """Describe a stretch of heat or swapping."""
+    took = units.seconds(event.took_ms / 1e3)
+    letter, _ = LIMITS[event.cause]
+    if event.cause == "swap":
+        return letter, f"swapping for {took}: memory was too small", "$text-warning"
+    why = f" ({event.detail})" if event.detail else ""
+    return letter, f"slowed by heat for {took}{why}", "$text-warning"
+
+
+def describe_event(event: facts.Event) -> RowText | None:
+    """Describe an event that needs no other data; None for an event without a row."""
+    match event:
+        case facts.ImportEnded():
+            return (
+                ".",
+                f"TensorFlow {event.tensorflow} imported in {units.seconds(event.took_ms / 1e3)}",
+                "",
+            )
+        case facts.DatasetReady():
+            skipped = f", {event.skipped} unreadable files skipped" if event.skipped else ""
+            names = f": {', '.join(event.examples[:3])}" if event.examples else ""
+            took = units.seconds(event.took_ms / 1e3)
+            what = "data set" if event.images is None else units.counted(event.images, "example")
+            return ".", f"{what} ready in {took}{skipped}{names}", ""
+        case ExperimentBegan():
+            return (
+                _EXPERIMENT,
+                f"A/B test: {tuner_text.subject_text(event.knob, event.values)}",
+                "$text-accent",
+            )
+        case ExperimentEnded():
+            return _EXPERIMENT, tuner_text.experiment_line(event), "$text-accent"
+        case MoveJudged():
+            return (
+                _AUTOPILOT,
+                tuner_text.judged_move_text(event),
+                "" if event.kept else "$foreground 65%",
+            )
+        case AutopilotEnded():
+            return _AUTOPILOT, tuner_text.autopilot_end_text(event), "$text-accent"
+        case facts.SwitchFailed():
+            return KEYS.get(event.knob, "."), switch_text.failed_switch_text(event), "$text-warning"
+        case facts.SensorMissing():
+            return (
+                ".",
+                f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}",
+                "",
+            )
+        case facts.GpuFound():
+            first = f", the first of {event.gpus}" if event.gpus > 1 else ""
+            return ".", f"{event.name}{first}: figures from {event.source}", ""
+        case facts.GpusFound():
+            return ".", f"{len(event.names)} GPUs of the strategy: {', '.join(event.names)}", ""
+        case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in (
+            "CPU contention",
+            *LIMITS,
+        ):
+            took = units.seconds(event.took_ms / 1e3)
+            if event.cause == STOPPED:
+                where = f" {event.detail}" if event.detail else ""
+                return ".", f"paused for {took}{where}: the process was stopped", ""
+            name = f"{event.cause} {event.detail}".strip()
+            return ".", f"paused for {took} by {name}", ""
+        case facts.Noted():
+            return ".", event.text, ""
+    return _describe_trouble(event)
+
+
+def _describe_trouble(event: facts.Event) -> RowText | None:
+    match event:
+        case facts.RecordingLost():
+            text = f"not recorded from step {units.count(event.step)} on: {event.reason}"
+            return "!", text, "$text-error"
+        case facts.RecordingResumed():
+            return "!", "recording again; the rows kept in memory are now on disk", ""
+        case facts.WatchFailed():
+            return "!", f"tfwatch failed and stopped measuring: {event.reason}", "$text-error"
+        case LossDiverged():
+            return "!", divergence_text(event), "$text-error"
+        case LossRecovered():
+            return "!", recovery_text(event), ""
+        case facts.TrainingFailed():
+            return "X", f"failed at step {units.count(event.step)}: {event.error}", "$text-error"
+        case facts.RunEnded():
+            detail = f": {event.detail}" if event.detail else ""
+            return "X", f"{event.cause} after {units.counted(event.steps, 'step')}{detail}", ""
+    return None
+
+
+#: Seconds since the clock origin, the fact, and the milliseconds of an epoch's validation.
+_Timed: TypeAlias = tuple[float, RowSource, float | None]
+#: Events whose rows need other data.
+_NEEDING_MORE = (facts.PipelineSwitched, facts.SwitchMissed, facts.EpochEnded, facts.Slept)
+
+
+class EventCollector:
+    """Collects the facts with a row while the run goes on."""
+
+    def __init__(self) -> None:
+        self._events: list[_Timed] = []
+        self._limits: list[facts.Paused] = []
+        self._taken = 0
+        self._trains = False
+        self._has_gpu = False
+        self._validated: facts.ValidationEnded | None = None
+
+    def take(self, view: RunView) -> EventRows:
+        """Return the rows of a view, oldest first; every call passes the same run."""
+        for event in view.snapshot.events[self._taken :]:
+            self._add(event)
+        self._taken = len(view.snapshot.events)
+        rows = self._events.copy()
+        for timed in (
+            *_find_provisional(view),
+            *((limit.at_ns / 1e9, limit, None) for limit in self._limits),
+        ):
+            insort(rows, timed, key=itemgetter(0))
+        return EventRows(rows, view.snapshot, view.comparisons)
+
+    def _add(self, event: facts.Event) -> None:
+        took_ms = None
+        self._trains = self._trains or isinstance(event, facts.EpochStarted)
+        if isinstance(event, facts.Paused) and not self._trains:
+            return  # a pause in the import delays no step
+        self._has_gpu = self._has_gpu or isinstance(event, facts.GpuFound)
+        if isinstance(event, facts.SensorMissing) and event.sensor == GPU and not self._has_gpu:
+            return  # the machine pane, or the chart's frame, says so
+        if isinstance(event, facts.ValidationEnded):
+            self._validated = event
+        elif (
+            isinstance(event, facts.EpochEnded)
+            and self._validated
+            and self._validated.epoch == event.epoch
+        ):
+            took_ms = self._validated.took_ms
+        elif isinstance(event, facts.Paused) and event.cause in LIMITS:
+            join_piece(self._limits, event)
+        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not is_of_experiment(
+            event
+        ):
+            insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
+
+
+def _find_provisional(view: RunView) -> Iterator[_Timed]:
+    """Find the facts that later frames may change: findings in the steps so far, and requests that still wait."""
+    periodic, single = split_periodic(view.stalls)
+    yield from ((stall.start_ns / 1e9, stall, None) for stall in single)
+    yield from ((group.stalls[-1].start_ns / 1e9, group, None) for group in periodic)
+    yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
+    yield from (
+        ((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None)
+        for compiled in view.compiles
+    )
+    yield from (
+        (_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings)
+    )
+    if view.fit > 1:
+        origin_s = view.snapshot.manifest.origin_wall_ns / 1e9
+        yield from ((fit.end_s - origin_s, fit, None) for fit in view.fits[-_MOST_FITS:])
+    waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
+    if waiting:
+        asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))
+        yield from (
+            (event.at_ns / 1e9, event, None) for event in asked if event.at_ns / 1e9 in waiting
+        )
+
+
+def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
+    """Return seconds since the clock origin; 0 for a line without a time."""
+    at_s = 0.0 if wall_s is None else wall_s - snapshot.manifest.origin_wall_ns / 1e9
+    return min(max(at_s, 0.0), snapshot.now_s)
+
+
+class EventRows(Sequence[EventRow]):
+    """The rows, sorted by time."""
+
+    def __init__(
+        self, rows: list[_Timed], snapshot: Snapshot, comparisons: Sequence[Comparison]
+    ) -> None:
+        self._rows = rows
+        self._snapshot = snapshot
+        self._switches = {(c.step, c.knob): c for c in comparisons}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def with_text(self, wanted: str) -> EventRows:
+        """Return the rows whose time, kind or sentence contains a text, in any case."""
+        wanted = wanted.lower()
+        matching = [timed for timed in self._rows if wanted in self._make_row(*timed).searched_text]
+        return EventRows(matching, self._snapshot, tuple(self._switches.values()))
+
+    @overload
+    def __getitem__(self, at: int) -> EventRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[EventRow]: ...
+    def __getitem__(self, at: int | slice) -> EventRow | list[EventRow]:
+        if isinstance(at, slice):
+            return [self._make_row(*timed) for timed in self._rows[at]]
+        return self._make_row(*self._rows[at])
+
+    def _make_row(self, at_s: float, what: RowSource, validation_ms: float | None) -> EventRow:
+        return EventRow(at_s, clock(self._snapshot, at_s), *self._describe(what, validation_ms))
+
+    def _describe(self, what: RowSource, validation_ms: float | None) -> RowText:
+        match what:
+            case facts.PipelineSwitched():
+                return describe_switch(
+                    what,
+                    self._switches.get((what.step, what.knob)),
+                    self._snapshot.manifest.fast_pipeline,
+                )
+            case facts.EpochEnded():
+                return describe_epoch(what, validation_ms)
+            case facts.SwitchMissed():
+                return describe_missed_switch(what, self._snapshot.manifest.fast_pipeline)
+            case facts.SwitchAsked():
+                return describe_request(what, self._snapshot.manifest.fast_pipeline)
+            case facts.Slept():
+                return describe_sleep(what, self._snapshot)
+            case facts.Paused() if what.cause in LIMITS:
+                return describe_limit(what)
+            case StallGroup():
+                return describe_periodic(what, self._snapshot.manifest.steps_per_epoch)
+            case Stall() | Pattern() | Compiled():
+                return describe_finding(what)
+            case LogSummary():
+                return describe_log_lines(what)
+            case FitFigures():
+                return "E", what.words, "$text-accent"
+        text = describe_event(what)
+        assert text
+        return text

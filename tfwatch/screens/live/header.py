@@ -1,0 +1,221 @@
+"""The first line: workload, device, progress, speed and the state of the recording; and the terminal's title."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.reactive import reactive
+
+from tfwatch.core import units
+from tfwatch.core.clock import Slot, second_of
+from tfwatch.runs.reading.disk_call import SLOW_S
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.screens.basics.pane import Pane
+from tfwatch.screens.basics.text import fit, row, shorten, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfwatch.live.view import RunView
+    from tfwatch.runs.reading.reader import Snapshot
+
+_RECORDING = "recording"
+#: Cells of a workload's name in the terminal's title: terminals cut titles in tabs.
+_LONGEST_IN_TITLE = 40
+#: The longest name, cells: at 60 columns the epoch and the recording state fit beside it.
+_LONGEST_NAME = 28
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderView:
+    """The content of the header; empty texts are omitted.
+
+    rank: its number in a group. done: the finished share of the epoch, None where unknown. is_recording: show the mark
+    of a recording.
+    """
+
+    workload: str = ""
+    device: str = ""
+    rank: str = ""
+    epoch: str = ""
+    done: float | None = None
+    step: str = ""
+    speed: str = ""
+    metric: str = ""
+    eta: str = ""
+    state: str = ""
+    alert: bool = False
+    is_recording: bool = False
+
+
+class RunHeader(Pane):
+    """Shows a `HeaderView` in one line; a narrow line drops the least important parts first."""
+
+    DEFAULT_CSS = """
+    RunHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
+    """
+
+    view: reactive[HeaderView] = reactive(HeaderView(), repaint=False)
+
+    watch_view = Pane.repaint_rows
+
+    _shown: tuple[object, ...] = ()
+
+    def show(self, view: RunView) -> None:
+        """Show the figures of a view, once a second: faster figures are unreadable."""
+        header = header_view(view)
+        second = second_of(view.snapshot.now_s, Slot.HEADER)
+        key = second, view.snapshot.life, header.workload, header.epoch, header.state
+        if key != self._shown:
+            self._shown, self.view = key, header
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        view, glyphs = self.view, self.glyphs
+        style = "$text-error bold" if view.alert else "$text-success"
+        mark = "" if not view.is_recording else f"{glyphs.record} "
+        state = row((f"{mark}{view.state}", style))
+        parts = [
+            (5, row(("tfwatch", "$accent bold"))),
+            (0, row((shorten(view.workload, _LONGEST_NAME), "bold"))),
+            (4, row((f"on {view.device}", "")) if view.device else Content()),
+            (0, row((view.rank, "bold"))),
+            (0, row(view.epoch)),
+            (3, self._bar()),
+            (2, row((view.step, ""))),
+            (1, row((view.speed, "bold"))),
+            (3, row(view.metric)),
+            (1, row(view.eta)),
+        ]
+        room = max(10, width - state.cell_length - 2)
+        return [
+            spread(fit([(rank, part) for rank, part in parts if part.plain], room), state, width)
+        ]
+
+    def _bar(self) -> Content:
+        if self.view.done is None:
+            return Content()
+        full = round(10 * min(max(self.view.done, 0.0), 1.0))
+        return row(
+            (self.glyphs.bar * full, "$primary"),
+            (self.glyphs.bar_rest * (10 - full), "$foreground 40%"),
+        )
+
+
+def header_view(view: RunView) -> HeaderView:
+    """Make the header of a run."""
+    snapshot, manifest = view.snapshot, view.snapshot.manifest
+    latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
+    epochs = f"/{manifest.epochs}" if manifest.epochs else ""
+    fit = f"{'loop' if manifest.loop else 'fit'} {view.fit} " if view.fit > 1 else ""
+    state, alert = _state(view)
+    running = snapshot.life is Life.RUNNING
+    return HeaderView(
+        workload=manifest.title,
+        device=_device(view),
+        rank=_rank(view),
+        epoch=f"{fit}epoch {latest.epoch + 1}{epochs}" if latest else fit.strip(),
+        done=latest.epoch_step / per_epoch if latest and per_epoch else None,
+        step=_step(snapshot),
+        speed=_speed(view) if running else "",
+        metric=view.situation.metric,
+        eta=_eta(view) if running and latest else "",
+        state=state,
+        alert=alert,
+        is_recording=state == _RECORDING,
+    )
+
+
+def _rank(view: RunView) -> str:
+    """Return the number of the rank in its group; empty where the process trains alone."""
+    manifest = view.snapshot.manifest
+    of_size = f" of {manifest.group_size}" if manifest.group_size else ""
+    return f"rank {manifest.rank}{of_size}" if manifest.group else ""
+
+
+def _device(view: RunView) -> str:
+    """Return the GPU's name as its sensor reads it: TensorFlow has no useful name for a Mac's."""
+    manifest, machine = view.snapshot.manifest, view.situation.machine
+    if not manifest.accelerated or machine is None or machine.found is None:
+        return manifest.device
+    return f"{manifest.device.partition(' ')[0]} {machine.found.name}".strip()
+
+
+def _step(snapshot: Snapshot) -> str:
+    latest, per_epoch = snapshot.latest, snapshot.manifest.steps_per_epoch
+    if latest is None:
+        return ""
+    if per_epoch:
+        return f"{units.count(latest.epoch_step)}/{units.count(per_epoch)}"
+    return f"step {units.count(latest.step)}"
+
+
+def _speed(view: RunView) -> str:
+    if view.situation.is_stalled:
+        return "0 examples/s"
+    per_s = view.snapshot.examples_s
+    return "" if per_s is None else f"{units.count(round(per_s))} examples/s"
+
+
+def _eta(view: RunView) -> str:
+    if view.situation.is_stalled:
+        return "ETA stalled"
+    left_s = view.situation.left_s
+    return (
+        "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
+    )
+
+
+def _state(view: RunView) -> tuple[str, bool]:
+    snapshot = view.snapshot
+    if view.script:
+        return _script_state(view)
+    if snapshot.life is Life.KILLED:
+        return "REPLAY, killed", True
+    if snapshot.is_here:
+        if (
+            snapshot.unrecorded
+            or snapshot.folder is None
+            or (not snapshot.ended and snapshot.disk_silent_s >= SLOW_S)
+        ):
+            return "NOT RECORDED", True
+        return ("recorded", False) if snapshot.ended else (_RECORDING, False)
+    if snapshot.ended:
+        return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
+    return (
+        "ATTACHED" if view.situation.live else "FOLLOWING, read only",
+        snapshot.life is not Life.RUNNING,
+    )
+
+
+def _script_state(view: RunView) -> tuple[str, bool]:
+    """Return the state of a run of the script that this screen shows."""
+    snapshot = view.snapshot
+    if view.is_over or snapshot.folder is None:
+        return view.script, snapshot.life is Life.KILLED
+    if snapshot.unrecorded:
+        return "NOT RECORDED", True
+    if snapshot.life is Life.GONE:
+        return "FOLDER GONE", True
+    return _RECORDING, snapshot.life is not Life.RUNNING
+
+
+def terminal_title(view: RunView) -> str:
+    """Return the terminal's title, e.g. `cnn 2/20 41 %`; the share is data wait."""
+    manifest, latest = view.snapshot.manifest, view.snapshot.latest
+    parts = [shorten(manifest.workload, _LONGEST_IN_TITLE)]
+    if latest:
+        parts.append(
+            f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}"
+        )
+    part, life = view.situation.judgement.breakdown, view.snapshot.life
+    if view.snapshot.ended:
+        parts.append(view.snapshot.ended.cause)
+    elif life is not Life.RUNNING:
+        parts.append(life.value)
+    elif view.situation.is_stalled:
+        parts.append("stalled")
+    elif part:
+        parts.append(units.percent(part.wait_share))
+    return " ".join(parts)

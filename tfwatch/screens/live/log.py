@@ -1,0 +1,119 @@
+"""The log: the printed lines of TensorFlow and Python, with explanations of known lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual.binding import Binding
+from textual.reactive import reactive
+
+from tfwatch.analysis.findings.log_lines import meaning_of
+from tfwatch.screens.basics.row_list import RowList
+from tfwatch.screens.basics.text import plain, row, wrap_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from textual.binding import BindingType
+    from textual.content import Content
+
+    from tfwatch.live.view import RunView
+    from tfwatch.screens.basics.text import Part
+
+
+class LogPane(RowList):
+    """The lines that contain `wanted`, wrapped to the width; an explanation follows a known line.
+
+    Attributes:
+        lines: oldest first. wanted: part of a line, in any case; empty shows all lines.
+    """
+
+    #: Reserve the scrollbar's column: when the scrollbar appears, no line wraps differently.
+    DEFAULT_CSS = """
+    LogPane { scrollbar-gutter: stable; }
+    """
+    FOLLOWS_END = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_up", "row up", show=False),
+        Binding("down", "scroll_down", "row down", show=False),
+        Binding("pageup", "page_up", "page up", show=False),
+        Binding("pagedown", "page_down", "page down", show=False),
+    ]
+
+    lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    wanted: reactive[str] = reactive("", repaint=False)
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._folded: list[Part] = []
+
+    def on_mount(self) -> None:
+        self._fold()
+
+    def on_resize(self) -> None:
+        self._fold()
+
+    def show(self, view: RunView) -> None:
+        self.lines = log_lines(view)
+
+    def count(self) -> int:
+        """Return the number of rows of the wrapped lines."""
+        return len(self._folded)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """Return one row."""
+        return row(self._folded[index])
+
+    def watch_lines(self) -> None:
+        self._fold()
+
+    def watch_wanted(self) -> None:
+        self._fold()
+
+    def _fold(self) -> None:
+        width = max(self.scrollable_content_region.width, 20)
+        shown = [plain(line) for line in self.lines]
+        if self.wanted:
+            shown = [line for line in shown if self.wanted.lower() in line.lower()]
+        self._folded = list(_folded(shown, width))
+        repeated = (
+            f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}"
+            if self.wanted
+            else ""
+        )
+        self.set_titles("log", repeated or "/ filters")
+        if repeated and (
+            self.has_class("-bare") or not shown
+        ):  # no frame shows the filter, or no row does
+            self._folded.append((f"{repeated}: / then escape shows all", "$text-accent"))
+        elif not shown:
+            self._folded.append(("no output yet", "$foreground 65%"))
+        self.rows_changed()
+
+
+def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
+    """Wrap lines to rows; the explanation of a line follows its first occurrence."""
+    explained = set[str]()
+    for line in lines:
+        yield from (
+            (part, "") for part in ([line] if cell_len(line) <= width else wrap_text(line, width))
+        )
+        meaning = meaning_of(line)
+        if meaning is None or meaning.name in explained:
+            continue
+        explained.add(meaning.name)
+        text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
+        style = "$foreground 65%" if meaning.harmless else "$text-warning"
+        yield from ((part, style) for part in wrap_text(text, width, indent="    "))
+
+
+def log_lines(view: RunView) -> tuple[str, ...]:
+    """Return the log; append the traceback of a failed training where the log does not end with it."""
+    unfinished = view.snapshot.log_unfinished
+    log = (*view.snapshot.log, unfinished) if unfinished else view.snapshot.log
+    failed = view.situation.failed
+    if failed is None:
+        return log
+    lines = tuple(failed.traceback.splitlines())
+    return log if lines and lines[-1] in log[-len(lines) - 5 :] else (*log, *lines)

@@ -1,0 +1,433 @@
+"""The rows of the settings pane: each knob with its key, its value, its next value and a note.
+
+`KNOB_KEYS` defines the keys once, for the bindings, the footer and the pane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.tuning import knob_state
+from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
+from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, versus_text
+from tfwatch.analysis.tuning.tuner_text import subject_text
+from tfwatch.core import units
+from tfwatch.core.events import EpochStarted
+from tfwatch.core.knobs import KEYS, stage_value
+from tfwatch.core.refusals import NoRoom, no_room
+from tfwatch.core.rows import Phase
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.screens.live.timeline.picture import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.knob_state import KnobState
+    from tfwatch.live.view import RunView
+    from tfwatch.runs.reading.reader import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class KnobKey:
+    """A key, by its Textual name, that switches a knob off and on again.
+
+    name: the knob's name on the screen. does: the key's action, for the help. purpose: describes the knob; empty where
+    the run describes it. rank: where room is short, the footer and the pane drop the highest rank first.
+    in_footer: the footer lists the key. brief: a shorter name for a narrow footer; empty where there is none.
+    """
+
+    key: str
+    knob: str
+    name: str
+    does: str
+    purpose: str
+    rank: int
+    in_footer: bool = True
+    brief: str = ""
+
+
+PREFETCH = KnobKey(
+    KEYS["prefetch"],
+    "prefetch",
+    "prefetch",
+    "prefetch off, or back on",
+    "prepares batches during a step",
+    0,
+    brief="pre",
+)
+#: Each has a row in the settings pane; a row for the depth follows that of prefetch.
+KNOB_KEYS = (
+    PREFETCH,
+    KnobKey(
+        KEYS["workers"],
+        "workers",
+        "workers",
+        "workers off, or back on",
+        "parallel map calls",
+        1,
+        brief="work",
+    ),
+    KnobKey(
+        KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2
+    ),
+    KnobKey(
+        KEYS["fast_pipeline"],
+        "fast_pipeline",
+        "fast pipeline",
+        "the fast pipeline, or the slow one again",
+        "",
+        2,
+        brief="fast",
+    ),
+    KnobKey(
+        KEYS["device_prefetch"],
+        "device_prefetch",
+        "device prefetch",
+        "prefetch to the GPU's memory, or off",
+        "copies batches to the GPU ahead",
+        3,
+        brief="gpu",
+    ),
+    KnobKey(
+        KEYS["latency_ms"],
+        "latency_ms",
+        "latency",
+        "simulated latency off, or back on",
+        "simulated, per batch",
+        7,
+    ),
+    KnobKey(
+        KEYS["shuffle"],
+        "shuffle",
+        "shuffle",
+        "shuffle off, or back on, from the next epoch on",
+        "examples in the buffer",
+        8,
+        False,
+    ),
+    KnobKey(
+        KEYS["multiprocessing"],
+        "multiprocessing",
+        "multiprocessing",
+        "the PyDataset's workers are processes, or threads again, from the next epoch on",
+        "the workers are processes",
+        4,
+        False,
+    ),
+    KnobKey(
+        KEYS["queue_size"],
+        "queue_size",
+        "queue size",
+        "double the PyDataset's queue, from the next epoch on",
+        "batches that the workers keep ready",
+        5,
+        False,
+    ),
+)
+
+
+def find_open_switch(view: RunView, live: bool) -> Comparison | None:
+    """Return the newest switch where its steps prove no difference and an A/B test can; live: keys reach the training.
+
+    None while one runs, and while the new setting lacks steps.
+    """
+    newest = view.comparisons[-1] if view.comparisons else None
+    if newest is None or newest.answer != "unclear" or newest.ratio is None or not newest.settled:
+        return None
+    situation, state = view.situation, view.knobs.get(newest.knob)
+    is_busy = (
+        bool(situation.experiment or situation.autopilot_run)
+        or state is None
+        or state.coming != newest.new
+    )
+    refused = view.refusal(newest.knob, live) or knob_state.why_no_experiment(newest.knob)
+    return None if is_busy or refused else newest
+
+
+def experiment_offer(view: RunView, live: bool) -> str:
+    """Return `a runs an A/B test of prefetch off vs 4`; empty where the newest switch has an answer."""
+    switch = find_open_switch(view, live)
+    if switch is None:
+        return ""
+    return f"a runs an A/B test of {subject_text(switch.knob, knob_state.test_order(switch.old, switch.new))}"
+
+
+def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
+    """Return the reason why a cache does not fit into memory; None where it fits, or is already on."""
+    return (
+        None
+        if state.coming == "on"
+        else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KnobRow:
+    """A row of the pane.
+
+    key: the key's Textual name. label: the key on the screen. now: the current value. next: the value that the key
+    requests, empty where it requests none. note: the text beside it. has_forecast: the note is a forecast.
+    forecast_range: its prediction interval, shown where there is room. busy: a switch is requested or being measured.
+    enabled: the key has an effect. rank: where rows are few, the highest rank goes first.
+    stage: the number of the map or interleave that the row sets alone, from 0 on; None for a knob, which has a key.
+    """
+
+    key: str
+    label: str
+    name: str
+    now: str
+    next: str
+    note: str
+    has_forecast: bool = False
+    forecast_range: str = ""
+    busy: bool = False
+    enabled: bool = True
+    rank: int = 0
+    stage: int | None = None
+
+
+def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
+    """Make the rows of the settings: each knob with its key, its value and its next value."""
+    rows = list(_knob_rows(view, live))
+    if rows and live and view.snapshot.manifest.switchable and not view.is_over:
+        autopilot = view.situation.autopilot_run
+        note = (
+            f"f ends it; {autopilot.progress}"
+            if autopilot
+            else "finds the fastest settings by itself"
+        )
+        rows.append(KnobRow("f", "f", "autopilot", "", "", note, busy=autopilot is not None))
+    return tuple(rows)
+
+
+def title(view: RunView, live: bool) -> str:
+    """Return the title of the settings; a read-only run, a finished one and an awaited one have their own."""
+    if view.is_over:
+        return "settings at the end of the run"
+    if view.awaits_fit:
+        return "settings"
+    return "live switches" if live else f"settings, read only{_stop_hint(view.snapshot)}"
+
+
+def _stop_hint(snapshot: Snapshot) -> str:
+    """Return the command that stops a run of this machine, which no key of a second screen does."""
+    is_reachable = snapshot.life is Life.RUNNING and snapshot.manifest.pid
+    return f"; kill {snapshot.manifest.pid} stops it" if is_reachable else ""
+
+
+def knob_of(key: str) -> str:
+    """Return the knob that a row's key switches; empty where it switches none."""
+    return (
+        "prefetch" if key == _DEPTH else next((one.knob for one in KNOB_KEYS if one.key == key), "")
+    )
+
+
+#: The key of the row with the prefetch depth.
+_DEPTH = "plus"
+#: Where rows are few, those of single stages go first.
+_STAGE_RANK = 9
+_OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
+
+
+def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
+    for one in KNOB_KEYS:
+        if view.snapshot.manifest.has_knob(one.knob):
+            yield _knob_row(view, live, one, one.key)
+            if one is PREFETCH:
+                yield _knob_row(view, live, _OF_DEPTH, "+-")
+            if one.knob == "workers":
+                yield from _stage_rows(view, live)
+    yield from _order_rows(view)
+
+
+#: What orders the elements of a script's pipeline, with its key on the screen.
+_ORDER_SETTINGS = {"shuffle": KEYS["shuffle"], "cycle_length": ""}
+
+
+def _order_rows(view: RunView) -> Iterator[KnobRow]:
+    """Make a row for each setting of a script's pipeline that stays, because it orders the elements."""
+    manifest = view.snapshot.manifest
+    for setting, key in _ORDER_SETTINGS.items():
+        if setting in manifest.fixed and not manifest.has_knob(setting):
+            name = setting.replace("_", " ")
+            yield KnobRow(
+                key, key, name, "", "", manifest.fixed[setting], enabled=False, rank=_STAGE_RANK
+            )
+
+
+def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
+    """Make a row for each map and interleave of a script: enter switches its parallel calls alone."""
+    state, refused = view.knobs["workers"], view.refusal("workers", live)
+    names = view.snapshot.manifest.parallel_stages
+    for stage, name in enumerate(names):
+        wanted = knob_state.one_stage_toggled(state, len(names), stage)
+        forecast = view.situation.forecasts.get(("workers", wanted))
+        has_forecast = bool(forecast and forecast.is_known) and not (
+            refused or view.situation.is_stalled
+        )
+        note = (
+            refused.words
+            if refused
+            else _forecast_text(view, state, wanted) or "enter: this stage alone"
+        )
+        yield KnobRow(
+            key="",
+            label="",
+            name=f" {name}",
+            now=stage_value(state.now, stage),
+            next="" if refused else stage_value(wanted, stage),
+            note=note if live and not view.is_over else "",
+            forecast_range=interval_text(forecast) if forecast and has_forecast else "",
+            has_forecast=has_forecast,
+            enabled=not refused,
+            rank=_STAGE_RANK,
+            stage=stage,
+        )
+
+
+def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
+    state = view.knobs[one.knob]
+    refused = view.refusal(one.knob, live) or (
+        cache_refusal(view.snapshot, state) if one.knob == "cache" else None
+    )
+    can_switch = live and not view.is_over  # else the title gives the reason, not each row
+    following = knob_state.deeper(state.coming) if one is _OF_DEPTH else knob_state.toggled(state)
+    text = _forecast_text(view, state, following) if can_switch else ""
+    forecast = view.situation.forecasts.get((one.knob, following))
+    note, busy = _note(view, state, one, can_switch) or (
+        text or one.purpose or _purpose(view, state),
+        False,
+    )
+    has_forecast = (
+        forecast is not None
+        and forecast.is_known
+        and note == text
+        and not (refused or view.situation.is_stalled)
+    )
+    waits = None if one is _OF_DEPTH else state.asked
+    return KnobRow(
+        key=one.key,
+        label=label,
+        name=one.name,
+        now=state.now,
+        next="" if refused or (following == state.now and not waits) else waits or following,
+        note=refused.words if refused and can_switch else note,
+        forecast_range=interval_text(forecast) if forecast and has_forecast else "",
+        has_forecast=has_forecast,
+        busy=busy and not refused,
+        enabled=not refused,
+        rank=one.rank,
+    )
+
+
+def _purpose(view: RunView, state: KnobState) -> str:
+    if state.knob == "cache":
+        return _cache_note(view.snapshot, state)
+    if state.knob != "fast_pipeline":
+        return ""
+    manifest = view.snapshot.manifest
+    unproved = "proved equal first, map after batch" if manifest.needs_proof else ""
+    return unproved or manifest.proof or f"fast: {manifest.fast_pipeline}"
+
+
+def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
+    """Return the forecast of a switch, and the memory that a cache needs; empty where there is no forecast yet."""
+    forecast = view.situation.forecasts.get((state.knob, value))
+    if forecast is None or view.situation.is_stalled:
+        return "no forecast while stalled" if forecast else ""
+    if state.knob == "fast_pipeline":
+        return (
+            f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_pipeline}"
+            if forecast.is_known
+            else ""
+        )
+    if state.knob != "cache":
+        return forecast_note(forecast)
+    return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""
+
+
+def _note(
+    view: RunView, state: KnobState, one: KnobKey, can_switch: bool
+) -> tuple[str, bool] | None:
+    if one is _OF_DEPTH:
+        return None
+    if view.undecided and state.knob in view.undecided.decided:
+        return f"run ended in its test; kept {view.undecided.decided[state.knob]}", False
+    experiment = view.situation.experiment
+    if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
+        return f"A/B test, {experiment.block_words}", True
+    if state.asked is not None:
+        if view.is_over:
+            return f"requested {state.asked}: the run ended first", False
+        return _waiting(view, state, one.key if can_switch else ""), True
+    if state.failed:
+        return f"switch failed: {state.failed}", True
+    shown = view.comparisons if view.is_over else _newest(view.comparisons)
+    newest = next((one for one in reversed(shown) if one.knob == state.knob), None)
+    if newest and newest.step is not None:
+        if not newest.settled:
+            done = newest.after.steps if newest.after else 0
+            progress = f"{done} of {ENOUGH_STEPS} steps"
+            return (
+                f"not enough steps: {progress}" if view.is_over else f"measuring: {progress}",
+                not view.is_over,
+            )
+        if newest.ratio is not None:
+            proof = (
+                view.snapshot.manifest.proof
+                if state.knob == "fast_pipeline" and state.now == "on"
+                else ""
+            )
+            return "; ".join(filter(None, (versus_text(newest), proof))), False
+    return None
+
+
+def _newest(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the newest switch, and the other switches at the same step."""
+    last = comparisons[-1:]
+    return [one for one in comparisons if one is last[0] or (one.step and one.step == last[0].step)]
+
+
+def _waiting(view: RunView, state: KnobState, key: str) -> str:
+    """Return `from epoch 3; c undoes it`, or `requested 10:17:11, waits for the current batch`.
+
+    key: the knob's key, where its row shows the requested value; empty where the text has to.
+    """
+    requested = "requested" if key else f"requested {state.asked}"
+    if epochs := view.snapshot.manifest.epochs_until(state.knob, state.coming):
+        begun = sum(
+            event.at_ns / 1e9 <= state.asked_s for event in view.snapshot.events.of(EpochStarted)
+        )
+        first, last = begun + epochs, view.snapshot.manifest.epochs
+        if last and first > last:
+            return f"too late: from epoch {first}"
+        return f"from epoch {first}; {key} undoes it" if key else f"{requested}, from epoch {first}"
+    if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
+        return f"{requested}, applies at start"
+    manifest, waits = view.snapshot.manifest, "waits for the current batch"
+    if state.knob == "fast_pipeline" and manifest.needs_proof:
+        waits = "compares real batches first"
+    return f"{requested} {clock(view.snapshot, state.asked_s)}, {waits}"
+
+
+def _cache_note(snapshot: Snapshot, state: KnobState) -> str:
+    """Return `needs 338 MB of 16.2 GB`, or `uses 338 MB` where the cache is on; empty before its size is known."""
+    needs = snapshot.manifest.cache_bytes
+    if needs is None:
+        return ""
+    if state.coming == "on":
+        return f"uses {units.memory(needs)}"
+    return f"needs {units.memory(needs)} of {units.memory(available_bytes(snapshot))}"
+
+
+def _cache_size(snapshot: Snapshot, state: KnobState) -> str:
+    """Return `, 338 MB` to follow the cache's forecast; empty where the size is unknown or the cache is on."""
+    needs = snapshot.manifest.cache_bytes
+    return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
+
+
+def available_bytes(snapshot: Snapshot) -> float | None:
+    """Return the free memory of the newest sample; None before the first sample."""
+    return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None

@@ -1,0 +1,334 @@
+"""The timeline: each step's data wait, host and compute over time, with marks, starving and device lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from textual.content import Content
+from textual.geometry import Region
+from textual.message import Message
+from textual.reactive import reactive
+from textual.style import Style as ContentStyle
+
+from tfwatch.analysis.steps.causes import RunningLimits
+from tfwatch.core.clock import Slot, second_of
+from tfwatch.core.events import GpuFound
+from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
+from tfwatch.screens.basics.pane import PaintedRows
+from tfwatch.screens.live.timeline import picture
+from tfwatch.screens.live.timeline import window as views
+from tfwatch.screens.live.timeline.labels import runs
+from tfwatch.screens.live.timeline.lanes import sampled
+from tfwatch.screens.live.timeline.rows import GUTTER, Figures, lay_out
+from tfwatch.screens.live.timeline.step_bars import next_top
+from tfwatch.screens.live.timeline.style import CSS, KEYS, PREFIX, ROLES, Paint
+from tfwatch.screens.live.timeline.window import Scene
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.binding import BindingType
+    from textual.strip import Strip
+
+    from tfwatch.analysis.steps.verdict import Breakdown
+    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.screens.live.timeline.rows import Line, TimelineLayout
+    from tfwatch.screens.live.timeline.step_bars import Bars
+
+_NO_FIGURES = Figures()
+#: Messages of keys without effect.
+_MOST, _LEAST = "the whole run is shown: Z zooms in", "a column is a single step: z zooms out"
+_OLDEST, _NEWEST = "this is the start of the run", "this is the newest step: end follows the run"
+
+
+class Timeline(PaintedRows, can_focus=True):
+    """The last seconds of a run, or any part of it, in columns of time.
+
+    Attributes:
+        snapshot: the run; assign a new one for each frame.
+        split: the breakdown of its newest steady steps; assign it first.
+        glyphs: the characters to draw with.
+        compact: draw fewer rows, for small screens.
+        window_s: the start and the end of the view, seconds since the clock origin; None before the first frame.
+        explains_gpu: the frame names the reason of a missing GPU lane; False where another pane does.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
+    DEFAULT_CSS = CSS
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+
+    @dataclass
+    class Frozen(Message):
+        """The charts were frozen, or follow the run again; `at_s` is None where they follow."""
+
+        timeline: Timeline
+        at_s: float | None
+
+        @property
+        def control(self) -> Timeline:
+            """The sender."""
+            return self.timeline
+
+    @dataclass
+    class Unmoved(Message):
+        """A key had no effect, and why."""
+
+        why: str
+
+    snapshot: reactive[Snapshot | None] = reactive(None, repaint=False)
+    glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
+    compact: reactive[bool] = reactive(False, repaint=False)
+    explains_gpu: reactive[bool] = reactive(True, repaint=False)
+    window_s: reactive[tuple[float, float] | None] = reactive(None, repaint=False)
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.split: Breakdown | None = None
+        self._held: Snapshot | None = None
+        self._view = views.View()
+        self._hover: int | None = None
+        self._top_ms: float | None = None
+        self._bars: Bars | None = None
+        self._seen: tuple[views.Zoom, float | None, int] | None = None
+        self._figures = _NO_FIGURES
+        self._figures_of: tuple[int, bool] | None = None
+        self._lines: list[Line] = []
+        self._paint = Paint(self)
+        self._limits = RunningLimits()
+        self._titles_key: tuple[str, str, str, bool, int] | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """True while the charts are frozen."""
+        return self._held is not None
+
+    @property
+    def frozen_at_s(self) -> float | None:
+        """The moment of the freeze, seconds since the clock origin; None while the charts follow the run."""
+        return self._held.now_s if self._held else None
+
+    # -- keys -----------------------------------------------------------------------------------
+
+    def action_freeze(self) -> None:
+        """Freeze the charts, or follow the run again."""
+        if self._held:
+            self.action_live()
+        elif self.snapshot:
+            self._freeze(views.frozen(self.snapshot, self._view))
+
+    def action_look(self, columns: int) -> None:
+        """Freeze, and move the cursor by `columns`, to the past where negative."""
+        shown, bars = self._shown, self._bars
+        if shown and bars:
+            self._seek(
+                views.moved(shown, self._view, bars, columns), _OLDEST if columns < 0 else _NEWEST
+            )
+
+    def action_page(self, pages: int) -> None:
+        """Freeze, and move by the width of the chart, to the past where negative."""
+        if self._shown:
+            view = views.paged(self._shown, self._view, self._layout.columns, pages)
+            self._seek(view, _OLDEST if pages < 0 else _NEWEST)
+
+    def action_home(self) -> None:
+        """Freeze at the start of the run."""
+        if self._shown:
+            self._seek(views.at_home(self._shown, self._view, self._layout.columns), _OLDEST)
+
+    def action_live(self) -> None:
+        """Follow the run."""
+        was_frozen, self._held = self.frozen, None
+        self._view = views.View(self._view.zoom)
+        self._redraw(fresh=True)
+        self.post_message(
+            self.Frozen(self, None) if was_frozen else self.Unmoved("the charts follow the run")
+        )
+
+    def action_zoom(self, direction: int) -> None:
+        """Zoom out, or in where `direction` is negative."""
+        if self._shown:
+            before = self._view.zoom
+            self._view = views.zoomed(self._shown, self._view, self._layout.columns, direction)
+            if self._view.zoom is before:
+                self.post_message(self.Unmoved(_MOST if direction > 0 else _LEAST))
+            self._redraw(fresh=True)
+
+    def jump_to(self, at_s: float) -> None:
+        """Freeze with the moment `at_s`, seconds since the clock origin, in the middle."""
+        if self._shown:
+            self._freeze(views.around(self._shown, self._view, self._layout.columns, at_s))
+
+    def look_closely(self, at_s: float) -> None:
+        """Freeze with the moment `at_s` in the middle, zoomed in so far that a stall is seen."""
+        if self._shown:
+            self._freeze(views.close_to(self._shown, self._view, self._layout.columns, at_s))
+
+    def move_to(self, at_s: float) -> None:
+        """Freeze, and move the view so that the moment `at_s` is in its middle."""
+        if self._shown:
+            self._freeze(views.moved_to(self._shown, self._view, self._layout.columns, at_s))
+
+    def _seek(self, view: views.View, end: str) -> None:
+        """Freeze at a view; post `end` as the reason where it is the current view."""
+        if self.frozen and view == self._view:
+            self.post_message(self.Unmoved(end))
+        self._freeze(view)
+
+    def _freeze(self, view: views.View) -> None:
+        was_frozen, self._view = self.frozen, view
+        self._held = self._held or self.snapshot
+        self._redraw(fresh=True)
+        if not was_frozen:
+            self.post_message(self.Frozen(self, self.frozen_at_s))
+
+    # -- the mouse ------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        """Freeze and show the figures of a column."""
+        column = self._column_at(event)
+        if column is not None and self._shown and self._bars:
+            at_s = float(self._bars.starts_s[column])
+            self._freeze(replace(views.frozen(self._shown, self._view), cursor_s=at_s))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Show the figures of the column below the pointer."""
+        column = self._column_at(event)
+        if column != self._hover:
+            self._hover = column
+            self._redraw()
+
+    def on_leave(self) -> None:
+        """Hide the figures of the column."""
+        self._hover = None
+        self._redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in."""
+        event.stop()
+        self.action_zoom(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out."""
+        event.stop()
+        self.action_zoom(1)
+
+    def _column_at(self, event: events.MouseEvent) -> int | None:
+        offset = event.get_content_offset(self)
+        column = offset.x - GUTTER if offset else -1
+        return column if 0 <= column < self._layout.columns else None
+
+    # -- drawing --------------------------------------------------------------------------------
+
+    def watch_snapshot(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        """Draw the new frame; a run that is over already opens whole."""
+        if old is None and new is not None and new.life.is_over:
+            self._view = views.View(views.Zoom.ALL)
+        self._redraw()
+
+    def watch_glyphs(self, glyphs: Glyphs) -> None:
+        """Draw with other characters."""
+        self.set_class(not glyphs.unicode, "-plain").set_class(not glyphs.colour, "-mono")
+        self._paint.fine = glyphs.fine
+        self._redraw(fresh=True)
+
+    def watch_compact(self) -> None:
+        """Draw the rows of a small or a large screen."""
+        self._redraw(fresh=True)
+
+    def watch_explains_gpu(self) -> None:
+        """Draw the frame's titles again."""
+        self._redraw()
+
+    def on_resize(self) -> None:
+        """Draw in the new size."""
+        self._redraw(fresh=True)
+
+    def notify_style_update(self) -> None:
+        """Drop the colours of the old theme."""
+        super().notify_style_update()
+        self._paint.forget()
+        self._titles_key = None
+
+    @property
+    def _shown(self) -> Snapshot | None:
+        return self._held or self.snapshot
+
+    @property
+    def _layout(self) -> TimelineLayout:
+        return lay_out(*self.size, self.compact)
+
+    def _redraw(self, fresh: bool = False) -> None:
+        """Draw the rows and repaint those that changed. `fresh`: choose the axis' top without the last one."""
+        shown, size = self._shown, self.size
+        if shown is None or not size:
+            return
+        layout = lay_out(*size, self.compact)
+        # The pyramid still grows while the picture is frozen: its newest column would fill up.
+        seen = (self._view.zoom, self._view.end_s, layout.columns) if self._held else None
+        if seen is None or seen != self._seen or self._bars is None:
+            self._seen, self._bars = seen, views.bars_in_view(shown, self._view, layout.columns)
+        self.window_s = float(self._bars.starts_s[0]), self._bars.end_s
+        self._top_ms = next_top(self._bars, None if fresh else self._top_ms) or self._top_ms
+        self._update_figures(shown)
+        scene = self._scene(shown, self._bars)
+        self._set_titles(scene, layout)
+        gpus = 0 if scene.sampled.busy is None else max(len(scene.figures.gpus), 1)
+        layout = lay_out(*size, self.compact, gpus)
+        self._show(picture.draw(scene, layout)[: size.height], size.width)
+
+    def _scene(self, shown: Snapshot, bars: Bars) -> Scene:
+        cursor = self._hover
+        if cursor is None and self._view.cursor_s is not None:
+            cursor = views.column_of(bars, self._view.cursor_s)
+        inside = cursor if cursor is not None and cursor < len(bars.starts_s) else None
+        figures = self._figures
+        if views.looks_back(shown, self._view):
+            figures = picture.figures_in_view(figures, shown, bars)
+        seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_status, GpuFound))
+        limits = self._limits.take(shown.events)
+        return Scene(
+            shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside
+        )
+
+    def _update_figures(self, shown: Snapshot) -> None:
+        """Update the figures once a second, and with the first steps, but not while the picture is frozen."""
+        due = second_of(shown.now_s, Slot.MACHINE), self.split is None
+        if self._figures_of is None or (due != self._figures_of and not self._held):
+            self._figures_of = due
+            self._figures = picture.figures_of(shown, self.split)
+
+    def _show(self, lines: list[Line], width: int) -> None:
+        before, self._lines = self._lines, lines
+        if len(lines) != len(before):
+            self.refresh()
+            return
+        changed = runs(np.array([line != old for line, old in zip(lines, before, strict=True)]))
+        if changed:
+            self.refresh(*(Region(0, first, width, end - first) for first, end in changed))
+
+    def row_key(self, y: int) -> Line | None:
+        """Return row `y`; None below the last row."""
+        return self._lines[y] if y < len(self._lines) else None
+
+    def render_line(self, y: int) -> Strip:
+        """Draw row `y`, cut to the widget's width."""
+        return self._paint.strip(self.row_key(y) or (), self.size.width)
+
+    # -- the frame's titles -----------------------------------------------------------------------
+
+    def _set_titles(self, scene: Scene, layout: TimelineLayout) -> None:
+        width = self.outer_size.width - 6
+        live = self.snapshot if self._held else None
+        left, right = picture.title_words(scene, live, layout.columns, width)
+        note = picture.gpu_note(scene.figures, width) if self.explains_gpu else ""
+        key = (left, right, note, self.frozen, width)
+        if key == self._titles_key:
+            return
+        self._titles_key = key
+        edge = ContentStyle(foreground=self.styles.border_top[1])
+        fill = self.glyphs.rule * max(width - len(left) - len(right) - 2, 0)
+        words = Content.styled(left, "reverse" if self.frozen else "")
+        between = Content.styled(f" {fill} " if right else "", edge)
+        self.border_title = Content.assemble(words, between, Content.styled(right, "not bold"))
+        self.border_subtitle = Content(note) if note else None

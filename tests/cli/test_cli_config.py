@@ -246,7 +246,7 @@ def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> Non
     [
         pytest.param("tfwatch ser", {"serve"}, id="command"),
         pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
-        pytest.param("tfwatch runs tag ", {"2026-11-20_cnn"}, id="run"),
+        pytest.param("tfwatch runs remove ", {"2026-11-20_cnn"}, id="run"),
         pytest.param(
             "tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"
         ),

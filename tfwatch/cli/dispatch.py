@@ -55,9 +55,6 @@ EXAMPLES = {
     "tfwatch set": "prefetch=4",
     "tfwatch serve": "--prometheus",
     "tfwatch completion": "bash",
-    "tfwatch runs rename": "latest baseline",
-    "tfwatch runs tag": "latest paper",
-    "tfwatch runs untag": "latest paper",
     "tfwatch runs remove": "latest",
 }
 #: Options that replace a command.

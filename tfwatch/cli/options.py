@@ -110,9 +110,7 @@ def add_notify(group: Any) -> None:
 
 def add_keep(group: Any) -> None:
     """Add the limits of the runs that are kept."""
-    text = (
-        "remove older runs than the newest N in the runs folder; never one that runs or has a tag"
-    )
+    text = "remove older runs than the newest N in the runs folder; never one that runs"
     group.add_argument("--keep-runs", metavar="N", type=whole(1, config.MOST_RUNS), help=text)
     group.add_argument(
         "--keep-age",

@@ -8,7 +8,6 @@ import pytest
 
 from tests.screens.canned import usual
 from tfwatch.cli import main
-from tfwatch.runs.library.labels import Labels, write_labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,11 +17,10 @@ OLD, NEW = "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of two runs; the older one has a name."""
+    """The folder of two runs."""
     for name in (OLD, NEW):
         run = usual(tmp_path / "runs" / name, run=name)
         run.ended().writer.close()
-    write_labels(tmp_path / "runs" / OLD, Labels("baseline"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "runs"
@@ -34,8 +32,8 @@ def report(runs: Path, *words: str) -> int:
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [([], NEW), (["latest"], NEW), ([OLD], OLD), (["11-19"], OLD), (["baseline"], OLD)],
-    ids=["default", "latest", "name", "part", "label"],
+    [([], NEW), (["latest"], NEW), ([OLD], OLD), (["11-19"], OLD)],
+    ids=["default", "latest", "name", "part"],
 )
 def test_the_page_is_named_after_its_run(
     runs: Path, words: list[str], name: str, capsys: pytest.CaptureFixture[str]

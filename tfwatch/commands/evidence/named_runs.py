@@ -13,7 +13,6 @@ from tfwatch.live.evidence.run_to_compare import RunToCompare
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
-from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.streams import FolderSource
 
@@ -78,14 +77,13 @@ def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCo
 
 
 def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> RunToCompare:
-    """Open a run by its folder, its name or a part of it, the name given to it, or `latest`.
+    """Open a run by its folder, its name or a part of it, or `latest`.
 
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
     folder = find(wanted, runs_dir)
-    name = read_labels(folder).name or run_name(folder)
-    return RunToCompare(JudgedRun(opened(folder, clock)), name)
+    return RunToCompare(JudgedRun(opened(folder, clock)), run_name(folder))
 
 
 def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:

@@ -30,7 +30,6 @@ from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
 from tfwatch.runs.groups.group_file import is_group
 from tfwatch.runs.groups.reading import open_group
-from tfwatch.runs.library.labels import read_labels
 from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.terminal.output import write
 from tfwatch.workloads.registry import WORKLOADS
@@ -69,25 +68,23 @@ def report(options: ReportOptions, clock: Clock = SYSTEM) -> int:
 
 
 def _run_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, Redaction | None]:
-    run, labels = opened(folder, clock), read_labels(folder)
-    redaction = redaction_of(run, labels, Path.home(), WORKLOADS) if options.is_redacted else None
+    run = opened(folder, clock)
+    redaction = redaction_of(run, Path.home(), WORKLOADS) if options.is_redacted else None
     judged = JudgedRun(run)
     match options.form:
         case "json":
             return _json_text(judged_json(judged)), redaction
         case "markdown":
-            return as_markdown(judged, labels, redaction), redaction
+            return as_markdown(judged, redaction), redaction
     _judge(judged)
-    return as_html(judged, labels, redaction), redaction
+    return as_html(judged, redaction), redaction
 
 
 def _group_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, Redaction | None]:
     with readable(folder):
         judged = JudgedGroup(open_group(folder, clock))
     redaction = (
-        redaction_of_group(judged.group, read_labels(folder), Path.home(), WORKLOADS)
-        if options.is_redacted
-        else None
+        redaction_of_group(judged.group, Path.home(), WORKLOADS) if options.is_redacted else None
     )
     match options.form:
         case "json":

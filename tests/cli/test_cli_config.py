@@ -106,7 +106,7 @@ def test_the_config_file_sets_scripts_and_reports(
         taken.append(given)
         return 0
 
-    for place in ("script.run.run", "evidence.report.report"):
+    for place in ("script.run.run", "report.report"):
         monkeypatch.setattr(f"tfwatch.commands.{place}", take)
     assert run("run", "train.py") == run("report") == run("report", "--no-redact") == 0
     script, redacted, whole = taken

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tests.commands.evidence.recorded import noisy_rows, record
+from tests.commands.recorded import noisy_rows, record
 from tests.docs.pages import ROOT
 from tests.doctor.machines import linux
 from tfwatch.commands.doctor import as_json as doctor_json

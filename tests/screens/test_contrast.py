@@ -19,8 +19,7 @@ from tests.screens.test_doctor import checked, finding
 from tfwatch.commands.factories import check_up
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
-from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES

@@ -138,9 +138,9 @@ def _group_name(text: str) -> str:
 
 def join_group(args: argparse.Namespace) -> None:
     """Set the variable by which the runs of this process and of its child find their group."""
-    from tfwatch.runs.groups.environment import GROUP
-
     if args.group:
+        from tfwatch.runs.group_joining import GROUP
+
         os.environ[GROUP] = args.group
 
 

@@ -10,7 +10,7 @@ from tfwatch.analysis.steps.verdict import breakdown, steady
 from tfwatch.core import units
 from tfwatch.core.rows import plausible
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.group_file import is_group, newest_round, rank_folders
+from tfwatch.runs.group import is_group, newest_round, rank_folders
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tfwatch.core.events import StagesFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from tfwatch.runs.groups.reading import Group
+    from tfwatch.runs.group import Group
     from tfwatch.runs.reading.opened import Run
 
 #: Characters of one text on the page: a name may have any length.

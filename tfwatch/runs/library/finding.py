@@ -25,8 +25,8 @@ from tfwatch.runs.format import (
     make_folder,
     write_atomically,
 )
-from tfwatch.runs.groups.group_file import is_group, rank_folders, read_group_file
-from tfwatch.runs.groups.joining import WINDOW_S
+from tfwatch.runs.group import is_group, rank_folders, read_group_file
+from tfwatch.runs.group_joining import WINDOW_S
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.streams import FolderSource, read_file
 

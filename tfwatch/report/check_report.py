@@ -6,16 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from tfwatch.analysis.comparing.intervals import worst
 from tfwatch.core.errors import printable
+from tfwatch.live.comparing.checked_run import worst
+from tfwatch.report.comparison_report import signed_percent, value_text
 from tfwatch.report.document_switches import finite
-from tfwatch.report.evidence.comparison_report import signed_percent, value_text
 from tfwatch.report.markdown import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.analysis.comparing.intervals import CheckedFigure, Outcome
+    from tfwatch.live.comparing.checked_run import CheckedFigure, Outcome
 
 _MARKS: dict[Outcome, str] = {"passed": "✅", "failed": "❌", "inconclusive": "❔"}
 _LEVELS: dict[Outcome, str] = {"failed": "error", "inconclusive": "warning", "passed": "notice"}

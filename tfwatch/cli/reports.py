@@ -32,7 +32,7 @@ def add_report(commands: Any) -> None:
 
 
 def _run_report(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.report import Form, ReportOptions, report
+    from tfwatch.commands.report import Form, ReportOptions, report
     from tfwatch.core.errors import BadInputError
 
     form: Form = "json" if args.json else "markdown" if args.markdown else "html"
@@ -73,7 +73,7 @@ _COMPARE_EPILOG = (
 
 
 def _run_compare(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.compare import CompareOptions, Form, compare
+    from tfwatch.commands.compare import CompareOptions, Form, compare
 
     form: Form = "json" if args.json else "markdown" if args.markdown else "text"
     return compare(CompareOptions(tuple(args.sides), options.runs_dir(args), args.by_example, form))
@@ -127,8 +127,8 @@ _CHECK_EPILOG = (
 
 
 def _run_check(args: argparse.Namespace) -> int:
-    from tfwatch.analysis.comparing.intervals import CheckLimits
-    from tfwatch.commands.evidence.compare import CheckOptions, check
+    from tfwatch.commands.compare import CheckOptions, check
+    from tfwatch.live.comparing.checked_run import CheckLimits
 
     shares = (args.max_wait_share, args.max_slower)
     wait, slower = (None if share is None else share / 100 for share in shares)
@@ -140,7 +140,7 @@ def _run_check(args: argparse.Namespace) -> int:
     )
 
 
-#: As in `tfwatch.commands.evidence.report`, which loads numpy.
+#: As in `tfwatch.commands.report`, which loads numpy.
 FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
 _EXPORT_EPILOG = """\
 perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, their parts, stages, machine, events
@@ -177,7 +177,7 @@ def _steps(text: str) -> tuple[int, int]:
 
 
 def _run_export(args: argparse.Namespace) -> int:
-    from tfwatch.commands.evidence.report import ExportOptions, export
+    from tfwatch.commands.report import ExportOptions, export
 
     return export(
         ExportOptions(args.which, options.runs_dir(args), args.to, args.output, args.steps)

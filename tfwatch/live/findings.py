@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergence_text, divergences
@@ -15,14 +14,14 @@ from tfwatch.analysis.steps.verdict import HIGHLY_FROM, MODERATELY_FROM
 from tfwatch.analysis.tuning.switch_text import best
 from tfwatch.core import units
 from tfwatch.core.events import TrainingFailed
-from tfwatch.live.evidence.checked_run import measure_levels
-from tfwatch.live.evidence.run_to_compare import RunToCompare
+from tfwatch.live.comparing.checked_run import measure_levels
+from tfwatch.live.comparing.measured_runs import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, RunToCompare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.analysis.comparing.intervals import Interval
     from tfwatch.analysis.findings.situation import Banner
+    from tfwatch.live.comparing.intervals import Interval
     from tfwatch.live.judged_run import JudgedRun
 
 Confidence: TypeAlias = Literal["high", "medium", "low"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.comparing.run_steps import PARTS
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.live.comparing.measured_runs import PARTS
 from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite
 from tfwatch.report.markdown import plain, table
@@ -15,8 +15,8 @@ from tfwatch.report.markdown import plain, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.live.evidence.compared_runs import ComparedFigure, ComparedRuns
-    from tfwatch.live.evidence.run_to_compare import RunToCompare
+    from tfwatch.live.comparing.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.live.comparing.measured_runs import RunToCompare
 
 SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.

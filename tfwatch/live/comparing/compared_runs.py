@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.comparing import intervals
-from tfwatch.analysis.comparing.comparability import (
+from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
+from tfwatch.analysis.tuning.experiment import Estimate
+from tfwatch.live.comparing import intervals
+from tfwatch.live.comparing.comparability import (
     NotComparableError,
     Subject,
     are_equal,
     changes,
     check_sides,
 )
-from tfwatch.analysis.comparing.intervals import (
+from tfwatch.live.comparing.intervals import (
     ALPHA,
     Interval,
     Spread,
@@ -24,7 +26,7 @@ from tfwatch.analysis.comparing.intervals import (
     estimate_spread,
     t_quantile,
 )
-from tfwatch.analysis.comparing.run_steps import (
+from tfwatch.live.comparing.measured_runs import (
     LEAST_STEPS,
     PARTS,
     STEP,
@@ -32,18 +34,16 @@ from tfwatch.analysis.comparing.run_steps import (
     RunSteps,
     measure_runs,
 )
-from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
-from tfwatch.analysis.tuning.experiment import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.comparing.comparability import Change
     from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.core.events import EpochEnded
-    from tfwatch.live.evidence.run_to_compare import RunToCompare
+    from tfwatch.live.comparing.comparability import Change
+    from tfwatch.live.comparing.measured_runs import RunToCompare
     from tfwatch.runs.format import Manifest
 
     Times = NDArray[np.float64]

@@ -9,21 +9,20 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tfwatch.analysis.comparing.comparability import NotComparableError
-from tfwatch.analysis.comparing.intervals import CheckLimits, worst
-from tfwatch.commands.evidence.named_runs import find_past, find_side
+from tfwatch.commands.named_runs import find_past, find_side
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.live.evidence.checked_run import check_runs
-from tfwatch.live.evidence.compared_runs import compare_runs
-from tfwatch.report.evidence.check_report import (
+from tfwatch.live.comparing.checked_run import CheckLimits, check_runs, worst
+from tfwatch.live.comparing.comparability import NotComparableError
+from tfwatch.live.comparing.compared_runs import compare_runs
+from tfwatch.report.check_report import (
     check_json,
     check_lines,
     github_annotations,
     junit_xml,
     step_summary,
 )
-from tfwatch.report.evidence.comparison_report import (
+from tfwatch.report.comparison_report import (
     SIDES,
     comparison_json,
     comparison_lines,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tfwatch.analysis.comparing.intervals import CheckedFigure
+    from tfwatch.live.comparing.checked_run import CheckedFigure
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
 

@@ -1,4 +1,4 @@
-"""The difference of two sides of runs, and a figure against its limit, each decided by an interval.
+"""The interval of a figure, and of its difference between two sides of runs.
 
 A run is one observation, however many steps it has: two runs of the same program differ in memory layout, in the work
 of other programs, in the frequency of the processor (Kalibera & Jones, "Rigorous benchmarking in reasonable time", ISMM
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.comparing.run_steps import Measured
+    from tfwatch.live.comparing.measured_runs import Measured
 
     Side = Sequence[Measured]
 
@@ -183,59 +183,3 @@ def t_quantile(share: float, freedom: float) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
-
-
-Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLimits:
-    """The largest figures that pass; None: no limit.
-
-    wait_share: data wait over step time, 0 to 1. slower_share: the step time beyond that of the baseline, 0 to 1.
-    loss: at the run's end.
-    """
-
-    wait_share: float | None = None
-    step_ms: float | None = None
-    memory_bytes: float | None = None
-    loss: float | None = None
-    slower_share: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedFigure:
-    """A figure with its interval, its limit and the outcome.
-
-    name: stable between versions. value, low, high: None where the figure is missing; `reason` says why, or why
-    there is no clear outcome. low, high are the value itself where it is exact. unit: `share`, `ms`, `bytes` or empty.
-    basis: the steps that count, where the summary of the run counts others.
-    """
-
-    name: str
-    title: str
-    unit: str
-    outcome: Outcome
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    limit: float | None = None
-    reason: str = ""
-    basis: str = ""
-
-
-def decide(low: float, high: float, limit: float) -> Outcome:
-    """Return `passed` where all of the interval is within the limit, and `failed` where none of it is."""
-    if math.isnan(low) or math.isnan(high):
-        return "failed"
-    if high <= limit:
-        return "passed"
-    return "failed" if low > limit else "inconclusive"
-
-
-def worst(outcomes: list[Outcome]) -> Outcome:
-    """Return `failed` where one failed, else `inconclusive` where one is, else `passed`."""
-    for outcome in ("failed", "inconclusive"):
-        if outcome in outcomes:
-            return "failed" if outcome == "failed" else "inconclusive"
-    return "passed"

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.commands.evidence.recorded import FINISHED, add_memory, noisy_rows, record
-from tfwatch.analysis.comparing.intervals import CheckedFigure, decide, worst
+from tests.commands.recorded import FINISHED, add_memory, noisy_rows, record
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
-from tfwatch.report.evidence.check_report import (
+from tfwatch.live.comparing.checked_run import CheckedFigure, decide, worst
+from tfwatch.report.check_report import (
     github_annotations,
     junit_xml,
     step_summary,

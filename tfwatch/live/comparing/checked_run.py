@@ -3,37 +3,88 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tfwatch.analysis.comparing import intervals
-from tfwatch.analysis.comparing.comparability import check_side
-from tfwatch.analysis.comparing.intervals import (
-    CheckedFigure,
-    assumed_share,
-    decide,
-    estimate_spread,
-)
-from tfwatch.analysis.comparing.run_steps import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, TrainingFailed
-from tfwatch.live.evidence.compared_runs import (
+from tfwatch.live.comparing import intervals
+from tfwatch.live.comparing.comparability import check_side
+from tfwatch.live.comparing.compared_runs import (
     compare_runs,
     log_of,
     others_share,
     part_spread,
     past_groups,
 )
+from tfwatch.live.comparing.intervals import assumed_share, estimate_spread
+from tfwatch.live.comparing.measured_runs import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tfwatch.analysis.comparing.comparability import Subject
-    from tfwatch.analysis.comparing.intervals import CheckLimits, Interval, Outcome
-    from tfwatch.live.evidence.run_to_compare import RunToCompare
+    from tfwatch.live.comparing.comparability import Subject
+    from tfwatch.live.comparing.intervals import Interval
+    from tfwatch.live.comparing.measured_runs import RunToCompare
 
     FindPast = Callable[[Subject], Sequence[RunToCompare]]
+
+Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """The largest figures that pass; None: no limit.
+
+    wait_share: data wait over step time, 0 to 1. slower_share: the step time beyond that of the baseline, 0 to 1.
+    loss: at the run's end.
+    """
+
+    wait_share: float | None = None
+    step_ms: float | None = None
+    memory_bytes: float | None = None
+    loss: float | None = None
+    slower_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFigure:
+    """A figure with its interval, its limit and the outcome.
+
+    name: stable between versions. value, low, high: None where the figure is missing; `reason` says why, or why
+    there is no clear outcome. low, high are the value itself where it is exact. unit: `share`, `ms`, `bytes` or empty.
+    basis: the steps that count, where the summary of the run counts others.
+    """
+
+    name: str
+    title: str
+    unit: str
+    outcome: Outcome
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    limit: float | None = None
+    reason: str = ""
+    basis: str = ""
+
+
+def decide(low: float, high: float, limit: float) -> Outcome:
+    """Return `passed` where all of the interval is within the limit, and `failed` where none of it is."""
+    if math.isnan(low) or math.isnan(high):
+        return "failed"
+    if high <= limit:
+        return "passed"
+    return "failed" if low > limit else "inconclusive"
+
+
+def worst(outcomes: list[Outcome]) -> Outcome:
+    """Return `failed` where one failed, else `inconclusive` where one is, else `passed`."""
+    for outcome in ("failed", "inconclusive"):
+        if outcome in outcomes:
+            return "failed" if outcome == "failed" else "inconclusive"
+    return "passed"
 
 
 def check_runs(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.comparing.comparability import (
+from tfwatch.live.comparing.comparability import (
     Change,
     NotComparableError,
     Subject,

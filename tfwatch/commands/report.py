@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from tfwatch.commands.evidence.named_runs import find, opened, readable
-from tfwatch.commands.evidence.output import STANDARD_OUTPUT, write_text, written
+from tfwatch.commands.named_runs import find, opened, readable
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
@@ -28,17 +29,15 @@ from tfwatch.report.group_report import group_html, group_json, group_markdown
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of, redaction_of_group
 from tfwatch.report.markdown import as_markdown
-from tfwatch.runs.groups.group_file import is_group
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.group import is_group, open_group
 from tfwatch.runs.reading.streams import FolderSource
-from tfwatch.terminal.output import write
+from tfwatch.terminal.output import leave_output, write
 from tfwatch.workloads.registry import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfwatch.report.html.templates import Redaction
-
 
 Form: TypeAlias = Literal["html", "markdown", "json"]
 
@@ -215,3 +214,52 @@ def _removed_if_broken_off(made: list[Path], folder: Path) -> Iterator[None]:
 def _report(place: Path, made: list[Path]) -> int:
     size = units.memory(sum(path.stat().st_size for path in made if path.is_file()))
     return write(sys.stdout, f"{printable(str(place))}, {size}\n")
+
+
+STANDARD_OUTPUT = Path("-")
+
+
+def write_text(place: Path, text: str) -> int:
+    """Write a text to a file, or to standard output, and return the exit code.
+
+    Raises:
+        BadInputError: the place cannot be written.
+    """
+    if place == STANDARD_OUTPUT:
+        return write(sys.stdout, text)
+    with written(place) as file:
+        file.write(text.encode("utf-8", "replace"))
+    return 0
+
+
+@contextmanager
+def written(place: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes its place once it is complete; a device or a pipe is written to at once.
+
+    place: `-` is standard output, whose reader may leave at any time.
+
+    Raises:
+        BadInputError: it cannot be written.
+    """
+    if place == STANDARD_OUTPUT:
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.flush()
+        except BrokenPipeError:
+            leave_output(sys.stdout)
+        return
+    try:
+        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+            with open(place, "wb") as file:
+                yield file
+            return
+        part = place.with_name(f".{place.name[:200]}.{os.getpid()}")
+        try:
+            with open(part, "wb") as file:
+                yield file
+            part.replace(place)
+        finally:
+            with suppress(OSError):
+                part.unlink()
+    except OSError as error:
+        raise BadInputError(f"{place} cannot be written: {error.strerror or error}") from error

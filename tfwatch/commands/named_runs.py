@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.live.evidence.compared_runs import equal_runs, may_equal
-from tfwatch.live.evidence.run_to_compare import RunToCompare
+from tfwatch.live.comparing.compared_runs import equal_runs, may_equal
+from tfwatch.live.comparing.measured_runs import RunToCompare
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tfwatch.analysis.comparing.comparability import Subject
+    from tfwatch.live.comparing.comparability import Subject
     from tfwatch.runs.reading.opened import Run
 
 

@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 from tests.analysis.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.core.events import RunEnded
+from tfwatch.runs import group_joining as joining
 from tfwatch.runs.format import GROUP_FILE, NotARunError
-from tfwatch.runs.groups import joining
-from tfwatch.runs.groups.environment import Membership
-from tfwatch.runs.groups.group_file import newest_round, rank_folders, read_group_file
-from tfwatch.runs.groups.joining import CLOCKS_S, WINDOW_S, Joined, Sign, is_same_launch, join
+from tfwatch.runs.group import newest_round, rank_folders, read_group_file
+from tfwatch.runs.group_joining import (
+    CLOCKS_S,
+    WINDOW_S,
+    Joined,
+    Membership,
+    Sign,
+    is_same_launch,
+    join,
+)
 from tfwatch.runs.library.finding import (
     find_run,
     list_folders,

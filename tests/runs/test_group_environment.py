@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tfwatch.runs.groups.environment import MOST_RANKS, Membership, find_membership
+from tfwatch.runs.group_joining import MOST_RANKS, Membership, find_membership
 
 HOST = "node1"
 SLURM = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.evidence.recorded import noisy_rows, record
+from tests.commands.recorded import noisy_rows, record
 from tfwatch.cli import main
 
 if TYPE_CHECKING:

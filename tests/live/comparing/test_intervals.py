@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.run_pairs import Noise, claimed
-from tfwatch.analysis.comparing.intervals import (
+from tfwatch.live.comparing.intervals import (
     Spread,
     alternate,
     assumed_share,
@@ -16,7 +16,7 @@ from tfwatch.analysis.comparing.intervals import (
     level,
     t_quantile,
 )
-from tfwatch.analysis.comparing.run_steps import Measured
+from tfwatch.live.comparing.measured_runs import Measured
 
 
 def runs(*values: float, quarters: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)) -> list[Measured]:

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
-    from tfwatch.doctor.check import CheckUp
-    from tfwatch.doctor.checkup import Scope
-    from tfwatch.doctor.facts import Facts
+    from tfwatch.doctor.checks import CheckUp
     from tfwatch.runs.control.requests import Control
     from tfwatch.runs.writer import RunWriter
     from tfwatch.screens.dialogs.leave import Leave
@@ -61,13 +59,6 @@ class Screen(Protocol):
     def suspend(self) -> AbstractContextManager[None]: ...
 
 
-class Checking(Screen, Protocol):
-    """The part of `tfwatch.app.DoctorApp` that a command uses."""
-
-    @property
-    def found(self) -> CheckUp | None: ...
-
-
 class Launching(Screen, Protocol):
     """The part of `tfwatch.screens.launcher.LauncherApp` that a command uses."""
 
@@ -90,12 +81,6 @@ def _app(*args: Any, **options: Any) -> Screen:
     from tfwatch.app import TfwatchApp
 
     return TfwatchApp(*args, **options)
-
-
-def _doctor(*args: Any, **options: Any) -> Checking:
-    from tfwatch.app import DoctorApp
-
-    return DoctorApp(*args, **options)
 
 
 def _launcher(*args: Any, **options: Any) -> Launching:
@@ -128,13 +113,12 @@ class Factories:
 
     exit_now: ends the process at once. exec_command: replaces the process by `tfwatch` with these
     words. run_command: runs it in a child process, and returns its exit code.
-    `app`, `doctor` and `launcher` take the arguments of `TfwatchApp`, `DoctorApp` and `LauncherApp`.
+    `app` and `launcher` take the arguments of `TfwatchApp` and `LauncherApp`.
     """
 
     trainer: Callable[[Plan, RunWriter, Control, Clock], Training] = _trainer
     sensors: Callable[[RunWriter, Clock, str], Sensing] = _sensors
     app: Callable[..., Screen] = _app
-    doctor: Callable[..., Checking] = _doctor
     launcher: Callable[..., Launching] = _launcher
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit
@@ -143,36 +127,11 @@ class Factories:
 
 
 def make_checkup(runs_dir: Path, data: Path | None = None) -> RunCheckup:
-    """Return a function that checks this machine and the folders of a run. data: as for `tfwatch train --data`."""
+    """Return a function that checks this machine and the folders of a run. data: None is `runs_dir`."""
 
     def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
-        from tfwatch.doctor.checkup import collect_facts
+        from tfwatch.doctor.checkup import Scope, check_up
 
-        return check_up(collect_facts(scope_of(runs_dir, data, is_beside_training), notify))
+        return check_up(Scope(runs_dir, data, is_beside_training), notify)
 
     return run_checkup
-
-
-def scope_of(runs_dir: Path, data: Path | None, is_beside_training: bool = False) -> Scope:
-    """Return the folders to check. data: the folder whose disk is read; None is the folder of tfwatch's images.
-
-    Raises:
-        BadInputError: the data folder is not there.
-    """
-    from tfwatch.core.errors import BadInputError
-    from tfwatch.doctor.checkup import Scope
-    from tfwatch.screens.keys import SMALLEST
-    from tfwatch.workloads.data.image_folder import cache_dir
-
-    if data is not None and not os.path.isdir(data):
-        raise BadInputError(f"there is no folder {data}")
-    return Scope(runs_dir, data or cache_dir(), SMALLEST, is_beside_training)
-
-
-def check_up(facts: Facts) -> CheckUp:
-    """Judge the facts."""
-    from tfwatch.doctor.check import CheckUp
-    from tfwatch.doctor.checkup import run_checks
-    from tfwatch.doctor.quick_facts import machine_line
-
-    return CheckUp(machine_line(facts), tuple(run_checks(facts)))

@@ -31,7 +31,7 @@ NBSP = "\xa0"
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = f"tfwatch train cnn --storage-latency {LATENCY_MS:.0f}"
 STARVING = (
-    f"cnn trains; each batch is {LATENCY_MS:.0f} ms late (simulated storage latency); prefetch off"
+    f"cnn trains; each file is {LATENCY_MS:.0f} ms late (simulated storage latency); prefetch off"
 )
 SWITCHED = "key p: prefetch on, while it trains; same batches, same weights"
 

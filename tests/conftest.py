@@ -145,13 +145,3 @@ async def settled(_min_s: float = 0.0, _max_s: float = 1.0) -> None:
         due_s = (timer.when() for timer in vars(loop)["_scheduled"] if not timer.cancelled())
         if not vars(loop)["_ready"] and min(due_s, default=math.inf) > loop.time() + SOON_S:
             return
-
-
-@pytest.fixture
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep cached image sets in a folder of this test."""
-    from tfwatch.workloads.data import image_folder
-
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(image_folder, "cache_dir", lambda: cache)
-    return cache

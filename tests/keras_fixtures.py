@@ -86,14 +86,6 @@ def arrays() -> tuple[Any, Any]:
 
 
 @pytest.fixture
-def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the cnn workload one of its four blocks: a short run, most of it tracing, takes 2.3 s instead of 3.2."""
-    from tfwatch.workloads.models import cnn
-
-    monkeypatch.setattr(cnn, "_FILTERS", (8,))
-
-
-@pytest.fixture
 def make_model() -> Iterator[Callable[[], Any]]:
     import keras
 

@@ -24,8 +24,6 @@ LIGHT = (
     "tfwatch.runs",
     "tfwatch.analysis",
     "tfwatch.live",
-    "tfwatch.workloads.registry",
-    "tfwatch.workloads.models",
     "tfwatch.doctor",
     "tfwatch.cli",
     "tfwatch.report",

@@ -1,4 +1,4 @@
-"""The Textual app that shows a run."""
+"""The Textual apps: `TfwatchApp` shows a run, `DoctorApp` shows a check-up by itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from tfwatch.screens.dialogs.leave import (
     StopScreen,
     StopScriptScreen,
 )
-from tfwatch.screens.dialogs.restart import RestartScreen
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
@@ -37,20 +36,16 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tfwatch.analysis.tuning.restarts import Earlier
-    from tfwatch.core.start_knobs import RestartOffer
+    from tfwatch.doctor.check import CheckUp
     from tfwatch.live.script_runs import ScriptRuns, WatchedScript
     from tfwatch.live.view import RunView
     from tfwatch.runs.control.requests import Requests
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.screens.doctor import RunCheckup
 
-__all__ = ["FRAME_S", "Leave", "TfwatchApp"]
+__all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
-#: Messages where `r` cannot restart the run.
-_NO_RESTART = "restart the run in the terminal that trains it"
-_NO_SCRIPT_RESTART = "a script cannot restart here: quit, and run it again"
-_RECORD = "a recorded run cannot restart: tfwatch train starts a new run"
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
 #: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has its own entry.
 _NOT_BY_NAME = ("colon", "escape", "enter", "ctrl+z", "q")
@@ -69,7 +64,6 @@ class TfwatchApp(ThemedApp):
         reader: the run. control: passes requests to the training; None where the run is read only.
         is_attached: another process trains. goes_back: quitting shows the list that the run was opened from.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
-        restart: the start knobs that `r` offers; None where the run cannot restart here.
         earlier: the run before a restart.
         script: the script whose runs are shown; None where the run is not a script's.
         runs: the runs of the process that trains, of which the newest is shown; None: this one alone.
@@ -86,7 +80,6 @@ class TfwatchApp(ThemedApp):
         goes_back: bool = False,
         clock: Clock = SYSTEM,
         run_checkup: RunCheckup | None = None,
-        restart: RestartOffer | None = None,
         earlier: Earlier | None = None,
         script: WatchedScript | None = None,
         notifier: Notifier | None = None,
@@ -96,7 +89,6 @@ class TfwatchApp(ThemedApp):
         super().__init__(**options)
         self._notifier = notifier or Notifier(NO_NOTICES)
         self._notifier.show = self._show_notice
-        self._restart = restart
         self._script = script
         self._runs = script.runs if script else runs
         self._is_attached, self._goes_back = is_attached, goes_back
@@ -226,7 +218,7 @@ class TfwatchApp(ThemedApp):
             self.push_screen(self._leave_question(), self._answered)
 
     def _leave_question(self) -> Question:
-        if self._script:
+        if self._script and self._script.in_child:
             return LeaveScriptScreen()
         return DetachScreen() if self._is_attached else LeaveScreen()
 
@@ -241,37 +233,9 @@ class TfwatchApp(ThemedApp):
         elif self.live.stopping:
             self.live.notify(_ENDING)
         else:
-            self.push_screen(StopScriptScreen() if self._script else StopScreen(), self._stop)
-
-    def action_ask_restart(self) -> None:
-        """Ask for the start knobs of a restart."""
-        if self._restart is None:
-            no_restart = _RECORD if self._is_over() else _NO_RESTART
-            self.live.notify(_NO_SCRIPT_RESTART if self._script else no_restart)
-        elif self._leaving:
-            self.live.notify(_ENDING)
-        else:
-            how = (
-                "the run restarts now"
-                if self._is_over()
-                else "the run stops at the next batch, then restarts"
-            )
-            screen = RestartScreen(
-                self._restart.knobs(), how, choose_glyphs(self._colour, self._unicode)
-            )
-            self.push_screen(screen, self._restart_with)
-
-    def _restart_with(self, words: tuple[str, ...] | None) -> None:
-        if words is None or self._restart is None:
-            return
-        self._restart.take(words)
-        if self._is_over():
-            self.exit_with(Leave.LEFT)
-        else:
-            self._leaving = True
-            self._stop(Leave.STOP)
-            self.live.notify(
-                "the run restarts after the current batch; y restarts without waiting for it"
+            self.push_screen(
+                StopScriptScreen() if self._script and self._script.in_child else StopScreen(),
+                self._stop,
             )
 
     def action_notices(self) -> None:
@@ -303,8 +267,6 @@ class TfwatchApp(ThemedApp):
             )
 
     def _answered(self, leave: Leave | None) -> None:
-        if leave is not None and self._restart:
-            self._restart.take(None)
         if leave is Leave.DETACH:
             self.exit_with(leave)
         elif leave is not None:
@@ -332,3 +294,24 @@ class TfwatchApp(ThemedApp):
                 )
         yield from self.theme_commands()
         yield SystemCommand("Quit", "quit; asks while training runs", self.action_quit)
+
+
+class DoctorApp(ThemedApp):
+    """Show a check-up by itself. options: passed to `ThemedApp`."""
+
+    TITLE = "tfwatch doctor"
+
+    def __init__(self, run_checkup: RunCheckup, **options: Any) -> None:
+        super().__init__(**options)
+        self._checkup = DoctorScreen(
+            run_checkup, gently=False, colour=self._colour, unicode=self._unicode
+        )
+
+    def on_mount(self) -> None:
+        self.push_screen(self._checkup)
+        self.call_after_refresh(self.notify_painted)
+
+    @property
+    def found(self) -> CheckUp | None:
+        """The newest result; None before the first check-up is done."""
+        return self._checkup.found

@@ -30,8 +30,7 @@ MOST_RUNS = 1_000_000
 class ConfigKey:
     """A key. default: in words. is_switch: true or false, an option without a value.
 
-    read: reads the text of a value; a ValueError's message is for the user. knob: the field of `core.knobs.Knobs` with
-    which a training starts; empty for another key.
+    read: reads the text of a value; a ValueError's message is for the user.
     """
 
     name: str
@@ -39,7 +38,6 @@ class ConfigKey:
     default: str
     read: Callable[[str], Any] = str
     is_switch: bool = False
-    knob: str = ""
     is_text: bool = False
 
 
@@ -93,17 +91,6 @@ def gpu_sensor(text: str) -> str:
     return text
 
 
-def _knob(name: str, text: str) -> ConfigKey:
-    knob = name.replace("-", "_")
-
-    def read(value: str) -> Any:
-        from tfwatch.core.knobs import as_value
-
-        return as_value(knob, value)
-
-    return ConfigKey(name, text, "auto" if name == "shuffle" else "off", read, knob=knob)
-
-
 _KEYS = (
     ConfigKey("theme", "colours of the screen", "dark, or the last choice", _theme, is_text=True),
     ConfigKey("runs-dir", "folder of the runs", "of the platform", path, is_text=True),
@@ -123,12 +110,6 @@ _KEYS = (
     ),
     ConfigKey("keep-age", "the age of runs that are kept", "any", units.parse_age),
     ConfigKey("keep-size", "gigabytes of runs that are kept", "any", units.parse_gigabytes),
-    _knob("prefetch", "batches prepared ahead"),
-    _knob("workers", "parallel map workers"),
-    _knob("cache", "cache of the examples"),
-    _knob("shuffle", "buffer_size of the shuffle"),
-    _knob("device-prefetch", "batches copied to the GPU ahead"),
-    _knob("fast-pipeline", "the fast pipeline in place of the slow one"),
     ConfigKey(
         "memory-limit",
         "gigabytes for the buffers of the autopilot",
@@ -140,7 +121,7 @@ _KEYS = (
     ConfigKey(
         "python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True
     ),
-    ConfigKey("quiet", "no progress, hints and summary on stderr", "false", is_switch=True),
+    ConfigKey("quiet", "no summary on stderr", "false", is_switch=True),
     ConfigKey("redact", "reports without paths, names and the host", "false", is_switch=True),
 )
 KEYS = {key.name: key for key in _KEYS}

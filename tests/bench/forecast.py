@@ -1,10 +1,9 @@
 """The errors of forecasts of switches, and the share of measured steps within their range.
 
-    python -m tests.bench.forecast [--switches 24] [--json] [--keep DIR]
+    python -m tests.bench.forecast [--switches 12] [--json] [--keep DIR]
 
 Trains with knobs that are switched: loaders that sleep before convolutions (without a GPU, half of them before a step
-that sleeps too, because there data and compute share the cores), and the workloads cnn and generator. Each forecast is
-made from the run folder as it was just before the switch was requested, and compared with the median of the settled
+that sleeps too, because there data and compute share the cores). Each forecast is made from the run folder as it was just before the switch was requested, and compared with the median of the settled
 steps after it. `variation` is the difference of compute between the settings of one training, which no switch changes
 and no forecast can know. Takes two minutes on free cores. Exits with 1 where too few switches have a forecast.
 """
@@ -30,7 +29,6 @@ from tests.bench.starvation import find_batch, make_model
 from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
 from tfwatch.analysis.tuning.forecasting.forecast import Record
-from tfwatch.core.knobs import Knobs
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.watch.tensorflow_info import find_device
 
@@ -45,59 +43,18 @@ _BURSTS = (60.0, *[0.0] * 7)
 CASES = (
     Case(
         "loader 8 ms",
-        Knobs(),
         (("prefetch", 4), ("prefetch", 8), ("prefetch", "off"), ("prefetch", 2)),
         load_ms=(8.0,),
         sleeps=True,
     ),
-    Case("loader 6 ms", Knobs(prefetch=4), (("prefetch", "off"), ("prefetch", 4)), load_ms=(6.0,)),
-    Case(
-        "cnn",
-        Knobs(),
-        (("prefetch", 4), ("workers", "auto"), ("prefetch", "off"), ("workers", "off")),
-        workload="cnn",
-    ),
+    Case("loader 6 ms", (("prefetch", 4), ("prefetch", "off"), ("prefetch", 4)), load_ms=(6.0,)),
     Case(
         "loader 30 ms",
-        Knobs(),
         (("prefetch", 4), ("workers", 4), ("prefetch", "off"), ("workers", "off")),
         load_ms=(30.0,),
         sleeps=True,
     ),
-    Case(
-        "latency 20 ms",
-        Knobs(latency_ms=20.0),
-        (
-            ("latency_ms", 0.0),
-            ("latency_ms", 20.0),
-            ("prefetch", 4),
-            ("workers", 4),
-            ("latency_ms", 0.0),
-        ),
-        load_ms=(6.0,),
-        sleeps=True,
-    ),
-    Case(
-        "bursts", Knobs(), (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS
-    ),
-    Case(
-        "fast pipeline 3 ms",
-        Knobs(),
-        (
-            ("fast_pipeline", True),
-            ("fast_pipeline", False),
-            ("prefetch", 4),
-            ("fast_pipeline", True),
-        ),
-        load_ms=(20.0,),
-        fast_ms=3.0,
-    ),
-    Case(
-        "generator",
-        Knobs(),
-        (("prefetch", 4), ("fast_pipeline", True), ("prefetch", "off"), ("fast_pipeline", False)),
-        workload="generator",
-    ),
+    Case("bursts", (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS),
 )
 
 
@@ -187,7 +144,7 @@ def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
-        "--switches", type=int, default=24, help="the least number of switches with a forecast"
+        "--switches", type=int, default=12, help="the least number of switches with a forecast"
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder to keep the run folders in")

@@ -28,7 +28,6 @@ from tests.bench.trace import Busy, trace
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.tfdata import work_ahead
-from tfwatch.workloads.data.jpeg import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +35,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 W = TypeVar("W")
+#: What the start of a sleep and the wake-up take, in microseconds.
+_SLEEP_COST_US = 450
 SIZE, FILTERS, CLASSES = 32, 128, 10
 #: Steps before the counted ones: compile, convolution algorithms, the start of the pipeline.
 SKIP = 15
 PREFETCHES: tuple[Setting, ...] = ("off", 4)
+
+
+def delayed(value: tf.Tensor, delay_ms: float | tf.Tensor) -> tf.Tensor:
+    """Return the value after a sleep inside TensorFlow, without Python and the GIL."""
+    once = tf.data.Dataset.from_tensors(value)
+    slow = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(once),
+        sleep_microseconds=tf.maximum(tf.cast(delay_ms * 1000, tf.int64) - _SLEEP_COST_US, 0),
+        output_types=[value.dtype],
+        output_shapes=[value.shape],
+    )
+    # take(1): reading on to the end would sleep a second time.
+    made = tf.data.experimental.from_variant(slow, once.element_spec)
+    return made.take(1).get_single_element()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from tfwatch.checks.bench import (
 from tfwatch.checks.bench_program import Spec
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.trial import LogFacts, Trial
-from tfwatch.workloads.registry import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +66,7 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide() -
         ("cpu", "jit"): [timed([5, 5, 5]), timed([4, 5, 6]), timed([5, 5, 99])],
     }
     seen: list[int] = []
-    options = BenchOptions(["dense"], ["cpu"], ["graph", "jit"])
+    options = BenchOptions(["matmul"], ["cpu"], ["graph", "jit"])
     rows = measure(
         options, lambda rows: seen.append(sum(len(row.medians_ms) for row in rows)), runs(answers)
     )
@@ -87,7 +86,7 @@ def test_rounds_that_differ_are_followed_by_more_until_their_median_is_certain()
     graph = [timed([ms]) for ms in (10, 12, 10, 10, 10, 10, 10, 10, 10)]
     answers = {("cpu", "graph"): graph, ("cpu", "jit"): [timed([5]), timed([5]), timed([5])]}
     rows = measure(
-        BenchOptions(["dense"], ["cpu"], ["graph", "jit"]), lambda _: None, runs(answers)
+        BenchOptions(["matmul"], ["cpu"], ["graph", "jit"]), lambda _: None, runs(answers)
     )
     assert [len(row.medians_ms) for row in rows] == [9, 3]
     assert rows[0].spread == 0
@@ -106,14 +105,18 @@ def test_the_interval_of_a_median_agrees_with_published_tables(rounds: int, cut:
     ("others", "text"),
     [
         pytest.param(
-            [1.7] * 9, "unsteady: other programs use 1.7 of 2 cores: dense graph cpu", id="busy"
+            [1.7] * 9,
+            "unsteady: other programs use 1.7 of 2 cores: matmul 2048 graph cpu",
+            id="busy",
         ),
         pytest.param(
-            [0.1] * 9, "unsteady, the machine throttled or was busy: dense graph cpu", id="quiet"
+            [0.1] * 9,
+            "unsteady, the machine throttled or was busy: matmul 2048 graph cpu",
+            id="quiet",
         ),
         pytest.param(
             [None] * 9,
-            "unsteady, the machine throttled or was busy: dense graph cpu",
+            "unsteady, the machine throttled or was busy: matmul 2048 graph cpu",
             id="not known",
         ),
     ],
@@ -125,7 +128,7 @@ def test_rows_that_remain_unsteady_are_reported_with_the_reason(
     answers = {
         ("cpu", "graph"): [timed([10 + n], others_cores=used) for n, used in enumerate(others)]
     }
-    rows = measure(BenchOptions(["dense"], ["cpu"]), lambda _: None, runs(answers))
+    rows = measure(BenchOptions(["matmul"], ["cpu"]), lambda _: None, runs(answers))
     assert len(rows[0].medians_ms) == 9
     assert text in printed(rows)
     assert as_dict(rows[0], rows)["others_cores"] == others[0]
@@ -136,7 +139,7 @@ def test_steady_figures_of_a_busy_machine_are_reported_as_such(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     answers = {("cpu", "graph"): [timed([10], others_cores=1.0) for _ in range(3)]}
-    rows = measure(BenchOptions(["dense"], ["cpu"]), lambda _: None, runs(answers))
+    rows = measure(BenchOptions(["matmul"], ["cpu"]), lambda _: None, runs(answers))
     assert "other programs use 1.0 of 2 cores; the figures are those of a busy machine" in " ".join(
         printed(rows).split()
     )
@@ -146,9 +149,9 @@ def test_operations_that_fall_back_are_named_except_housekeeping() -> None:
     log = LogFacts(on_cpu=("Prod", "Unique"), placed=40)
     on_gpu = Trial("completed", results=timed([1.0]).results, log=log)
     answers = {("gpu", "graph"): [on_gpu] * 3, ("cpu", "graph"): [on_gpu] * 3}
-    rows = measure(BenchOptions(["dense"]), lambda _: None, runs(answers))
+    rows = measure(BenchOptions(["matmul"]), lambda _: None, runs(answers))
     assert {row.spec.device: row.fell_back for row in rows} == {"gpu": ["Unique"], "cpu": []}
-    assert "dense graph: Unique ran on the CPU" in printed(rows)
+    assert "matmul 2048 graph: Unique ran on the CPU" in printed(rows)
 
 
 def test_a_missing_gpu_is_reported_once_and_the_rest_is_timed() -> None:
@@ -159,7 +162,7 @@ def test_a_missing_gpu_is_reported_once_and_the_rest_is_timed() -> None:
         asked.append(spec)
         return no_gpu if spec.device == "gpu" else timed([1, 1, 1])
 
-    rows = measure(BenchOptions(["dense", "cifar10"], rounds=2), lambda _: None, run)
+    rows = measure(BenchOptions(["matmul", "conv"], rounds=2), lambda _: None, run)
     assert sum(spec.device == "gpu" for spec in asked) == 1
     text = printed(rows)
     assert text.count("TensorFlow sees no GPU") == 1
@@ -170,7 +173,7 @@ def test_a_missing_gpu_is_reported_once_and_the_rest_is_timed() -> None:
 
 def test_without_a_gpu_there_is_no_table_of_gpus() -> None:
     rows = measure(
-        BenchOptions(["dense"], ["gpu"]),
+        BenchOptions(["matmul"], ["gpu"]),
         lambda _: None,
         lambda _: refused("TensorFlow sees no GPU", no_gpu=True),
     )
@@ -179,7 +182,7 @@ def test_without_a_gpu_there_is_no_table_of_gpus() -> None:
 
 def test_one_round_has_no_spread() -> None:
     answers = {("cpu", "graph"): [timed([10, 10, 10])]}
-    rows = measure(BenchOptions(["dense"], ["cpu"], rounds=1), lambda _: None, runs(answers))
+    rows = measure(BenchOptions(["matmul"], ["cpu"], rounds=1), lambda _: None, runs(answers))
     assert as_dict(rows[0], rows)["spread"] is None
     assert "10.0 ms ± n/a" in printed(rows)
     assert "± n/a: one round has no spread; use --rounds 2 or more" in printed(rows)
@@ -192,32 +195,26 @@ def test_a_failed_row_has_its_reason_and_is_not_run_again() -> None:
         ("cpu", "jit"): [refused("InvalidArgumentError: XLA cannot")],
     }
     rows = measure(
-        BenchOptions(["dense"], ["cpu"], ["graph", "jit"], rounds=3), lambda _: None, runs(answers)
+        BenchOptions(["matmul"], ["cpu"], ["graph", "jit"], rounds=3), lambda _: None, runs(answers)
     )
     assert rows[1].reason == "InvalidArgumentError: XLA cannot"
     assert rows[0].reason
     assert printed(rows).count("n/a") == 2
 
 
-def test_all_workloads_are_timed_by_default_and_a_size_goes_to_those_that_take_one() -> None:
-    wanted = list_specs(BenchOptions(size=64, devices=["cpu"]))
-    assert [spec.workload for spec in wanted] == list(WORKLOADS)
-    assert {spec.workload for spec in wanted if spec.size} == {
-        n for n, entry in WORKLOADS.items() if "size" in entry.takes
-    }
-    assert [
-        spec.batch_size
-        for spec in list_specs(BenchOptions(["dense"], ["cpu"], batch_sizes=[8, 16]))
-    ] == [8, 16]
+def test_both_bodies_are_timed_by_default_in_their_own_sizes_or_in_those_asked_for() -> None:
+    wanted = list_specs(BenchOptions(devices=["cpu"]))
+    assert [(spec.body, spec.size) for spec in wanted] == [("matmul", 2048), ("conv", 1)]
+    sizes = list_specs(BenchOptions(["conv"], ["cpu"], sizes=[8, 16]))
+    assert [spec.size for spec in sizes] == [8, 16]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (BenchOptions(["dense"], size=5), "dense takes no --size"),
-        (BenchOptions(["dens"]), "did you mean dense"),
-        (BenchOptions(["dense"], modes=["fast"]), "unknown mode 'fast': use graph, eager, jit"),
-        (BenchOptions(["dense"], devices=["tpu"]), "unknown device 'tpu': use cpu, gpu"),
+        (BenchOptions(["cnn"]), "unknown body 'cnn': use matmul, conv"),
+        (BenchOptions(["matmul"], modes=["fast"]), "unknown mode 'fast': use graph, eager, jit"),
+        (BenchOptions(["matmul"], devices=["tpu"]), "unknown device 'tpu': use cpu, gpu"),
     ],
 )
 def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: str) -> None:
@@ -226,7 +223,10 @@ def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: st
 
 
 def test_measured_rows_are_printed_after_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [BenchRow(Spec("dense", "cpu", "graph")), BenchRow(Spec("dense", "cpu", "jit"))]
+    rows = [
+        BenchRow(Spec("matmul", "cpu", "graph", 64)),
+        BenchRow(Spec("matmul", "cpu", "jit", 64)),
+    ]
     rows[0].add_round(timed([3, 3, 3]))
     with (  # noqa: PT012
         pytest.raises(KeyboardInterrupt),

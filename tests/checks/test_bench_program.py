@@ -10,8 +10,6 @@ from tfwatch.checks import bench_program
 from tfwatch.checks.bench import BenchRow, run_in_process
 from tfwatch.checks.bench_program import Spec
 from tfwatch.doctor.trial import Trial
-from tfwatch.training import setup
-from tfwatch.watch.tensorflow_info import host_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +30,13 @@ def run_here(spec: Spec) -> Trial:
             Spec("matmul", "cpu", "graph", size=64, seconds=0.1),
             run_here,
             1,
-            id="an operation alone",
+            id="a product",
         ),
         pytest.param(
-            Spec("generator", "cpu", "eager", batch_size=8, seconds=0.1),
+            Spec("conv", "cpu", "eager", size=2, seconds=0.1),
             run_in_process,
-            8,
-            id="a step of a training, in a process",
+            2,
+            id="a convolution, in a process",
         ),
     ],
 )
@@ -57,8 +55,7 @@ def test_a_configuration_is_timed_with_its_first_step_and_other_programs(
     assert row.first_ms[0] > 0
 
 
-def test_a_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "find_device", host_device)
+def test_a_missing_gpu_is_reported() -> None:
     row = BenchRow(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
     row.add_round(run_here(row.spec))
     assert row.no_gpu

@@ -8,28 +8,29 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tfwatch import __version__, cli
 from tfwatch.cli.dispatch import EXAMPLES, make_parser
-from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control.requests import Experiment, Scheduled
-from tfwatch.training.request import Plan, TrainRequest
-from tfwatch.workloads.workload import Settings
+from tfwatch.runs.control.requests import Autopilot, Experiment, Scheduled
+from tfwatch.workloads import script_of
+
+if TYPE_CHECKING:
+    from tfwatch.commands.script.run import RunOptions
 
 
-def _taken(monkeypatch: pytest.MonkeyPatch) -> list[TrainRequest]:
-    """The orders that are given from here on, none of them carried out."""
-    orders: list[TrainRequest] = []
+def _taken(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
+    """The trainings that are asked for from here on, none of them carried out."""
+    asked: list[RunOptions] = []
 
-    def train(order: TrainRequest) -> int:
-        orders.append(order)
+    def run(options: RunOptions) -> int:
+        asked.append(options)
         return 0
 
-    monkeypatch.setattr("tfwatch.commands.training.train.train", train)
-    return orders
+    monkeypatch.setattr("tfwatch.commands.script.run.run", run)
+    return asked
 
 
 def run(*words: str) -> int:
@@ -58,104 +59,23 @@ def run(*words: str) -> int:
             "no workload 'lstm': `tfwatch workloads` lists them",
             id="unlike any workload",
         ),
-        *(
-            pytest.param(
-                [command, "own folder/own.py", "--steps", "9"],
-                f"{command} takes a workload; run your own script with: tfwatch run 'own folder/own.py'",
-                id=f"{command} of a script",
-            )
-            for command in ("train", "ab")
-        ),
         pytest.param(
-            ["bench", "cnn", "own.py"],
-            "bench takes a workload; run your own script with: tfwatch run own.py",
-            id="bench of a script",
+            ["train", "own folder/own.py", "--steps", "9"],
+            "train takes a workload; run your own script with: tfwatch run 'own folder/own.py'",
+            id="train of a script",
         ),
+        pytest.param(["bench", "cnn"], "unknown body 'cnn': use matmul, conv", id="body"),
         pytest.param(
-            ["train", "cnn", "--zzz"], "unrecognized arguments: --zzz", id="unlike any option"
-        ),
-        pytest.param(
-            ["train", "cnn", "--fast"],
-            "unrecognized arguments: --fast: did you mean --fast-pipeline?",
-            id="half an option",
-        ),
-        pytest.param(
-            ["train", "--stps", "9"],
+            ["run", "--stps", "9", "own.py"],
             "unrecognized arguments: --stps: did you mean --steps?",
             id="option",
         ),
         pytest.param(
-            ["train", "cnn", "--stps=9"],
-            "unrecognized arguments: --stps=9: did you mean --steps?",
+            ["bench", "--sises=9"],
+            "unrecognized arguments: --sises=9: did you mean --sizes?",
             id="option=value",
         ),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
-        pytest.param(
-            ["train", "cnn", "--prefetch", "-1"],
-            "--prefetch: '-1' is not a setting: give off, default, auto or a number from 1 to 1024",
-            id="prefetch",
-        ),
-        pytest.param(
-            ["train", "cnn", "--workers", "0"],
-            "--workers: 0 is not a setting: give off, default, auto or a number from 1 to 1024",
-            id="workers",
-        ),
-        pytest.param(
-            ["train", "cnn", "--device-prefetch", "auto"],
-            "--device-prefetch: 'auto' is not a prefetch to the device: give off or a number from 1 to 1024",
-            id="device prefetch",
-        ),
-        pytest.param(
-            ["train", "cnn", "--storage-latency", "nan"],
-            "--storage-latency: 'nan' is not a latency: give milliseconds from 0 to 60000",
-            id="latency",
-        ),
-        pytest.param(
-            ["train", "cnn", "--batch-size", "0"],
-            "--batch-size: '0' is not a whole number from 1 to 10000000",
-            id="batch size",
-        ),
-        pytest.param(
-            ["train", "cnn", "--image-size", "1e3"],
-            "--image-size: '1e3' is not a whole number from 16 to 65536",
-            id="image size",
-        ),
-        pytest.param(
-            ["train", "cnn", "--seed", "99999999999999999999"],
-            "--seed: '99999999999999999999' is not a whole number from 0 to 4294967295",
-            id="seed",
-        ),
-        pytest.param(
-            ["train", "cnn", "--epochs", "2", "--steps", "9"],
-            "--steps: not allowed with argument --epochs",
-            id="epochs and steps",
-        ),
-        pytest.param(
-            ["train", "cnn", "--eager", "--jit"],
-            "--jit: not allowed with argument --eager",
-            id="eager and jit",
-        ),
-        pytest.param(
-            ["train", "cnn", "--optimizer", "adma"],
-            "--optimizer: 'adma' is not an optimizer: "
-            "there are adam, adamw, sgd, rmsprop, adagrad, adamax, nadam, lion",
-            id="optimizer",
-        ),
-        pytest.param(
-            ["train", "cnn", "--learning-rate", "nan"],
-            "--learning-rate: 'nan' is no learning rate: give a number above 0, up to 1000",
-            id="learning rate",
-        ),
-        pytest.param(
-            ["train", "cnn", "--steps-per-execution", "0"],
-            "--steps-per-execution: '0' is not a whole number from 1 to 10000",
-            id="steps per execution",
-        ),
-        pytest.param(
-            ["train", "cnn", "--device", "tpu"],
-            "--device: invalid choice: 'tpu' (choose from 'auto', 'cpu', 'gpu')",
-            id="device",
-        ),
         pytest.param(
             ["train", "cnn", "--gpu-sensor", "cuda"],
             "--gpu-sensor: 'cuda' is no GPU sensor: there are auto, powermetrics, ioreg, nvml, none",
@@ -168,38 +88,17 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-pipeline, cache, shuffle "
-            "or device-prefetch",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-pipeline, cache, shuffle, "
+            "device-prefetch, multiprocessing or queue-size",
             id="knob",
         ),
         pytest.param(
-            ["train", "cnn", "--headless", "--data", "/nonexistent"],
-            "there is no folder /nonexistent",
-            id="data",
-        ),
-        pytest.param(
-            ["train", "cnn", "--headless", "--data", "~nobody-of-this-name/x"],
-            "there is no folder ~nobody-of-this-name/x",
-            id="data of an unknown user",
-        ),
-        pytest.param(
-            ["train", "cnn", "--headless", "--data", ""], "--data: give a path", id="an empty path"
-        ),
-        pytest.param(
-            ["train", "cnn", "--headless", "--data", "/\x1b[31m\nx"],
-            "there is no folder / [31m x",
+            ["run", "/\x1b[31m\nx"],
+            "/ [31m x cannot be run: No such file or directory",
             id="control",
         ),
         pytest.param(
-            ["train", "cnn", "\x1b]0;x\x07"],
-            "unrecognized arguments:  ]0;x ",
-            id="control in a word",
-        ),
-        pytest.param(
             ["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"
-        ),
-        pytest.param(
-            ["train", "cnn"], "stdout is not a terminal: use --headless", id="no terminal"
         ),
         pytest.param(
             ["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"
@@ -271,45 +170,30 @@ def test_a_run_needs_a_terminal_to_be_replayed_on(
     assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use tfwatch report\n"
 
 
-def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    orders = _taken(monkeypatch)
+def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workloads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = _taken(monkeypatch)
     words = (
-        "train cnn --prefetch auto --workers 3 --storage-latency 20 --batch-size 8 --image-size 32 --steps 7 --seed 5 "
-        f"--data {tmp_path} --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off --switch 2:workers=auto "
-        "--gpu-sensor ioreg --device cpu --eager --mixed-precision --steps-per-execution 4 --optimizer SGD "
-        "--learning-rate 1e-2 --device-prefetch 3"
+        f"train cnn --steps 7 --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off "
+        "--batch-size 8 --switch 2:workers=auto --gpu-sensor ioreg --autopilot --memory-limit 1 --eager --json"
     )
-    assert run(*words.split(), "--json") == 0
-    computing: Any = {
-        "mode": "eager",
-        "mixed_precision": True,
-        "steps_per_execution": 4,
-        "learning_rate": 0.01,
-    }
-    settings = Settings(
-        batch_size=8,
-        image_size=32,
-        steps=7,
-        seed=5,
-        data=tmp_path,
-        device="cpu",
-        optimizer="sgd",
-        **computing,
-    )
-    switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
-    plan = Plan("cnn", settings, Knobs("auto", 3, 20.0, device_prefetch=3), switches)
-    assert orders == [
-        TrainRequest(
-            plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg"
-        )
-    ]
+    assert run(*words.split()) == 0
+    (options,) = asked
+    assert options.script == [str(script_of("cnn")), "--batch-size", "8", "--eager"]
+    assert options.switches == (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
+    assert (options.steps, options.gpu_sensor, options.theme) == (7, "ioreg", "light")
+    assert options.job == Autopilot(2**30)
+    assert (options.is_workload, options.headless, options.as_json) == (True, True, True)
+    assert options.runs_dir == tmp_path / "runs"
 
 
-def test_by_default_nothing_works_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = _taken(monkeypatch)
-    assert run("train", "cnn") == 0
-    assert orders[0].plan == Plan("cnn", Settings(), Knobs("off", "off", 0.0))
-    assert (orders[0].headless, orders[0].as_json, orders[0].theme) == (False, False, None)
+def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _taken(monkeypatch)
+    assert run("run", "--steps", "7", "--switch", "1:prefetch=2", "own.py", "--steps", "9") == 0
+    (options,) = asked
+    assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
+    assert (options.switches, options.is_workload) == ((Scheduled(1, "prefetch", 2),), False)
 
 
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -342,50 +226,15 @@ def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_
     assert not re.findall(r"\b(?:[GC]pus?|Xla|Json|Jpegs?|Tensorflow|Mnist)\b", text)
 
 
-@pytest.mark.parametrize(
-    ("words", "hidden"),
-    [
-        pytest.param("train", set(), id="no workload"),
-        pytest.param("train cnn", {"size", "weights", "fast-pipeline"}, id="cnn"),
-        pytest.param(
-            "train matmul",
-            {"data", "image-size", "weights", "storage-latency", "cache"},
-            id="matmul",
-        ),
-        pytest.param(
-            "ab array",
-            {
-                "data",
-                "image-size",
-                "size",
-                "weights",
-                "storage-latency",
-                "cache",
-                "steps-per-execution",
-            },
-            id="array",
-        ),
-    ],
-)
-def test_a_workloads_help_leaves_out_what_only_others_take(
-    words: str, hidden: set[str], capsys: pytest.CaptureFixture[str]
+def test_the_help_of_a_workload_ends_with_its_own_arguments(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(*words.split(), "--help") == 0
+    assert run("train", "cnn", "--help") == 0
     text = capsys.readouterr().out
-    of_some = (
-        "data",
-        "image-size",
-        "size",
-        "weights",
-        "fast-pipeline",
-        "storage-latency",
-        "cache",
-        "steps-per-execution",
-    )
-
-    assert {
-        option for option in of_some if not re.search(rf"^ +--{option}\b(?!-)", text, re.MULTILINE)
-    } == hidden
+    assert "--autopilot" in text
+    assert "--storage-latency MS" in text[text.index("arguments of cnn:") :]
+    assert run("train", "--help") == 0
+    assert "arguments of" not in capsys.readouterr().out
 
 
 def test_a_folder_without_a_run_is_named(
@@ -399,7 +248,8 @@ def test_a_folder_without_a_run_is_named(
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["train", "cnn", "--prefetch", "x"]]
+    "words",
+    [["--help"], ["train", "--help"], ["train", "cnn", "--help"], ["train", "cnn", "--steps", "x"]],
 )
 def test_help_and_bad_values_load_nothing_heavy(words: list[str]) -> None:
     script = """
@@ -429,10 +279,10 @@ def test_it_runs_as_a_module() -> None:
 def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_: TrainRequest) -> int:
+    def interrupted(_: RunOptions) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfwatch.commands.training.train.train", interrupted)
+    monkeypatch.setattr("tfwatch.commands.script.run.run", interrupted)
     assert cli.main(["train", "cnn"]) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -488,58 +338,22 @@ def test_the_themes_are_those_of_the_screens() -> None:
 def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(
     words: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("ab", "cnn", *words.split()) == 2
+    assert run("ab", *words.split(), "cnn") == 2
     assert capsys.readouterr().err == f"tfwatch: --knob: {sentence}\n"
 
 
-def test_a_knob_that_a_workload_does_not_have_is_no_experiment(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run("ab", "dense", "--knob", "storage-latency=0,5") == 2
-    assert (
-        capsys.readouterr().err
-        == "tfwatch: dense takes no storage-latency: it reads no files while it trains\n"
-    )
-
-
-def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(
+def test_an_ab_test_of_a_workload_or_a_script_ends_the_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    orders: list[TrainRequest] = []
-
-    def taken(order: TrainRequest, *_: object) -> int:
-        orders.append(order)
-        return 0
-
-    monkeypatch.setattr("tfwatch.commands.training.train.train", taken)
-    assert (
-        run(
-            *[
-                "ab",
-                "cnn",
-                "--knob",
-                "prefetch=2,off",
-                "--workers",
-                "3",
-                "--steps",
-                "90",
-                "--seed",
-                "5",
-                "--json",
-            ]
-        )
-        == 0
-    )
-    assert run("ab", "cnn", "--knob", "prefetch=off,2,4", "--epochs", "3") == 0
-    assert orders[0].experiment == Experiment("prefetch", (2, "off"), 90, 5, ends=True)
-    assert orders[0].plan.knobs == Knobs(prefetch=2, workers=3)
-    assert (orders[0].headless, orders[0].as_json, (orders[0].plan.settings.steps or 0) > 90) == (
-        True,
-        True,
-        True,
-    )
-    assert orders[1].experiment == Experiment("prefetch", ("off", 2, 4), None, 0)
-    assert (orders[1].plan.settings.epochs, orders[1].plan.settings.steps) == (3, None)
+    asked = _taken(monkeypatch)
+    assert run("ab", "--knob", "prefetch=2,off", "--budget", "90", "--json", "cnn", "--eager") == 0
+    assert run("ab", "--knob", "prefetch=off,2,4", "own.py") == 0
+    workload, script = asked
+    assert workload.job == Experiment("prefetch", (2, "off"), 90, ends=True)
+    assert workload.script == [str(script_of("cnn")), "--eager"]
+    assert (workload.is_workload, workload.headless, workload.as_json) == (True, True, True)
+    assert script.job == Experiment("prefetch", ("off", 2, 4), ends=True)
+    assert (script.script, script.is_workload, script.headless) == (["own.py"], False, True)
 
 
 @pytest.mark.parametrize(("command", "example"), sorted(EXAMPLES.items()))

@@ -14,13 +14,13 @@ import pytest
 from tests.cli.test_cli import _taken, run
 from tfwatch.cli import completion
 from tfwatch.config import VARIABLE
-from tfwatch.core.knobs import Knobs
+from tfwatch.runs.control.request_text import parse_change, parse_settings, parse_switch
+from tfwatch.runs.control.requests import Autopilot
 from tfwatch.runs.library.removal import RunsToKeep
 from tfwatch.terminal.notification import NotifyOptions
-from tfwatch.training.request import parse_change, parse_settings, parse_switch
 
 if TYPE_CHECKING:
-    from tfwatch.training.request import TrainRequest
+    from tfwatch.commands.script.run import RunOptions
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def requested(monkeypatch: pytest.MonkeyPatch, *words: str) -> TrainRequest:
+def requested(monkeypatch: pytest.MonkeyPatch, *words: str) -> RunOptions:
     """The request that a command line and the config file make."""
     orders = _taken(monkeypatch)
     assert run("train", "cnn", *words) == 0
@@ -45,11 +45,10 @@ def test_the_config_file_sets_what_no_option_sets(
     runs = config.parent / "runs"
     config.write_text(
         'theme = "light"\nnotify = true\nnotify-after = 9\nnotify-command = "/bin/sh -c x"\nkeep-runs = 5\n'
-        f'prefetch = 4\ncache = true\nruns-dir = "{runs}"\n'
+        f'runs-dir = "{runs}"\n'
     )
     found = requested(monkeypatch)
 
-    assert found.plan.knobs == Knobs(prefetch=4, cache=True)
     assert (found.theme, found.runs_dir, found.limits) == ("light", runs, RunsToKeep(count=5))
     assert found.notify == NotifyOptions(True, 9, ("/bin/sh", "-c", "x"))
 
@@ -57,43 +56,16 @@ def test_the_config_file_sets_what_no_option_sets(
 def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config.write_text(
-        'device-prefetch = 2\nfast-pipeline = true\nkeep-awake = true\ngpu-sensor = "none"\nmemory-limit = 2\n'
-        "quiet = true\n"
-    )
-    orders = _taken(monkeypatch)
-    undo = [
-        "--device-prefetch",
-        "off",
-        "--no-fast-pipeline",
-        "--no-keep-awake",
-        "--gpu-sensor",
-        "auto",
-        "--no-quiet",
-    ]
-    assert run("train", "dense") == run("train", "dense", *undo, "--memory-limit", "1") == 0
-    kept, undone = orders
+    config.write_text('keep-awake = true\ngpu-sensor = "none"\nmemory-limit = 2\nquiet = true\n')
+    asked = _taken(monkeypatch)
+    undo = ["--no-keep-awake", "--gpu-sensor", "auto", "--no-quiet", "--memory-limit", "1"]
+    for words in ([], undo):
+        assert run("train", "dense", "--autopilot", *words) == 0
+    kept, undone = asked
 
-    assert (kept.plan.knobs, undone.plan.knobs) == (
-        Knobs(device_prefetch=2, fast_pipeline=True),
-        Knobs(),
-    )
-    assert (kept.plan.prefetches_where_possible, undone.plan.prefetches_where_possible) == (
-        True,
-        False,
-    )
-    assert (kept.keep_awake, kept.gpu_sensor, kept.memory_bytes, kept.quiet) == (
-        True,
-        "none",
-        2 * 2**30,
-        True,
-    )
-    assert (undone.keep_awake, undone.gpu_sensor, undone.memory_bytes, undone.quiet) == (
-        False,
-        "auto",
-        2**30,
-        False,
-    )
+    assert (kept.keep_awake, kept.gpu_sensor, kept.quiet) == (True, "none", True)
+    assert (undone.keep_awake, undone.gpu_sensor, undone.quiet) == (False, "auto", False)
+    assert (kept.job, undone.job) == (Autopilot(2 * 2**30), Autopilot(2**30))
 
 
 def test_the_config_file_sets_scripts_and_reports(
@@ -106,7 +78,7 @@ def test_the_config_file_sets_scripts_and_reports(
         taken.append(given)
         return 0
 
-    for place in ("script.run.run", "report.report"):
+    for place in ("script.run.run", "evidence.report.report"):
         monkeypatch.setattr(f"tfwatch.commands.{place}", take)
     assert run("run", "train.py") == run("report") == run("report", "--no-redact") == 0
     script, redacted, whole = taken
@@ -116,12 +88,8 @@ def test_the_config_file_sets_scripts_and_reports(
 
 
 def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config.write_text(
-        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nkeep-runs = 5\nprefetch = 4\n'
-    )
+    config.write_text('theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nkeep-runs = 5\n')
     words = [
-        "--prefetch",
-        "off",
         "--theme",
         "dark",
         "--no-notify",
@@ -132,7 +100,6 @@ def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.M
     ]
     found = requested(monkeypatch, *words)
 
-    assert found.plan.knobs == Knobs()
     assert (found.theme, found.limits) == ("dark", RunsToKeep(age_s=3600.0))
     assert not found.notify.is_asked
 
@@ -149,12 +116,12 @@ def test_a_limit_of_the_config_file_spares_other_folders(
 def test_a_bad_config_file_is_one_sentence(
     config: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.write_text("prefetsch = 4")
+    config.write_text("keep-run = 4")
 
     assert run(*words) == 2
     assert (
         capsys.readouterr().err
-        == f"tfwatch: {config}: no key 'prefetsch': did you mean prefetch?\n"
+        == f"tfwatch: {config}: no key 'keep-run': did you mean keep-runs?\n"
     )
 
 
@@ -197,25 +164,25 @@ def test_a_bad_value_of_an_option_is_one_sentence(
 def test_config_shows_each_value_with_its_source(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.write_text('prefetch = "auto"\nkeep-size = 2\nnotify-command = "/bin/sh \'a b\'"')
+    config.write_text('theme = "light"\nkeep-size = 2\nnotify-command = "/bin/sh \'a b\'"')
     assert run("config") == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
 
     assert rows["config"] == f"config file: {config}"
-    assert rows["prefetch"].split()[1:3] == ["file", "auto"]
-    assert rows["workers"].split()[1:3] == ["default", "off"]
+    assert rows["theme"].split()[1:3] == ["file", "light"]
+    assert rows["keep-runs"].split()[1:3] == ["default", "all"]
     assert "/bin/sh 'a b'" in rows["notify-command"]
 
 
 def test_verbose_shows_which_settings_are_options(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.write_text("workers = 4")
-    requested(monkeypatch, "-v", "--prefetch", "2")
+    config.write_text("keep-runs = 4")
+    requested(monkeypatch, "-v", "--notify-after", "2")
     rows = {line.split()[1]: line.split()[2:4] for line in capsys.readouterr().err.splitlines()}
 
-    assert rows["prefetch"] == ["option", "2"]
-    assert rows["workers"] == ["file", "4"]
+    assert rows["notify-after"] == ["option", "2"]
+    assert rows["keep-runs"] == ["file", "4"]
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
@@ -246,11 +213,11 @@ def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> Non
     [
         pytest.param("tfwatch ser", {"serve"}, id="command"),
         pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
-        pytest.param("tfwatch runs remove ", {"2026-11-20_cnn"}, id="run"),
+        pytest.param("tfwatch runs tag ", {"2026-11-20_cnn"}, id="run"),
         pytest.param(
             "tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"
         ),
-        pytest.param("tfwatch train cnn --cache ", {"off", "on"}, id="the values of a knob"),
+        pytest.param("tfwatch train cnn --theme ", {"dark", "light"}, id="the values of an option"),
     ],
 )
 def test_a_shell_completes(line: str, words: set[str], config: Path, tmp_path: Path) -> None:

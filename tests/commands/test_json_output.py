@@ -9,35 +9,35 @@ import pytest
 
 from tests.checks.test_selftest_table import COSTS, case
 from tests.doctor.machines import linux, mac
+from tfwatch import cli
 from tfwatch.checks.bench import BenchRow, as_dict
 from tfwatch.checks.bench_program import Spec
 from tfwatch.checks.selftest import cases_json as selftest_json
 from tfwatch.checks.selftest_cases import Case
-from tfwatch.commands.doctor import to_json as doctor_json
-from tfwatch.commands.training.train import list_workloads
-from tfwatch.doctor.checks import judge
+from tfwatch.commands.doctor import as_json as doctor_json
+from tfwatch.commands.factories import check_up
 
 if TYPE_CHECKING:
-    from tfwatch.doctor.checks import Facts
+    from tfwatch.doctor.facts import Facts
 
 
 @pytest.mark.parametrize("facts", [linux(), mac("2.20.0", "1.2.0")])
 def test_doctor(facts: Facts) -> None:
-    found = json.loads(doctor_json(judge(facts)))
+    found = json.loads(doctor_json(check_up(facts)))
 
-    assert len(found["checks"]) > 8
+    assert len(found["checks"]) > 10
 
 
 def test_bench() -> None:
     rows = [
         BenchRow(
-            Spec("dense", "cpu", "graph"),
+            Spec("conv", "cpu", "graph", 1),
             medians_ms=[10.0, 10.4, 10.1],
             first_ms=[80.0],
             others_cores=[0.5],
         ),
         BenchRow(
-            Spec("dense", "gpu", "graph"), reason="TensorFlow sees no GPU", fell_back=["Cast"]
+            Spec("conv", "gpu", "graph", 1), reason="TensorFlow sees no GPU", fell_back=["Cast"]
         ),
         BenchRow(Spec("matmul", "cpu", "graph", size=2048), medians_ms=[3.0], first_ms=[9.0]),
     ]
@@ -56,7 +56,7 @@ def test_selftest() -> None:
 
 
 def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list_workloads(as_json=True) == 0
+    assert cli.main(["workloads", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
 

@@ -3,167 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.test_cli import _taken
 from tests.pseudo import Pseudo
 from tests.screens.canned import usual
 from tfwatch import cli
-from tfwatch.cli import dispatch
 from tfwatch.commands import launch as room
 from tfwatch.commands.factories import Factories
 from tfwatch.core.clock import Clock
-from tfwatch.core.refusals import NotTimed, Refusal
-from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.report.document import as_json
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.workloads.registry import WORKLOADS
+from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.screens.launcher_lists import Trainable
 
-
-@pytest.mark.parametrize(
-    "workload", room.trainables(GpuPresence()), ids=lambda workload: workload.name
-)
-def test_each_value_of_each_knob_is_taken_by_train(
-    workload: Trainable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orders = _taken(monkeypatch)
-    monkeypatch.setattr(
-        dispatch, "make_parser", cache(dispatch.make_parser)
-    )  # 6 ms for each of 800 values
-    for knob in (knob for knob in workload.knobs if not knob.refused):
-        orders.clear()
-        for value in knob.values:
-            assert cli.main(["train", workload.name, *value.words]) == 0, knob.name
-        assert [value.words == () for value in knob.values].index(True) == knob.start, knob.name
-        assert len({repr(order.plan) for order in orders}) == len(knob.values), knob.name
-
-
-def test_a_workload_has_the_knobs_that_it_takes() -> None:
-    offered = room.trainables(GpuPresence())
-    knobs = {one.name: [knob.name for knob in one.knobs if knob.name != "cache"] for one in offered}
-    assert list(knobs) == list(WORKLOADS)
-    learning = ["batch size", "optimizer", "learning rate", "seed", "length"]
-    all_have = [*learning, "device", "mode", "precision", "steps per execution"]
-    always = ["prefetch", "workers", "device prefetch"]
-    assert knobs["generator"] == [*always, "fast pipeline", *all_have]
-    assert knobs["cnn"] == [*always, "latency", "image size", "data", *all_have]
-
-
-def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
-    """By knob: the reason why it or a value is refused, or its note."""
-    (one,) = (one for one in room.trainables(here) if one.name == workload)
-    reasons = {
-        knob.name: [
-            f"{value.shown}: {one.reason}" for value in knob.values for one in value.constraints
-        ]
-        for knob in one.knobs
-    }
-    return {
-        knob.name: knob.refused or "; ".join(reasons[knob.name])
-        for knob in one.knobs
-        if knob.refused or reasons[knob.name]
-    }
-
-
-_NO_COPY = [
-    f"{n}: {why}"
-    for n in (1, 2, 4)
-    for why in (Refusal.NO_DEVICE_MEMORY.words, NotTimed.IN_GRAPH.value)
-]
-
-
-@pytest.mark.parametrize(
-    ("here", "workload", "said"),
-    [
-        pytest.param(
-            GpuPresence(),
-            "cnn",
-            {"device prefetch": "; ".join(_NO_COPY), "precision": "mixed: slower on a CPU"},
-            id="a GPU",
-        ),
-        pytest.param(
-            GpuPresence("no GPU"),
-            "cnn-loop",
-            {
-                "device": "gpu: no GPU",
-                "precision": "mixed: slower on a CPU",
-                "steps per execution": "its loop runs one step per iteration",
-            },
-            id="no GPU, and a loop written by hand",
-        ),
-        pytest.param(
-            GpuPresence(is_metal=True),
-            "array",
-            {
-                "mode": "jit: no XLA on Apple's GPUs",
-                "precision": "mixed: slower on a CPU",
-                "steps per execution": "train_on_batch runs one step",
-            },
-            id="an Apple GPU",
-        ),
-    ],
-)
-def test_a_value_that_cannot_apply_has_a_reason(
-    here: GpuPresence, workload: str, said: dict[str, str]
-) -> None:
-    assert _reasons(here, workload) == said
-
-
-def test_jit_is_open_on_a_mac_while_the_cpu_computes() -> None:
-    (mode,) = (
-        knob for knob in room.trainables(GpuPresence(is_metal=True))[2].knobs if knob.name == "mode"
-    )
-    (jit,) = (value for value in mode.values if value.shown == "jit")
-    assert [
-        one.applies({"device": device})
-        for one in jit.constraints
-        for device in ("auto", "cpu", "gpu")
-    ] == [
-        True,
-        False,
-        True,
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "typed", "words"),
-    [
-        pytest.param("seed", " 42 ", ("--seed", "42"), id="seed"),
-        pytest.param("learning rate", "5e-4", ("--learning-rate", "0.0005"), id="learning rate"),
-        pytest.param("batch size", "48", ("--batch-size", "48"), id="batch size"),
-    ],
-)
-def test_what_is_typed_is_taken_by_train(
-    name: str, typed: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orders = _taken(monkeypatch)
-    (knob,) = (knob for knob in room.trainables(GpuPresence())[2].knobs if knob.name == name)
-    assert knob.read
-    assert knob.read(typed).words == words
-    assert cli.main(["train", "cnn", *words]) == 0
-    assert getattr(orders[0].plan.settings, name.replace(" ", "_")) == float(typed)
-    for wrong in ("", "x", "-1", "nan", "9" * 30):
-        with pytest.raises(ValueError, match=r"number|learning rate"):
-            knob.read(wrong)
-
-
-def test_a_folder_of_images_is_typed(tmp_path: Path) -> None:
-    (data,) = (knob for knob in room.trainables(GpuPresence())[2].knobs if knob.name == "data")
-    assert data.read
-    assert data.read(str(tmp_path)).words == ("--data", str(tmp_path))
-    with pytest.raises(ValueError, match="there is no folder /nonexistent"):
-        data.read("/nonexistent")
-    with pytest.raises(ValueError, match="give a folder"):
-        data.read("  ")
+def test_every_workload_is_offered_with_its_description() -> None:
+    assert {one.name: one.line for one in room.trainables()} == list_workloads()
 
 
 def test_a_script_of_ones_own_is_run_with_its_arguments(
@@ -326,26 +186,3 @@ def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> N
         as_json(open_run(runs[1].words))["whole_run"]["data_wait_share"]
     )
     assert list(room.past_runs(tmp_path / "nowhere")) == []
-
-
-def test_a_workload_starts_with_the_knobs_of_the_config_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text("prefetch = 3\ncache = true")
-    monkeypatch.setenv("TFWATCH_CONFIG", str(config))
-    offered = {
-        workload.name: {knob.name: knob for knob in workload.knobs}
-        for workload in room.trainables(GpuPresence())
-    }
-    prefetch, cache = offered["cnn"]["prefetch"], offered["cnn"]["cache"]
-
-    assert (prefetch.values[prefetch.start].shown, prefetch.values[prefetch.start].words) == (
-        "3",
-        (),
-    )
-    assert [(value.shown, value.words) for value in cache.values] == [
-        ("off", ("--cache", "off")),
-        ("on", ()),
-    ]
-    assert "cache" not in offered["dense"]

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from tfwatch.config import VARIABLE, ConfigError, config_path, read_config
-from tfwatch.core.knobs import Knobs
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.removal import RunsToKeep, configured_limits, prune_words
-from tfwatch.workloads.registry import default_knobs
 
 
 @pytest.fixture
@@ -32,12 +30,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(
             'theme = "light"\nnotify = true', {"theme": "light", "notify": True}, id="words"
         ),
-        pytest.param("device-prefetch = 2", {"device-prefetch": 2}, id="a knob of two words"),
-        pytest.param(
-            "fast-pipeline = true", {"fast-pipeline": True}, id="a knob that is on or off"
-        ),
-        pytest.param("prefetch = 4\ncache = true", {"prefetch": 4, "cache": True}, id="knobs"),
-        pytest.param('prefetch = "auto"', {"prefetch": "auto"}, id="knob in words"),
         pytest.param(
             'keep-age = "30d"\nkeep-size = 1.5',
             {"keep-age": 2_592_000.0, "keep-size": 1.5 * 2**30},
@@ -61,17 +53,12 @@ def test_a_value_is_read_as_its_option_reads_it(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("prefech = 4", "no key 'prefech': did you mean prefetch?", id="mistyped"),
+        pytest.param("keep-run = 4", "no key 'keep-run': did you mean keep-runs?", id="mistyped"),
         pytest.param("zzz = 4", "no key 'zzz': there are theme, runs-dir, notify", id="unknown"),
         pytest.param(
             "[notify]\nafter = 3", "notify: {'after': 3} is neither true nor false", id="table"
         ),
-        pytest.param("prefetch = [1]", "prefetch: give one value, not a list", id="list"),
-        pytest.param(
-            "prefetch = 4096",
-            "prefetch: 4096 is not a setting: give off, default, auto or a",
-            id="too large",
-        ),
+        pytest.param("keep-runs = [1]", "keep-runs: give one value, not a list", id="list"),
         pytest.param(
             'theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"
         ),
@@ -80,7 +67,6 @@ def test_a_value_is_read_as_its_option_reads_it(
             "gpu-sensor: 'gpu' is no GPU sensor: there are auto, po",
             id="sensor",
         ),
-        pytest.param("fast-pipeline = 3", "fast-pipeline: ", id="fast pipeline"),
         pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
         pytest.param(
             "runs-dir = 3",
@@ -184,16 +170,6 @@ def test_the_runs_folder_is_that_of_every_run(
     assert default_runs_dir() == platform_runs_dir()
     assert default_runs_dir() == platform_runs_dir()
     assert capsys.readouterr().err.count("its runs folder is not used") == 1
-
-
-def test_a_workload_starts_with_the_knobs_that_it_has(config: Path) -> None:
-    config.write_text('prefetch = "auto"\nworkers = 4\ncache = true')
-
-    assert default_knobs("cnn") == Knobs(prefetch="auto", workers=4, cache=True)
-    assert default_knobs("dense") == Knobs(prefetch="auto", workers=4)
-    config.write_text("device-prefetch = 2\nfast-pipeline = true")
-    assert default_knobs("cnn") == Knobs(device_prefetch=2)
-    assert default_knobs("dense") == Knobs(device_prefetch=2, fast_pipeline=True)
 
 
 def test_limits_hold_for_the_folder_of_the_config_file_alone(config: Path, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import functools
 import io
 import re
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,7 +82,7 @@ def test_command_lines_are_found() -> None:
         ("tfwatch train dense --data .", "--data"),
         ("tfwatch train cnn --switch 9:prefetch=many", "--switch"),
         ("tfwatch set cnn prefetsch=4", "prefetsch"),
-        ("tfwatch runs prunne --keep 3", "prunne"),
+        ("tfwatch runs tagg latest paper", "tagg"),
         ("tfwatch run train.py --notify", "--notify follows the script"),
         ("python -m tests.bench.nothing", "no program"),
         ("python -m tests.bench.walks --nothing", "--nothing"),
@@ -92,10 +94,23 @@ def test_a_wrong_line_is_found(line: str, mistake: str) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["tfwatch trian", "tfwatch train --prefetsch 4", "--prefetsch", "tfwatch runs prunne", "-z"],
+    ["tfwatch trian", "tfwatch train --prefetsch 4", "--prefetsch", "tfwatch runs tagg", "-z"],
 )
 def test_a_wrong_word_within_a_sentence_is_found(code: str) -> None:
     assert _mistake_within_a_sentence(code)
+
+
+#: Runs a workload until it loads Keras.
+_READS_ARGUMENTS = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+sys.modules["keras"] = None
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except ImportError:
+    pass
+"""
 
 
 def _mistake(words: Sequence[str]) -> str | None:
@@ -125,8 +140,8 @@ def _check_values(words: Sequence[str], args: argparse.Namespace) -> None:
         ValueError: one is not right, for this workload for example.
     """
     if words[0] in ("train", "ab"):
-        training.settings_of(args)
-        training.knobs_of(args)
+        words = [args.workload, *args.words] if words[0] == "train" else args.words
+        _check_arguments(words)
     if words[0] == "set":
         for word in args.words:
             if "=" in word:
@@ -136,6 +151,22 @@ def _check_values(words: Sequence[str], args: argparse.Namespace) -> None:
         late = [word for word in args.words if word in own]
         if late:
             raise ValueError(f"{late[0]} follows the script, so it is the script's")
+
+
+def _check_arguments(words: Sequence[str]) -> None:
+    """Have the script of a workload read its arguments; it ends with the import of Keras.
+
+    Raises:
+        ValueError: it does not take one of them.
+    """
+    script = training.workload_script(words[0])
+    ended = subprocess.run(
+        [sys.executable, "-c", _READS_ARGUMENTS, str(script), *words[1:]],
+        capture_output=True,
+        text=True,
+    )
+    if ended.returncode:
+        raise ValueError(ended.stderr)
 
 
 def _mistake_of_program(program: str, words: Sequence[str]) -> str | None:

@@ -154,8 +154,7 @@ async def test_help_lists_every_key_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("live", "over"), [(False, False), (False, True), (True, True)])
 async def test_keys_without_effect_are_not_listed(tmp_path: Path, live: bool, over: bool) -> None:
-    expected = ["space", "freeze", "z", "zoom", "y", "copy", *(("r", "restart") if live else ())]
-    expected += ["?", "keys", "q", "quit"]
+    expected = ["space", "freeze", "z", "zoom", "y", "copy", "?", "keys", "q", "quit"]
     run = usual(tmp_path)
     async with shown(run.ended() if over else run, live=live) as show:
         for size in ((80, 24), (120, 40), (200, 60)):
@@ -283,7 +282,7 @@ async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
             (
                 120,
                 _USUAL,
-                "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit",
+                "p prefetch + depth w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit",
             ),
             (
                 60,
@@ -308,7 +307,6 @@ async def test_the_footer_of_a_finished_run_lists_the_view_keys(tmp_path: Path) 
     async with shown(usual(tmp_path).ended(), (80, 24), live=False) as show:
         assert "space freeze" in show.rows[-1]
         assert "z zoom" in show.rows[-1]
-        assert "r restart" not in show.rows[-1]
 
 
 async def test_the_footer_of_a_run_opened_from_a_list_says_that_q_goes_back(tmp_path: Path) -> None:

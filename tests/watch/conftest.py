@@ -14,7 +14,6 @@ from tests.keras_fixtures import (
     freed_in,
     made,
     make_model,
-    one_block,
     op_determinism,
     small_model,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "freed_in",
     "made",
     "make_model",
-    "one_block",
     "op_determinism",
 ]
 

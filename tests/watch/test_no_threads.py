@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.keras_fixtures import fingerprint
-from tests.whole import events_of, hold_out_few, result, train
-from tfwatch.core.events import PipelineSwitched, SensorMissing
-from tfwatch.runs.control.requests import Scheduled
-from tfwatch.workloads.models import generator
-from tfwatch.workloads.workload import Settings
+from tests.whole import events_of
+from tfwatch.core.events import SensorMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,32 +35,6 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(threading.Thread, "start", start)
     return refused
-
-
-def test_a_workload_trains_without_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch.setattr(generator, "_COUNT", 80)
-    hold_out_few(monkeypatch)
-    settings = Settings(batch_size=8, epochs=3, seed=2, optimizer="sgd")
-    whole, _ = train("generator", settings, tmp_path)
-    refused = request.getfixturevalue("no_threads")
-    switches = (
-        Scheduled(2, "cache", True),
-        Scheduled(5, "prefetch", 2),
-        Scheduled(25, "cache", False),
-    )
-    run, outcome = train("generator", settings, tmp_path, *switches)
-    assert outcome.cause == "finished", outcome.message
-    assert set(refused) == OF_A_TRAINING
-    assert result(run) == result(whole)
-    assert [switched.knob for switched in events_of(run, PipelineSwitched)] == [
-        "prefetch",
-        "cache",
-        "cache",
-    ]
-    (missing,) = (event for event in events_of(run, SensorMissing) if event.sensor == "pipeline")
-    assert missing.reason == "the thread that reads it did not start: can't start new thread"
 
 
 def test_a_script_trains_without_threads(

@@ -1,4 +1,4 @@
-"""`tfwatch bench`: is the GPU worth it for this model, on this machine?
+"""`tfwatch bench`: is the GPU worth it for this much compute, on this machine?
 
 Each configuration is timed in separate processes, one a round, and shown as a row of a table or of JSON.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.checks.bench_program import Spec, encode
+from tfwatch.checks.bench_program import BODIES, Spec, encode
 from tfwatch.core import units
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.crash_reasons import explain
@@ -23,8 +23,6 @@ from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.doctor.trial import fell_back, run_trial
 from tfwatch.runs.machine_info import free_bytes
 from tfwatch.terminal.output import render, write
-from tfwatch.workloads import registry
-from tfwatch.workloads.memory_estimate import needed_alone_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,13 +53,12 @@ _MOST_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """The options of `tfwatch bench`; without workloads, all of them; without batch sizes, each workload's default."""
+    """The options of `tfwatch bench`; without bodies, all of them. sizes: of `conv` images, of `matmul` rows."""
 
-    workloads: Sequence[str] = ()
+    bodies: Sequence[str] = ()
     devices: Sequence[str] = DEVICES
     modes: Sequence[str] = ("graph",)
-    batch_sizes: Sequence[int] = ()
-    size: int | None = None
+    sizes: Sequence[int] = ()
     rounds: int = 3
     seconds: float = 2.0
 
@@ -70,9 +67,10 @@ def bench(options: BenchOptions, as_json: bool) -> int:
     """Measure and print; return 0, 1 where no row was measured or printing fails, or 130 where interrupted.
 
     Raises:
-        BadInputError: as `list_specs`, or a device or mode is unknown.
+        BadInputError: a body, device or mode is unknown.
     """
     for name, known, given in (
+        ("body", tuple(BODIES), options.bodies),
         ("device", DEVICES, options.devices),
         ("mode", MODES, options.modes),
     ):
@@ -91,47 +89,26 @@ def bench(options: BenchOptions, as_json: bool) -> int:
 
 
 def list_specs(options: BenchOptions) -> list[Spec]:
-    """Return every configuration, in the order of the table.
-
-    Raises:
-        BadInputError: a workload is unknown or does not take an option.
-    """
-    names = list(dict.fromkeys(options.workloads)) or list(registry.WORKLOADS)
-    specs = [
-        Spec(name, device, mode, batch_size, size, options.seconds)
-        for name in names
-        for batch_size in options.batch_sizes or (None,)
-        for size in _size(name, options)
+    """Return every configuration, in the order of the table."""
+    return [
+        Spec(body, device, mode, size, options.seconds)
+        for body in dict.fromkeys(options.bodies or BODIES)
+        for size in options.sizes or (BODIES[body],)
         for mode in options.modes
         for device in options.devices
     ]
-    for spec in specs:
-        spec.settings()
-    return specs
-
-
-def _size(name: str, options: BenchOptions) -> tuple[int | None]:
-    """Return the size for workloads that take one; a workload named alone gets it in any case, and may refuse it."""
-    if options.size is None or "size" in registry.find(name).takes or len(options.workloads) == 1:
-        return (options.size,)
-    return (None,)
 
 
 def find_memory_warnings(specs: Sequence[Spec], free: int, gpu: GpuPresence) -> list[str]:
-    """Return a warning for each workload and size that may not fit into the free bytes."""
+    """Return a warning for each body and size that may not fit into the free bytes."""
     warnings: dict[str, str] = {}
     for spec in sorted(
         specs, key=lambda spec: spec.device
     ):  # the CPU first: it computes in this memory
-        asked = (
-            f" --size {spec.size}"
-            if spec.size
-            else f" --batch-sizes {spec.batch_size}"
-            if spec.batch_size
-            else ""
+        what = _name(spec)
+        warnings.setdefault(
+            what, describe_memory_shortage(spec.needed_bytes, what, spec.device, gpu, free)
         )
-        needed, what = needed_alone_bytes(spec.workload, spec.settings()), f"{spec.workload}{asked}"
-        warnings.setdefault(what, describe_memory_shortage(needed, what, spec.device, gpu, free))
     return [*filter(None, warnings.values())]
 
 
@@ -315,8 +292,8 @@ def make_table(rows: Sequence[BenchRow]) -> Table:
     """Make the table, a row for each configuration; a row without a round shows dots."""
     from rich.table import Table
 
-    table = Table("workload", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("batch", "mode", "device", "step", "examples/s", "speedup", "first step"):
+    table = Table("body", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("mode", "device", "step", "examples/s", "speedup", "first step"):
         table.add_column(
             name, justify="left" if name in ("mode", "device") else "right", no_wrap=True
         )
@@ -328,8 +305,7 @@ def make_table(rows: Sequence[BenchRow]) -> Table:
 
 def _cells(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
     spec = row.spec
-    batch = "" if "size" in registry.find(spec.workload).takes else str(spec.settings().batch_size)
-    configuration = (_name(spec), batch, spec.mode, spec.device)
+    configuration = (_name(spec), spec.mode, spec.device)
     if row.step_ms is None:
         return (*configuration, "n/a" if row.reason else "...", "", "", "")
     speedup = _speedup(row, rows)
@@ -349,7 +325,7 @@ def _spread(row: BenchRow) -> str:
 def _legend(rows: Sequence[BenchRow]) -> list[str]:
     lines = [
         "step: median of the rounds, a process each, ± half of their span (six or more: of the 95 % interval)",
-        "speedup: relative to the first row of the same workload and batch; first step: with trace and compile",
+        "speedup: relative to the first row of the same body and size; first step: with trace and compile",
     ]
     if any(len(row.medians_ms) == 1 for row in rows):
         lines.append("± n/a: one round has no spread; use --rounds 2 or more")
@@ -357,7 +333,7 @@ def _legend(rows: Sequence[BenchRow]) -> list[str]:
 
 
 def _name(spec: Spec) -> str:
-    return spec.workload if spec.size is None else f"{spec.workload} {spec.size}"
+    return f"{spec.body} {spec.size}"
 
 
 def make_remarks(rows: Sequence[BenchRow]) -> list[str]:
@@ -395,12 +371,11 @@ def _find_unsteady(rows: Sequence[BenchRow]) -> list[str]:
 
 
 def _speedup(row: BenchRow, rows: Sequence[BenchRow]) -> float | None:
-    """Return the speed relative to the first row of the same workload and batch; None for that row."""
+    """Return the speed relative to the first row of the same body and size; None for that row."""
     alike = [
         other
         for other in rows
-        if (other.spec.workload, other.spec.batch_size, other.spec.size)
-        == (row.spec.workload, row.spec.batch_size, row.spec.size)
+        if (other.spec.body, other.spec.size) == (row.spec.body, row.spec.size)
     ]
     first = alike[0]
     return (
@@ -412,9 +387,8 @@ def as_dict(row: BenchRow, rows: Sequence[BenchRow]) -> dict[str, Any]:
     """Return one result for `--json`; figures of a row that was not measured are null."""
     spec = row.spec
     return {
-        "workload": spec.workload,
-        "batch_size": spec.settings().batch_size,
-        "size": spec.settings().size if spec.workload == "matmul" else None,
+        "body": spec.body,
+        "size": spec.size,
         "mode": spec.mode,
         "device": spec.device,
         "step_ms": row.step_ms,

@@ -1,10 +1,11 @@
-"""The program that times one workload's step on one device: `tfwatch bench` runs it once a round.
+"""The program that times one body of compute on one device: `tfwatch bench` runs it once a round.
 
 Its output is that of `trial_program`: one JSON object a line on stdout, TensorFlow's log on stderr.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -15,44 +16,43 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.checks.trial_program import STEP_BEGINS, STEP_ENDS, write_result
 from tfwatch.core.clock import SYSTEM
-from tfwatch.core.errors import BadInputError, reason
-from tfwatch.core.knobs import Knobs
+from tfwatch.core.errors import reason
 from tfwatch.sensors.cpu import CpuSensor
 from tfwatch.sensors.host import ProcessSensor
-from tfwatch.workloads import model_parts, registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.workloads.workload import Prepared, Settings
 
 #: Steps before the timed ones, in which the allocator, convolution algorithms and caches settle.
 _WARM_UP = 3
 #: The least and the most timed steps within the requested seconds.
 _LEAST, _MOST = 5, 2000
+#: Pixels a side, and filters, of `conv`.
+_SIDE, _FILTERS = 256, 32
+#: The bodies, each with the default of its size.
+BODIES = {"matmul": 2048, "conv": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A configuration to time. device and mode: as in `Settings`. None is the workload's default."""
+    """A configuration to time.
 
-    workload: str
+    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images. mode: graph, eager or jit.
+    """
+
+    body: str
     device: str
     mode: str
-    batch_size: int | None = None
-    size: int | None = None
+    size: int
     seconds: float = 2.0
 
-    def settings(self) -> Settings:
-        """Return the settings that `tfwatch train` would use.
-
-        Raises:
-            BadInputError: the workload does not take them.
-        """
-        names = ("device", "mode", "batch_size", "size")
-        return registry.settle(
-            self.workload, {"seed": 1, **{name: getattr(self, name) for name in names}}
-        )
+    @property
+    def needed_bytes(self) -> int:
+        """The memory of its arrays, and of two more that drawing random numbers leaves in the allocator."""
+        if self.body == "matmul":
+            return 5 * 4 * self.size**2
+        return 4 * self.size * _SIDE**2 * (3 * 3 + _FILTERS)
 
 
 def encode(spec: Spec) -> str:
@@ -66,7 +66,6 @@ def main(text: str) -> None:
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
     warnings.simplefilter("ignore")
-    os.environ["KERAS_BACKEND"] = "tensorflow"
     write_result(results, begin="import")
     import tensorflow as tf
 
@@ -76,47 +75,31 @@ def main(text: str) -> None:
 
 
 def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
-    from tfwatch.training.setup import NoGpuError, choose_device, placed_on_device
-
-    settings = spec.settings()
+    if spec.device == "gpu" and not tf.config.list_physical_devices("GPU"):
+        return {"error": "TensorFlow sees no GPU here", "no_gpu": True}
     try:
-        choose_device(settings)
         tf.debugging.set_log_device_placement(spec.device == "gpu")
-        with placed_on_device(settings):
-            step, examples = step_of(spec.workload, settings)
-            return {"examples": examples, **_times(tf, step, spec.seconds)}
-    except BadInputError as error:
-        return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
+        with tf.device(f"/{spec.device.upper()}:0"):
+            examples = spec.size if spec.body == "conv" else 1
+            return {"examples": examples, **_times(tf, body_of(tf, spec), spec.seconds)}
     except Exception as error:  # noqa: BLE001  a step may raise anything, and the error is this process' result
         return {"error": reason(error).strip()[:500]}
 
 
-def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
-    """Return the call to time and its examples (0 where unknown): the workload's `work`, else one training step."""
-    module = registry.load(workload)
-    work = getattr(module, "work", None)
-    if work is not None:
-        return model_parts.in_mode(work(settings), settings), 1
-    prepared = module.prepare(settings, lambda _: None)
-    return _training_step(prepared, bool(registry.find(workload).fast))
-
-
-def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
-    """Return Keras' own step on one batch in memory, with its metrics read as Keras reads them."""
-    from tfwatch.tfdata.live_switch import BatchSpec
-    from tfwatch.watch.fit.stepping.step_runners import BatchStep, on_host
-    from tfwatch.watch.step_log import count_examples
-
-    batches = prepared.pipeline(prepared.source, Knobs(fast_pipeline=fast))
-    batch = next(iter(batches))
-    model = prepared.model()
-    if prepared.loop:
-        body = prepared.loop(model)
-        return lambda: on_host(body.train(batch)), count_examples(batch) or 0
-    model.make_train_function()
-    shape = BatchSpec(batches.element_spec, plain=False)
-    step = BatchStep(model.train_function, shape, eager=model.run_eagerly)
-    return lambda: on_host(step(batch)), count_examples(batch) or 0
+def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
+    """Return the call to time: one operation on arrays on the device, in the mode of the configuration."""
+    normal = tf.random.stateless_normal
+    if spec.body == "matmul":
+        one, other = (normal((spec.size, spec.size), (n, n)) for n in (1, 2))
+        body = functools.partial(tf.matmul, one, other)
+    else:
+        images = normal((spec.size, _SIDE, _SIDE, 3), (1, 1))
+        filters = normal((3, 3, 3, _FILTERS), (2, 2))
+        body = functools.partial(tf.nn.conv2d, images, filters, strides=1, padding="SAME")
+    if spec.mode == "eager":
+        return body
+    traced: Callable[[], Any] = tf.function(lambda: body(), jit_compile=spec.mode == "jit")
+    return traced
 
 
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:

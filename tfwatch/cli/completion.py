@@ -68,16 +68,18 @@ def _completer_of(action: argparse.Action) -> _Completer | None:
         "KNOB=A,B": _knob_settings,
         "STEP:KNOB=VALUE": _switches,
     }
-    by_name: dict[str, _Completer] = {"optimizer": _optimizers, "gpu_sensor": _gpu_sensors}
-    return by_place.get(place) or by_name.get(action.dest) or _knob_values(action.dest)
+    by_name: dict[str, _Completer] = {"gpu_sensor": _gpu_sensors}
+    return by_place.get(place) or by_name.get(action.dest)
 
 
 def _runs(parsed_args: argparse.Namespace, prefix: str, **_: object) -> Iterable[str]:
-    """Return the names of the newest runs, also after a comma."""
+    """Return the names of the newest runs, and those that the user gave them; also after a comma."""
     from tfwatch.runs.library.finding import list_folders
+    from tfwatch.runs.library.labels import read_labels
 
     folders = list_folders(options.runs_dir(parsed_args))[:_MOST]
-    return _after(prefix, ",", (folder.name for folder in folders))
+    names = (name for folder in folders for name in (folder.name, read_labels(folder).name))
+    return _after(prefix, ",", filter(None, names))
 
 
 def _runs_and_changes(parsed_args: argparse.Namespace, prefix: str, **_: object) -> Iterable[str]:
@@ -89,14 +91,14 @@ def _runs_and_changes(parsed_args: argparse.Namespace, prefix: str, **_: object)
 
 def _switches(prefix: str, **_: object) -> Iterable[str]:
     """Return each knob with its values, after the step."""
-    from tfwatch.training.request import TRAIN_KNOBS
+    from tfwatch.core.knobs import KNOBS
 
-    return _after(prefix, ":", _changes(TRAIN_KNOBS))
+    return _after(prefix, ":", _changes(KNOBS))
 
 
 def _knob_settings(prefix: str, **_: object) -> Iterable[str]:
     """Return each knob with its values; after the first one of a knob, its values alone."""
-    from tfwatch.training.request import LIVE_KNOBS
+    from tfwatch.runs.control.request_text import LIVE_KNOBS
 
     knob, _equals, values = prefix.partition("=")
     return (
@@ -120,10 +122,6 @@ def _changes(knobs: Iterable[str]) -> Iterable[str]:
     ]
 
 
-def _knob_values(name: str) -> _Completer | None:
-    return (lambda **_: _values(name)) if list(_values(name)) else None
-
-
 def _values(name: str) -> Iterator[str]:
     """Yield the values of a knob that its reader takes; none where there is no such knob."""
     from tfwatch.core.knobs import KNOBS, as_value, option_name
@@ -135,12 +133,6 @@ def _values(name: str) -> Iterator[str]:
                 yield value
 
 
-def _optimizers(**_: object) -> Iterable[str]:
-    from tfwatch.workloads.workload import OPTIMIZERS
-
-    return OPTIMIZERS
-
-
 def _gpu_sensors(**_: object) -> Iterable[str]:
     from tfwatch.config import GPU_SENSORS
 
@@ -149,9 +141,9 @@ def _gpu_sensors(**_: object) -> Iterable[str]:
 
 def _workloads(**_: object) -> Mapping[str, str]:
     """Return the workloads, each with its line."""
-    from tfwatch.workloads.registry import WORKLOADS
+    from tfwatch.workloads import list_workloads
 
-    return {name: entry.line for name, entry in WORKLOADS.items()}
+    return list_workloads()
 
 
 def _run(args: argparse.Namespace) -> int:

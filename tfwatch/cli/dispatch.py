@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import completion, reports, runs, system, training
+from tfwatch.cli import completion, evidence, runs, system, training
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _COMMANDS = (
     ),
     *(
         runs.add_replay,
-        reports.add_report,
-        reports.add_compare,
-        reports.add_check,
+        evidence.add_report,
+        evidence.add_compare,
+        evidence.add_check,
     ),
     *(
-        reports.add_export,
+        evidence.add_export,
         runs.add_attach,
         runs.add_set,
         runs.add_runs,
@@ -48,13 +48,16 @@ _COMMANDS = (
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
 EXAMPLES = {
     "tfwatch train": "cnn",
-    "tfwatch ab": "cnn --knob prefetch=off,4",
+    "tfwatch ab": "--knob prefetch=off,4 cnn",
     "tfwatch compare": "A B",
     "tfwatch check": "latest --max-wait-share 5",
     "tfwatch export": "latest --to perfetto",
     "tfwatch set": "prefetch=4",
     "tfwatch serve": "--prometheus",
     "tfwatch completion": "bash",
+    "tfwatch runs rename": "latest baseline",
+    "tfwatch runs tag": "latest paper",
+    "tfwatch runs untag": "latest paper",
     "tfwatch runs remove": "latest",
 }
 #: Options that replace a command.
@@ -112,13 +115,15 @@ class _Parser(argparse.ArgumentParser):
     """A parser that reports an error in one sentence, without the usage.
 
     commands: the names of its commands, of the parser that has them.
-    hidden: options that the help leaves out, given the words of the command line.
     count_own_words: counts the words that are the command's; the others are a script's, and are kept as `words`.
+    keeps_unknown: what the parser does not know is a script's, and is kept as `words`.
+    more_help: makes text that the help ends with, from the words of the command line.
     """
 
     commands: tuple[str, ...] = ()
-    hidden: Callable[[Sequence[str]], frozenset[str]] | None = None
     count_own_words: Callable[[Sequence[str]], int] | None = None
+    keeps_unknown = False
+    more_help: Callable[[Sequence[str]], str] | None = None
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -129,12 +134,14 @@ class _Parser(argparse.ArgumentParser):
             own = self.count_own_words(words)
             namespace = argparse.Namespace(words=words[own:])
             words = words[:own]
+        if self.more_help and {"-h", "--help"} & set(words):
+            self.epilog = f"{self.epilog}{self.more_help(words)}"
+        if self.keeps_unknown:
+            own_words, unknown = super().parse_known_args(words, namespace or argparse.Namespace())
+            own_words.words = unknown
+            return own_words, []
         if not self.commands:
             self._check_options(words)
-        if self.hidden and {"-h", "--help"} & set(words):
-            hidden = self.hidden(words)
-            for action in self._actions:
-                action.help = argparse.SUPPRESS if action.dest in hidden else action.help
         return super().parse_known_args(words, namespace)
 
     def _check_options(self, words: list[str]) -> None:

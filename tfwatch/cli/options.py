@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from tfwatch import config
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.runs.library.removal import RunsToKeep
@@ -58,32 +57,6 @@ def add_command(
     return own
 
 
-class WorkloadAction(argparse.Action):
-    """Takes the names of workloads; for a script it names the command that runs it."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Store the names, or exit with a sentence."""
-        for name in [values] if isinstance(values, str) else values or []:
-            if is_script(name):
-                command = parser.prog.rpartition(" ")[2]
-                run = f"tfwatch run {shlex.quote(name)}"
-                parser.error(f"{command} takes a workload; run your own script with: {run}")
-        setattr(namespace, self.dest, values)
-
-
-def is_script(name: str) -> bool:
-    """Return True for a file, or a Python file's name, that is not a workload."""
-    from tfwatch.workloads.registry import WORKLOADS
-
-    return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
-
-
 def add_runs_dir(group: Any, default: str | None = None) -> None:
     """`--runs-dir`."""
     group.add_argument(
@@ -110,7 +83,9 @@ def add_notify(group: Any) -> None:
 
 def add_keep(group: Any) -> None:
     """Add the limits of the runs that are kept."""
-    text = "remove older runs than the newest N in the runs folder; never one that runs"
+    text = (
+        "remove older runs than the newest N in the runs folder; never one that runs or has a tag"
+    )
     group.add_argument("--keep-runs", metavar="N", type=whole(1, config.MOST_RUNS), help=text)
     group.add_argument(
         "--keep-age",
@@ -138,9 +113,9 @@ def _group_name(text: str) -> str:
 
 def join_group(args: argparse.Namespace) -> None:
     """Set the variable by which the runs of this process and of its child find their group."""
-    if args.group:
-        from tfwatch.runs.group_joining import GROUP
+    from tfwatch.runs.groups.environment import GROUP
 
+    if args.group:
         os.environ[GROUP] = args.group
 
 
@@ -246,69 +221,25 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return typed(lambda text: units.parse_whole(text, least, most))
 
 
-def setting(text: str) -> Any:
-    """Read `off`, `default`, `auto` or a number."""
-    from tfwatch.core.knobs import parse_setting
-
-    return parse_setting(text)
-
-
-def device_prefetch(text: str) -> Any:
-    """Read `off` or a number of batches."""
-    from tfwatch.core.knobs import as_value
-
-    return as_value("device_prefetch", text)
-
-
-def latency(text: str) -> float:
-    """Read milliseconds."""
-    from tfwatch.core.knobs import parse_latency
-
-    return parse_latency(text)
-
-
-def on(text: str) -> bool:
-    """Read `off` or `on`."""
-    from tfwatch.core.knobs import parse_on
-
-    return parse_on(text)
-
-
-def shuffle(text: str) -> Any:
-    """Read the size of a shuffle buffer."""
-    from tfwatch.core.knobs import parse_shuffle
-
-    return parse_shuffle(text)
-
-
 def switch(text: str) -> Any:
     """Read a `runs.control.Scheduled`."""
-    from tfwatch.training.request import parse_switch
+    from tfwatch.runs.control.request_text import parse_switch
 
     return parse_switch(text)
 
 
 def change(text: str) -> Any:
-    """Read a knob and its value, see `training.request.parse_change`."""
-    from tfwatch.training.request import parse_change
+    """Read a knob and its value, see `request_text.parse_change`."""
+    from tfwatch.runs.control.request_text import parse_change
 
     return parse_change(text)
 
 
 def settings(text: str) -> Any:
-    """Read a knob and its settings, see `training.request.parse_settings`."""
-    from tfwatch.training.request import parse_settings
+    """Read a knob and its settings, see `request_text.parse_settings`."""
+    from tfwatch.runs.control.request_text import parse_settings
 
     return parse_settings(text)
-
-
-def optimizer(text: str) -> str:
-    """Read an optimizer's name, in lower case."""
-    from tfwatch.workloads.workload import OPTIMIZERS
-
-    if text.lower() not in OPTIMIZERS:
-        raise ValueError(f"{text!r} is not an optimizer: there are {', '.join(OPTIMIZERS)}")
-    return text.lower()
 
 
 def words(text: str) -> list[str]:

@@ -18,6 +18,7 @@ def add_doctor(commands: Any) -> None:
     )
     form = own.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    form.add_argument("--screen", action="store_true", help="show the result on a screen")
     text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
     form.add_argument("--sudoers", action="store_true", help=text)
     own.add_argument(
@@ -27,14 +28,18 @@ def add_doctor(commands: Any) -> None:
         help="a data folder, whose read speed is measured",
     )
     options.add_runs_dir(own)
+    options.add_theme(own)
 
 
 def _run_doctor(args: argparse.Namespace) -> int:
-    from tfwatch.commands.doctor import doctor, print_sudoers
+    from tfwatch.commands.doctor import DoctorOptions, doctor, print_sudoers, show_doctor
 
     if args.sudoers:
         return print_sudoers()
-    return doctor(options.runs_dir(args), args.data, args.json)
+    doctor_options = DoctorOptions(
+        options.runs_dir(args), args.data, args.json, options.of_config(args, "theme")
+    )
+    return show_doctor(doctor_options) if args.screen else doctor(doctor_options)
 
 
 _CONFIG_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
@@ -96,15 +101,9 @@ def _run_selftest(args: argparse.Namespace) -> int:
 
 def add_bench(commands: Any) -> None:
     """Add the command's parser."""
-    text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
+    text = "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?"
     own = options.add_command(commands, "bench", text, _run_bench)
-    own.add_argument(
-        "workloads",
-        metavar="WORKLOAD",
-        nargs="*",
-        action=options.WorkloadAction,
-        help="workloads to time; default: all",
-    )
+    own.add_argument("bodies", metavar="BODY", nargs="*", help="matmul, conv; default: both")
     own.add_argument(
         "--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu"
     )
@@ -116,17 +115,11 @@ def add_bench(commands: Any) -> None:
         help="graph, eager, jit, separated by commas; default: graph",
     )
     own.add_argument(
-        "--batch-sizes",
+        "--sizes",
         metavar="LIST",
         type=options.wholes,
         default=[],
-        help="e.g. 32,256; default: the workload's own",
-    )
-    own.add_argument(
-        "--size",
-        metavar="N",
-        type=options.whole(1, options.LARGEST_SIZE),
-        help="matmul: rows and columns (2048)",
+        help="rows of the matrices (2048), images of the convolution (1)",
     )
     own.add_argument(
         "--rounds",
@@ -141,7 +134,5 @@ def add_bench(commands: Any) -> None:
 def _run_bench(args: argparse.Namespace) -> int:
     from tfwatch.checks.bench import BenchOptions, bench
 
-    chosen = BenchOptions(
-        args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds
-    )
+    chosen = BenchOptions(args.bodies, args.devices, args.modes, args.sizes, args.rounds)
     return bench(chosen, as_json=args.json)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields, replace
+import contextlib
+import difflib
+import io
+import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.config import GPU_SENSORS, KEYS, gpu_sensor
+from tfwatch.config import GPU_SENSORS, gpu_sensor
 from tfwatch.core import units
+from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from tfwatch.core.knobs import Knobs
-    from tfwatch.workloads.workload import Settings
+    from tfwatch.commands.script.run import RunOptions
 
-#: The options of `run` that have a value.
+#: The options of `run` and `ab` that have a value.
 _WITH_VALUE = (
     "--runs-dir",
     "--python",
@@ -27,8 +32,18 @@ _WITH_VALUE = (
     "--keep-age",
     "--keep-size",
     "--group",
+    "--gpu-sensor",
+    "--steps",
+    "--switch",
+    "--memory-limit",
+    "--knob",
+    "--budget",
     "--feed",
 )
+_EXIT_CODES = """\
+exit codes: that of the script; 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
+130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal).
+"""
 
 
 def add_run(commands: Any) -> None:
@@ -38,20 +53,74 @@ def add_run(commands: Any) -> None:
     usage = "tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]"
     own = options.add_command(commands, "run", text, _run_script, more=more, usage=usage)
     own.count_own_words = _count_own_words
-    own.add_argument(
-        "--headless",
-        action="store_true",
-        help="the script's output, not the live screen, and a summary on stderr",
+    _add_python(own)
+    _add_shared(own)
+
+
+def add_train(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "train a workload and watch it live"
+    more = (
+        "A workload is a plain script: what is no option of tfwatch is an argument of its own, and "
+        "`tfwatch train WORKLOAD --help` shows these too."
     )
+    usage = "tfwatch train [OPTIONS] WORKLOAD [ARGS]"
+    train = options.add_command(
+        commands, "train", text, _run_train, more=more, usage=usage, epilog=_EXIT_CODES
+    )
+    train.keeps_unknown, train.more_help = True, help_of_workload
+    text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
+    train.add_argument("workload", metavar="WORKLOAD", help=text)
+    _add_shared(train)
+
+
+def _add_python(group: Any) -> None:
     text = "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the one that runs tfwatch"
-    own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
-    options.add_runs_dir(own)
-    options.add_theme(own)
-    options.add_keep(own)
-    options.add_notify(own)
-    options.add_group(own)
-    options.add_feed(own)
-    options.add_verbosity(own, "no summary on stderr")
+    group.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
+
+
+def _add_shared(own: Any) -> None:
+    """Add the options of `run`, `train` and `ab`."""
+    training = own.add_argument_group("training")
+    text = "stop each fit after N steps"
+    training.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=text)
+    text = "switch a knob of the first fit once STEP steps are completed, e.g. 100:prefetch=4"
+    training.add_argument(
+        "--switch",
+        metavar="STEP:KNOB=VALUE",
+        type=options.typed(options.switch),
+        action="append",
+        default=[],
+        help=text,
+    )
+    text = "switch knobs until the device no longer starves, and keep what helps (key f); the batches stay the same"
+    training.add_argument("--autopilot", action="store_true", help=text)
+    text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
+    training.add_argument(
+        "--memory-limit", metavar="GB", type=options.typed(units.parse_gigabytes), help=text
+    )
+    text = "keep the machine awake while it trains (caffeinate, systemd-inhibit)"
+    training.add_argument("--keep-awake", action=argparse.BooleanOptionalAction, help=text)
+    options.add_group(training)
+    options.add_feed(training)
+    _add_showing(own.add_argument_group("output"))
+
+
+def _add_showing(group: Any) -> None:
+    text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
+    names = options.typed(gpu_sensor)
+    group.add_argument(
+        "--gpu-sensor", metavar="NAME", type=names, help=f"{', '.join(GPU_SENSORS)}: {text}"
+    )
+    options.add_runs_dir(group)
+    options.add_keep(group)
+    options.add_theme(group)
+    options.add_notify(group)
+    text = "the script's output, not the live screen, and a summary on stderr"
+    group.add_argument("--headless", action="store_true", help=text)
+    text = "print the summary as one JSON object on stdout; implies --headless"
+    group.add_argument("--json", action="store_true", help=text)
+    options.add_verbosity(group, "no summary on stderr")
 
 
 def _count_own_words(words: Sequence[str]) -> int:
@@ -73,8 +142,6 @@ def _script(words: Sequence[str]) -> list[str]:
     Raises:
         BadInputError: there is neither.
     """
-    from tfwatch.core.errors import BadInputError
-
     first, rest = (words[0], list(words[1:])) if words else ("", [])
     if first.startswith("-m"):
         script = ["-m", *([first[2:]] if first[2:] else []), *rest]
@@ -90,346 +157,86 @@ def _script(words: Sequence[str]) -> list[str]:
 
 
 def _run_script(args: argparse.Namespace) -> int:
-    from tfwatch.commands.script.run import RunOptions, run
+    from tfwatch.commands.script.run import run
 
-    options.join_group(args)
-    options.use_feed(args)
-    script, runs_dir = _script(args.words), options.runs_dir(args)
-    notices, limits = options.notify(args), options.limits(args)
-    theme, python, quiet = (options.of_config(args, name) for name in ("theme", "python", "quiet"))
-    options.report_settings(args)
-    return run(
-        RunOptions(script, runs_dir, args.headless, python, theme, notices, limits, bool(quiet))
-    )
-
-
-_EXIT_CODES = """\
-exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
-130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal). The first signal stops after the current batch and
-keeps the run whole, the second leaves at once. Losing the terminal (SIGHUP) never stops a training.
-"""
-
-
-def add_train(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "train a workload and watch it live"
-    train = options.add_command(commands, "train", text, _run_train, epilog=_EXIT_CODES)
-    train.hidden = options_of_others
-    text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
-    train.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help=text)
-    pipeline = train.add_argument_group("input pipeline (each can be switched while it trains)")
-    add_knobs(pipeline)
-    _add_switches(pipeline)
-    add_training(train.add_argument_group("training"))
-    add_computing(train.add_argument_group("computation of a step"))
-    _add_beginning(train.add_argument_group("restart (set by the key r)"))
-    add_gpu_sensor(train)
-    _add_showing(train.add_argument_group("output"))
-
-
-def options_of_others(words: Sequence[str]) -> frozenset[str]:
-    """Return the options that the workload among these words does not take; none where no word is a workload."""
-    from tfwatch.workloads.registry import WORKLOADS, refuses
-    from tfwatch.workloads.workload import Settings
-
-    entry = next((WORKLOADS[word] for word in words if word in WORKLOADS), None)
-    if entry is None:
-        return frozenset()
-    knobs = {
-        "fast_pipeline": entry.has("fast_pipeline"),
-        "cache": entry.has("cache"),
-        "storage_latency": entry.reads_files,
-    }
-    settings = {
-        field.name: not (refuses(entry, field.name) or field.name in entry.why_not)
-        for field in fields(Settings)
-    }
-    return frozenset(name for name, is_taken in {**knobs, **settings}.items() if not is_taken)
-
-
-def add_gpu_sensor(group: Any) -> None:
-    """`--gpu-sensor`."""
-    text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
-    names = options.typed(gpu_sensor)
-    group.add_argument(
-        "--gpu-sensor", metavar="NAME", type=names, help=f"{', '.join(GPU_SENSORS)}: {text}"
-    )
-
-
-def add_knobs(group: Any) -> None:
-    """Add the options of the knobs at the start."""
-    setting = options.typed(options.setting)
-    for knob, what in (
-        ("prefetch", "batches prepared ahead"),
-        ("workers", "examples prepared in parallel"),
-    ):
-        text = f"{what}: off, default (TensorFlow's own), auto, or a number (off)"
-        group.add_argument(f"--{knob}", metavar="N", type=setting, help=text)
-    text = "batches copied ahead to the memory of an NVIDIA GPU: off or a number (off)"
-    read = options.typed(options.device_prefetch)
-    group.add_argument("--device-prefetch", metavar="N", type=read, help=text)
-    text = "simulated storage latency of each batch, in milliseconds"
-    group.add_argument(
-        "--storage-latency",
-        metavar="MS",
-        type=options.typed(options.latency),
-        default=0.0,
-        help=text,
-    )
-    text = "use the fast pipeline in place of the slow one"
-    group.add_argument("--fast-pipeline", action=argparse.BooleanOptionalAction, help=text)
-    text = "cache each example before random augmentation: off or on (off)"
-    group.add_argument("--cache", metavar="X", type=options.typed(options.on), help=text)
-    text = "buffer_size of the shuffle: off, auto (the workload's own), or a number; changes with the next epoch"
-    group.add_argument("--shuffle", metavar="N", type=options.typed(options.shuffle), help=text)
-
-
-def _add_switches(group: Any) -> None:
-    text = (
-        "switch a knob once STEP steps are completed, e.g. 100:prefetch=4 "
-        "(prefetch, workers, storage-latency, fast-pipeline, cache, shuffle, device-prefetch)"
-    )
-    group.add_argument(
-        "--switch",
-        metavar="STEP:KNOB=VALUE",
-        type=options.typed(options.switch),
-        action="append",
-        default=[],
-        help=text,
-    )
-    text = "switch knobs until the device no longer starves, and keep what helps (key f); the batches stay the same"
-    group.add_argument("--autopilot", action="store_true", help=text)
-    text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
-    group.add_argument(
-        "--memory-limit", metavar="GB", type=options.typed(units.parse_gigabytes), help=text
-    )
-
-
-def add_training(group: Any, steps: str = "stop after N steps") -> None:
-    """Add the options of length and data. steps: the help of `--steps`."""
-    group.add_argument(
-        "--batch-size",
-        metavar="B",
-        type=options.whole(1, options.LARGEST_BATCH),
-        help="examples per step (32)",
-    )
-    group.add_argument(
-        "--image-size", metavar="S", type=options.whole(16, 65_536), help="cnn: pixels a side (64)"
-    )
-    length = group.add_mutually_exclusive_group()
-    length.add_argument(
-        "--epochs", metavar="E", type=options.whole(1, 65535), help="passes over the data (cnn: 20)"
-    )
-    length.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=steps)
-    group.add_argument(
-        "--seed",
-        metavar="S",
-        type=options.whole(0, 2**32 - 1),
-        help="the same seed trains the same weights",
-    )
-    text = "keep the machine awake while it trains (caffeinate, systemd-inhibit)"
-    group.add_argument("--keep-awake", action=argparse.BooleanOptionalAction, help=text)
-    group.add_argument(
-        "--data",
-        metavar="DIR",
-        type=options.typed(options.path),
-        help="cnn, transfer: a folder with one folder of JPEG files per class",
-    )
-    group.add_argument(
-        "--size",
-        metavar="N",
-        type=options.whole(1, options.LARGEST_SIZE),
-        help="matmul: rows and columns (2048)",
-    )
-    group.add_argument(
-        "--weights",
-        choices=("imagenet", "none"),
-        help="transfer: initial weights of the base (imagenet)",
-    )
-
-
-def _add_beginning(group: Any) -> None:
-    text = "initial weights, a .weights.h5 file; also the optimizer's state where it is the same optimizer"
-    group.add_argument(
-        "--begin-with",
-        dest="start_weights",
-        metavar="FILE",
-        type=options.typed(options.path),
-        help=text,
-    )
-    text = "the run before this one, to compare with: a folder or a part of its name"
-    group.add_argument("--after", metavar="RUN", help=text)
-
-
-def add_computing(group: Any) -> None:
-    """Add the options of device, mode, precision and optimizer."""
-    text = "auto is TensorFlow's own choice; a missing device is an error"
-    group.add_argument("--device", choices=("auto", "cpu", "gpu"), help=text)
-    mode = group.add_mutually_exclusive_group()
-    text = "run the step op by op, not as a graph"
-    mode.add_argument("--eager", dest="mode", action="store_const", const="eager", help=text)
-    text = "compile the step with XLA (not on Apple's GPUs)"
-    mode.add_argument("--jit", dest="mode", action="store_const", const="jit", help=text)
-    text = "compute in float16, keep weights in float32: for GPUs, slower on a CPU"
-    group.add_argument("--mixed-precision", action="store_const", const=True, help=text)
-    text = "steps in one call (1); --steps does not cut a call short"
-    group.add_argument(
-        "--steps-per-execution", metavar="N", type=options.whole(1, 10_000), help=text
-    )
-    group.add_argument(
-        "--optimizer",
-        metavar="NAME",
-        type=options.typed(options.optimizer),
-        help="adam, sgd, ... as Keras names them (adam)",
-    )
-    text = "learning rate; default: the workload's own for Adam, else Keras' own"
-    group.add_argument(
-        "--learning-rate", metavar="X", type=options.typed(units.parse_learning_rate), help=text
-    )
-
-
-def _add_showing(group: Any) -> None:
-    options.add_runs_dir(group)
-    options.add_keep(group)
-    options.add_theme(group)
-    options.add_notify(group)
-    options.add_group(group)
-    group.add_argument(
-        "--headless", action="store_true", help="no screen: progress on stderr, summary on stdout"
-    )
-    group.add_argument(
-        "--json",
-        action="store_true",
-        help="print the summary as one JSON object; implies --headless",
-    )
-    options.add_verbosity(group, "no progress and no hints on stderr, without a screen")
-
-
-def knobs_of(args: argparse.Namespace) -> Knobs:
-    """Return the knobs that `add_knobs` read, over those of the config file.
-
-    Raises:
-        BadInputError: there is no such workload.
-    """
-    from tfwatch.workloads.registry import default_knobs
-
-    given = {key.knob: getattr(args, key.knob) for key in KEYS.values() if key.knob}
-    knobs = {knob: value for knob, value in given.items() if value is not None}
-    return replace(default_knobs(args.workload), latency_ms=args.storage_latency, **knobs)
-
-
-def _prefetches_where_possible(args: argparse.Namespace) -> bool:
-    """Return True where the config file, and no option, asks for a prefetch to the device."""
-    return args.device_prefetch is None and options.of_config(args, "device-prefetch") not in (
-        None,
-        "off",
-    )
-
-
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings that `add_training` and `add_computing` read.
-
-    Raises:
-        BadInputError: the workload does not know something that was asked.
-    """
-    from tfwatch.workloads.registry import settle
-    from tfwatch.workloads.workload import Settings
-
-    return settle(
-        args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)}
-    )
+    return run(_run_options(args, _script(args.words)))
 
 
 def _run_train(args: argparse.Namespace) -> int:
-    from tfwatch.commands.training.train import train
-    from tfwatch.training.request import Plan, TrainRequest
+    from tfwatch.commands.script.run import run
+
+    words = [str(workload_script(args.workload)), *args.words]
+    return run(_run_options(args, words, is_workload=True))
+
+
+def _run_options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:
+    """Return the options that `_add_shared` reads."""
+    from tfwatch.commands.script.run import RunOptions
+    from tfwatch.runs.control.requests import Autopilot
 
     options.join_group(args)
+    options.use_feed(args)
     options.report_settings(args)
-    knobs, is_wish = knobs_of(args), _prefetches_where_possible(args)
-    plan = Plan(
-        args.workload,
-        settings_of(args),
-        knobs,
-        tuple(args.switch),
-        args.start_weights,
-        prefetches_where_possible=is_wish,
-    )
-    return train(
-        TrainRequest(
-            plan=plan,
-            runs_dir=options.runs_dir(args),
-            headless=args.headless or args.json,
-            as_json=args.json,
-            theme=options.of_config(args, "theme"),
-            keep_awake=bool(options.of_config(args, "keep-awake")),
-            gpu_sensor=options.of_config(args, "gpu-sensor") or "auto",
-            autopilot=args.autopilot,
-            memory_bytes=options.of_config(args, "memory-limit"),
-            after=args.after,
-            notify=options.notify(args),
-            limits=options.limits(args),
-            quiet=bool(options.of_config(args, "quiet")),
-        )
-    )
-
-
-_EPILOG = """\
-The run alternates between the settings in short blocks of random order and ends when it is clear which one is faster,
-or that none is. With --epochs it then trains on with the faster one. The training result is the same either way.
-exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c, with the result
-so far.
-"""
-
-
-def add_ab(commands: Any) -> None:
-    """Add the command's parser."""
-    text = (
-        "A/B test: alternate between settings of a knob while a workload trains; which is faster?"
-    )
-    own = options.add_command(commands, "ab", text, _run_ab, epilog=_EPILOG)
-    own.hidden = options_of_others
-    own.add_argument(
-        "workload",
-        metavar="WORKLOAD",
-        action=options.WorkloadAction,
-        help="what to train, as for train",
-    )
-    text = (
-        "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
-    )
-    own.add_argument(
-        "--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text
-    )
-    add_knobs(own.add_argument_group("input pipeline, at the start"))
-    text = "steps after which it gives up; without it, after 600 steps and 30 s"
-    add_training(own.add_argument_group("training"), steps=text)
-    add_computing(own.add_argument_group("computation of a step"))
-    add_gpu_sensor(own)
-    showing = own.add_argument_group("output")
-    options.add_runs_dir(showing)
-    options.add_notify(showing)
-    showing.add_argument(
-        "--json", action="store_true", help="the summary as one JSON object, as train prints it"
-    )
-
-
-def _run_ab(args: argparse.Namespace) -> int:
-    from tfwatch.commands.training.train import ExperimentOptions, ab
-
-    knob, settings = args.knob
-    goes_on, is_wish = args.epochs is not None, _prefetches_where_possible(args)
-    request = ExperimentOptions(
-        args.workload, settings_of(args), knobs_of(args), knob, settings, goes_on, is_wish
-    )
-    return ab(
-        request,
+    chosen = {
+        "job": Autopilot(options.of_config(args, "memory-limit")) if args.autopilot else None,
+        "headless": args.headless or args.json,
+        "python": options.of_config(args, "python") if "is_workload" not in more else None,
+    }
+    return RunOptions(
+        script,
         options.runs_dir(args),
+        **{**chosen, **more},
+        theme=options.of_config(args, "theme"),
+        notify=options.notify(args),
+        limits=options.limits(args),
+        quiet=bool(options.of_config(args, "quiet")),
         as_json=args.json,
         keep_awake=bool(options.of_config(args, "keep-awake")),
         gpu_sensor=options.of_config(args, "gpu-sensor") or "auto",
-        notify=options.notify(args),
+        steps=args.steps,
+        switches=tuple(args.switch),
     )
+
+
+# -- workloads ----------------------------------------------------------------------------------------
+
+
+def workload_script(name: str) -> Path:
+    """Return the script of a workload.
+
+    Raises:
+        BadInputError: there is none of this name; the sentence names the nearest one.
+    """
+    from tfwatch.workloads import list_workloads, script_of
+
+    known = list_workloads()
+    if name in known:
+        return script_of(name)
+    if name.endswith(".py") or os.path.isfile(name):
+        run = f"tfwatch run {shlex.quote(name)}"
+        raise BadInputError(f"train takes a workload; run your own script with: {run}")
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "`tfwatch workloads` lists them"
+    raise BadInputError(f"no workload {name!r}: {hint}")
+
+
+def help_of_workload(words: Sequence[str]) -> str:
+    """Return the help of the script of the workload among these words; empty without one."""
+    import runpy
+
+    from tfwatch.workloads import as_main, list_workloads, script_of
+
+    name = next((word for word in words if word in list_workloads()), None)
+    if name is None:
+        return ""
+    text = io.StringIO()
+    with (
+        contextlib.redirect_stdout(text),
+        contextlib.suppress(SystemExit),
+        as_main([str(script_of(name)), "--help"]),
+    ):
+        runpy.run_path(str(script_of(name)))
+    return f"\narguments of {name}:\n\n{text.getvalue()}"
 
 
 def add_workloads(commands: Any) -> None:
@@ -440,6 +247,61 @@ def add_workloads(commands: Any) -> None:
 
 
 def _run_workloads(args: argparse.Namespace) -> int:
-    from tfwatch.commands.training.train import list_workloads
+    import json
+    import sys
 
-    return list_workloads(args.json)
+    from tfwatch.terminal.output import render, write
+    from tfwatch.workloads import list_workloads
+
+    known = list_workloads()
+    if args.json:
+        listed = [{"name": name, "shows": line} for name, line in known.items()]
+        return write(sys.stdout, json.dumps({"workloads": listed}) + "\n")
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, line in known.items():
+        table.add_row(name, line)
+    return write(sys.stdout, render(sys.stdout, table))
+
+
+# -- an A/B test --------------------------------------------------------------------------------------
+
+_EPILOG = """\
+The run alternates between the settings in short blocks of random order and ends when it is clear which one is faster,
+or that none is. The training result is the same either way.
+exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c, with the result
+so far.
+"""
+
+
+def add_ab(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "A/B test: alternate between settings of a knob while a script trains; which is faster?"
+    usage = "tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]"
+    own = options.add_command(commands, "ab", text, _run_ab, epilog=_EPILOG, usage=usage)
+    own.count_own_words = _count_own_words
+    text = (
+        "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
+    )
+    own.add_argument(
+        "--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text
+    )
+    text = "steps after which the test gives up; without it, after 600 steps and 30 s"
+    own.add_argument("--budget", metavar="N", type=options.whole(1, 10**9), help=text)
+    _add_python(own)
+    _add_shared(own)
+
+
+def _run_ab(args: argparse.Namespace) -> int:
+    from tfwatch.commands.script.run import run
+    from tfwatch.runs.control.requests import Experiment
+    from tfwatch.workloads import list_workloads
+
+    knob, values = args.knob
+    test = {"job": Experiment(knob, values, args.budget, ends=True), "headless": True}
+    script = _script(args.words)
+    if script[0] in list_workloads():
+        script = [str(workload_script(script[0])), *script[1:]]
+        test["is_workload"] = True
+    return run(_run_options(args, script, **test))

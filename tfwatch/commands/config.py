@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.config import KEYS, ConfigKey, read_config
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import show
 from tfwatch.runs.library.finding import platform_runs_dir
 from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
@@ -67,10 +66,4 @@ def _shown(key: ConfigKey, value: Any) -> str:
         return "true" if value else "false"
     if key.name == "keep-age":
         return units.seconds(value)
-    return (
-        units.gigabytes(value)
-        if key.name in _IN_GIGABYTES
-        else show(value)
-        if key.knob
-        else str(value)
-    )
+    return units.gigabytes(value) if key.name in _IN_GIGABYTES else str(value)

@@ -20,7 +20,7 @@ from tfwatch.runs.reading.streams import FolderSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.control.requests import Requests
+    from tfwatch.runs.control.requests import Requests, TunerRequest
 
 
 class WatchedScript(Protocol):
@@ -28,6 +28,11 @@ class WatchedScript(Protocol):
 
     @property
     def runs(self) -> ScriptRuns: ...
+
+    @property
+    def in_child(self) -> bool:
+        """True where a process of its own runs it, False where a thread of this one does."""
+        ...
 
     @property
     def has_ended(self) -> bool: ...
@@ -54,15 +59,19 @@ class ScriptRuns:
     """Follows the runs of a script, or of another process.
 
     folder: of the newest run; None before the first. fits: those of the runs before it.
+    job: an A/B test or the autopilot, to begin with the first run that takes requests.
     """
 
-    def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, announced: FoundRuns, clock: Clock = SYSTEM, job: TunerRequest | None = None
+    ) -> None:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
         self._opening: list[PatientSource] = []
         self._reader: RunReader | None = None
         self._found = announced
         self._clock = clock
+        self._job = job
 
     def next_reader(self) -> RunReader | None:
         """Return a reader of the newest run that has begun since the last call; None where none has.
@@ -80,7 +89,16 @@ class ScriptRuns:
                     reader = self._open(self._opening[0])
                 del self._opening[0]
         self._reader = reader or self._reader
+        if reader:
+            self._begin_job()
         return reader
+
+    def _begin_job(self) -> None:
+        """Ask for the A/B test or the autopilot of the command line, once."""
+        control = self.control() if self._job else None
+        if control:
+            control.ask_tuner(self._job)
+            self._job = None
 
     def _open(self, source: PatientSource) -> RunReader:
         opened, before = RunReader(source, self._clock), self.folder

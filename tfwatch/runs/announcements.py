@@ -5,9 +5,13 @@ The file holds paths, each ended by a zero byte, which no path contains.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+from tfwatch.runs.control.requests import Scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,25 +22,58 @@ _END = b"\0"
 _file: list[tuple[str, int]] = []
 #: Called with the first run.
 _at_first_run: list[Callable[[], None]] = []
-#: The folder in which `tfwatch run` records the runs of this process.
-_runs_dir: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What `tfwatch run` and `train` ask of the runs of a script.
+
+    runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of `config.GPU_SENSORS`.
+    steps: a `fit` ends after so many. switches: of the first `fit`.
+    """
+
+    runs_dir: str = ""
+    gpu_sensor: str = "auto"
+    steps: int | None = None
+    switches: tuple[Scheduled, ...] = ()
+
+    def to_text(self) -> str:
+        """Return it as a word of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Launch:
+        """Read what `to_text` wrote."""
+        fields = json.loads(text)
+        switches = tuple(Scheduled(**one) for one in fields.pop("switches"))
+        return cls(**fields, switches=switches)
+
+
+_launch: list[Launch] = []
 
 
 def announce_in(
-    path: str, at_first_run: Callable[[], None] | None = None, runs_dir: str = ""
+    path: str, at_first_run: Callable[[], None] | None = None, launch: Launch | None = None
 ) -> None:
     """Announce the runs of this process in a file from now on; in none for an empty path.
 
-    runs_dir: where `tfwatch run` records the runs of this process; empty where the process runs by itself.
+    launch: None where the process runs by itself.
     """
-    _runs_dir[:] = [runs_dir] if runs_dir else []
+    _launch[:] = [launch] if launch else []
     _file[:] = [(path, os.getpid())] if path else []
     _at_first_run[:] = [at_first_run] if at_first_run else []
 
 
-def launched_runs_dir() -> str:
-    """Return where `tfwatch run` records the runs of this process; empty where the process runs by itself."""
-    return "".join(_runs_dir)
+def launched() -> Launch:
+    """Return what is asked of the runs of this process."""
+    return _launch[0] if _launch else Launch()
+
+
+def take_switches() -> tuple[Scheduled, ...]:
+    """Return the switches of the first `fit`, to the first caller alone."""
+    switches = launched().switches
+    _launch[:] = [replace(one, switches=()) for one in _launch]
+    return switches
 
 
 def announce(folder: Path) -> None:

@@ -132,14 +132,6 @@ LIVE_BINDINGS = [
         "s", "app.ask_stop", "s", "stop the training, keep the screen; asks first", RUN, "run.stop"
     ),
     _key(
-        "r",
-        "app.ask_restart",
-        "r",
-        "restart with other start knobs; asks first",
-        RUN,
-        "run.restart",
-    ),
-    _key(
         "N",
         "app.notices",
         "N",

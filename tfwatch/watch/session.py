@@ -18,7 +18,7 @@ from tfwatch.core.errors import raise_interrupt, warn_user
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.runs.announcements import announce, launched_runs_dir
+from tfwatch.runs.announcements import announce, launched
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.control.server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
@@ -135,6 +135,13 @@ class ScriptRequests:
         self._newest = control or before
         self._server.no_control, self._server.control = no_control, control
 
+    def stop(self) -> bool:
+        """Stop the `fit` that runs at its next batch; return False where none does."""
+        control = self._server.control
+        if control is not None:
+            control.ask_stop()
+        return control is not None
+
     def open(self) -> None:
         """Listen."""
         self._server.open()
@@ -187,7 +194,7 @@ class ScriptRun:
             Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         )
         name = "notebook" if name in _NOTEBOOKS else name
-        named = runs_dir or (Path(launched) if (launched := launched_runs_dir()) else None)
+        named = runs_dir or (Path(asked) if (asked := launched().runs_dir) else None)
         self._runs_dir, self._is_default = named or platform_runs_dir(), named is None
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
@@ -215,6 +222,10 @@ class ScriptRun:
     def serve(self, control: Control | None, no_control: str = NO_FIT) -> None:
         """Pass the requests of other processes to this control; None: to none, for the reason."""
         self._requests.serve(control, no_control)
+
+    def stop(self) -> bool:
+        """Stop the `fit` that runs at its next batch; return False where none does."""
+        return self._requests.stop()
 
     @property
     def path(self) -> Path | None:
@@ -291,7 +302,7 @@ class ScriptRun:
             make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None)
         )
         self._keep_limits()
-        self._sensors = Sensors(self.writer)
+        self._sensors = Sensors(self.writer, gpu=launched().gpu_sensor)
         self._sensors.start()
 
     def _keep_limits(self) -> None:

@@ -1,1 +1,52 @@
-"""The workloads: a registry, and a module for each one."""
+"""The workloads: plain Keras scripts, one a module, as their user would write them. They import nothing of tfwatch.
+
+A script's name and its docstring's first line are its entry in the list; `workload_*.py` are parts that they share.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_HERE = Path(__file__).parent
+_SHARED = ("__init__", "workload_")
+
+
+def list_workloads() -> dict[str, str]:
+    """Return each workload's description by its name, without importing the scripts."""
+    return {
+        script.stem.replace("_", "-"): _first_line(script)
+        for script in sorted(_HERE.glob("*.py"))
+        if not script.stem.startswith(_SHARED)
+    }
+
+
+def script_of(name: str) -> Path:
+    """Return the script of a workload."""
+    return _HERE / f"{name.replace('-', '_')}.py"
+
+
+@contextlib.contextmanager
+def as_main(words: Sequence[str]) -> Iterator[None]:
+    """Within, `sys.argv` and `sys.path` are those of a script that Python runs. words: its path, and its arguments."""
+    argv, folder = sys.argv, os.path.dirname(os.path.abspath(words[0]))
+    sys.argv = list(words)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _first_line(script: Path) -> str:
+    text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0].removesuffix(".")

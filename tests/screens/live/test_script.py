@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class FakeScript:
     """A script whose runs the test writes. interrupts: the number of its SIGINTs."""
 
+    in_child = True
+
     def __init__(self, folder: Path) -> None:
         self.announced = folder / "announced"
         self.announced.touch()
@@ -199,13 +201,3 @@ async def test_a_script_that_ends_without_a_fit_ends_its_screen(tmp_path: Path) 
         show.app.frame()
         await show.pilot.pause()
     assert show.app.return_value is Leave.LEFT
-
-
-async def test_no_script_restarts(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
-    async with shown(script) as show:
-        script.fit(tmp_path / "first", 0.5)
-        await show.frame()
-        await show.pilot.press("r")
-        messages = [one.message for one in show.app._notifications]
-        assert messages == ["a script cannot restart here: quit, and run it again"]

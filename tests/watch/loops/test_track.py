@@ -20,7 +20,7 @@ from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
-from tfwatch.runs.announcements import announce_in
+from tfwatch.runs.announcements import Launch, announce_in
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.runs.reading.reader import RunReader
@@ -67,7 +67,7 @@ def test_under_tfwatch_run_a_loop_is_recorded_where_the_others_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    announce_in("", runs_dir=str(tmp_path / "of-run"))
+    announce_in("", launch=Launch(str(tmp_path / "of-run")))
     try:
         for _ in tfwatch.track(range(10), named and tmp_path / named):
             pass

@@ -18,6 +18,7 @@ from tfwatch.runs.reading.reader import follow_folder
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
+    from tfwatch.runs.control.requests import TunerRequest
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.terminal.notification import NotifyOptions
 
@@ -48,14 +49,16 @@ class FollowedRuns:
 
 
 class ScriptNotices:
-    """Follows the runs that a script announces in the file `announced`, until `end`."""
+    """Follows the runs that a script announces in the file `announced`, until `end`. job: as of `ScriptRuns`."""
 
-    def __init__(self, options: NotifyOptions, clock: Clock) -> None:
+    def __init__(
+        self, options: NotifyOptions, clock: Clock, job: TunerRequest | None = None
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
         self.announced = self._folder / "runs"
         self._notifier = Notifier(options, _show, clock)
         self._followed = FollowedRuns(
-            ScriptRuns(Announcements(self.announced), clock), self._notifier, clock
+            ScriptRuns(Announcements(self.announced), clock, job), self._notifier, clock
         )
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)

@@ -1,4 +1,4 @@
-"""One script under the live screen: its process, the screen, the signals, the summary and the exit code."""
+"""One script under the live screen: its process or thread, the screen, the signals and the exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.commands.factories import Factories, Screen
+    from tfwatch.commands.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
+    from tfwatch.runs.announcements import Launch
+    from tfwatch.runs.control.requests import TunerRequest
     from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.terminal.notification import NotifyOptions
 
@@ -49,12 +52,13 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True)
 class ScriptShown:
-    """A script as the screen shows it. notify: the notices that are asked for."""
+    """A script as the screen shows it. notify: the notices that are asked for. job: as of `ScriptRuns`."""
 
     name: str
     runs_dir: Path
     theme: str | None = None
     notify: NotifyOptions = NO_NOTICES
+    job: TunerRequest | None = None
 
 
 def run_on_screen(
@@ -62,8 +66,8 @@ def run_on_screen(
     shown: ScriptShown,
     factories: Factories,
     clock: Clock,
-) -> tuple[int, int]:
-    """Run a script under the live screen; return its process id and exit code, or minus the signal that ended it.
+) -> ScriptProcess:
+    """Run a script in a process of its own under the live screen, to its end.
 
     make_command: returns its command for the file that announces its runs, and for the relay's descriptors.
 
@@ -72,11 +76,39 @@ def run_on_screen(
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
-        script = ScriptProcess(make_command(relay.runs, relay.for_script), relay, mask, clock)
+        command = make_command(relay.runs, relay.for_script)
+        script = ScriptProcess(command, relay, mask, clock, shown.job)
         with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
             terminal.record_to(None)
             ScriptSession(script, relay, terminal, factories, clock, shown).run()
-    return script.pid, script.code
+    return script
+
+
+def run_in_thread(
+    words: Sequence[str], launch: Launch, shown: ScriptShown, factories: Factories, clock: Clock
+) -> ScriptThread:
+    """Run a script in a thread of this process under the live screen, to its end. words: its path, its arguments.
+
+    Raises:
+        OSError: the system gives no thread.
+    """
+    from tfwatch.commands.script.script_thread import ScriptThread
+
+    with (
+        held_signals(),
+        contextlib.closing(OutputRelay()) as relay,
+        Capture(screen=True) as terminal,
+    ):
+        script = ScriptThread(words, launch, relay.runs, clock, shown.job)
+        terminal.record_to(None)
+        for fd in (1, 2):
+            os.dup2(relay.slave, fd)
+        relay.close_script_ends()
+        try:
+            ScriptSession(script, relay, terminal, factories, clock, shown).run()
+        finally:
+            terminal.record_to(None)
+    return script
 
 
 class ScriptProcess:
@@ -86,19 +118,23 @@ class ScriptProcess:
         OSError: the process cannot be created.
     """
 
+    in_child = True
+    waiting = "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
+
     def __init__(
         self,
         command: Sequence[str],
         relay: OutputRelay,
         mask: set[signal.Signals | int],
         clock: Clock,
+        job: TunerRequest | None = None,
     ) -> None:
         self._process = start_child(command, relay.slave, mask, relay.for_script)
         relay.close_script_ends()
         self._relay = relay
         self._has_ended = threading.Event()
         self._announced = Announcements(relay.runs)
-        self.runs = ScriptRuns(Announcements(relay.runs), clock)
+        self.runs = ScriptRuns(Announcements(relay.runs), clock, job)
         self.pid = self._process.pid
         self.folders: list[Path] = []
 
@@ -129,9 +165,20 @@ class ScriptProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signum)
 
-    def follow(self) -> None:
+    def start(self) -> bool:
         """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size until then."""
         threading.Thread(target=self._wait, name="tfwatch-script", daemon=True).start()
+        return True
+
+    def go_on(self) -> None:
+        """Do nothing: the first paint does not hold its process up."""
+
+    def leave(self) -> None:
+        """End it with SIGTERM."""
+        self.send(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Do nothing: its process ends its runs."""
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether it ends within this time."""
@@ -154,14 +201,14 @@ class ScriptProcess:
 
 
 class ScriptSession:
-    """Shows the runs of a script that has been started, until it ends and the user leaves.
+    """Shows the runs of a script until it ends and the user leaves.
 
     ctrl+c and SIGTERM are the script's; a lost terminal ends the screen, never the script.
     """
 
     def __init__(
         self,
-        script: ScriptProcess,
+        script: ScriptProcess | ScriptThread,
         relay: OutputRelay,
         terminal: Capture,
         factories: Factories,
@@ -177,7 +224,7 @@ class ScriptSession:
         self._notifier = Notifier(shown.notify, clock=clock)
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
         self._reader = RunReader(AwaitedRun(shown.name, script.pid, relay.early_log, clock), clock)
-        self._host = ScreenHost(terminal, self._make_app, lambda: None)
+        self._host = ScreenHost(terminal, self._make_app, script.go_on)
         self._has_hung_up = False
         self._shows_output = False
 
@@ -187,13 +234,16 @@ class ScriptSession:
 
         self._terminal.on_hangup = self._hang_up
         with Signals(self._pass_on, self._terminal.hang_up, quits=True):
-            self._script.follow()
-            self._show_screen()
+            if self._script.start():
+                self._show_screen()
             while not self._script.wait(_LOOK_S):
                 self._look_for_notices()
+            self._script.end()
             if self._shows_output:
                 self._notifier.script_ended(self._script.state)
             self._notifier.close()
+            if not self._script.in_child:
+                self._terminal.record_to(None)  # which closes the pseudo terminal
             self._relay.finish_reading()
             if not self._shows_output:
                 self._write_unseen(self._unseen_output())
@@ -204,9 +254,10 @@ class ScriptSession:
         from tfwatch.screens.dialogs.leave import Leave
 
         leave = self._host.show()
+        self._script.go_on()
         self._notifier.show = self._show_notice
         if leave is Leave.NOW:
-            self._script.send(signal.SIGTERM)
+            self._script.leave()
         if not self._script.has_ended and not self._has_hung_up:
             self._shows_output = True
             self._relay.show_on_terminal()
@@ -221,10 +272,11 @@ class ScriptSession:
 
     def _goes_on(self, leave: Leave | None) -> str:
         if leave is None:
-            return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
+            kept = self._terminal.keep_log() if self._script.in_child else ""
+            return f"the screen failed; the script runs on without it{kept}"
         if leave.value == "detach":
             return "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows its runs"
-        return "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
+        return self._script.waiting
 
     def _make_app(self, **options: Any) -> Screen:
         return self._factories.app(

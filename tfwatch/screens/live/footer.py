@@ -35,7 +35,7 @@ def footer_keys(
 ) -> tuple[Key, ...]:
     """The footer's keys, from left to right; keys without effect now are disabled.
 
-    A recorded run and a followed run have no keys that switch or restart. is_attached: another process trains.
+    A recorded run and a followed run have no keys that switch. is_attached: another process trains.
     goes_back: quitting shows the list that the run was opened from.
     """
     copies = stopping or bool(view.finding.edit)
@@ -45,11 +45,6 @@ def footer_keys(
         Key("z", "z", "zoom", rank=8),
         *((Key("S", "S", "stalls", rank=7),) if view.stalls else ()),
         Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
-        *(
-            (Key("r", "r", "restart", not stopping, rank=6),)
-            if live and not is_attached and not view.script
-            else ()
-        ),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "back" if goes_back else "quit"),

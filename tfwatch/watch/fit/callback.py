@@ -22,6 +22,7 @@ from tfwatch.core.knobs import (
     describe,
     show,
 )
+from tfwatch.runs.announcements import launched, take_switches
 from tfwatch.runs.control.requests import Control, Request
 from tfwatch.watch.fit.fit_data import find_epochs, kind_of_data
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
@@ -270,6 +271,8 @@ class Watch(keras.callbacks.Callback):
                 run.stages,
                 py_dataset=self._py_dataset,
                 relayed=relayed,
+                stop_after=launched().steps,
+                switches=take_switches(),
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )

@@ -64,7 +64,7 @@ class FitRun:
     def finish(self, knobs: Mapping[str, str]) -> None:
         """End a `fit`. knobs: its settings now, with which the next one has to begin."""
         if self._control.was_stopped:
-            self.stop("stopped from another terminal")
+            self.stop("stopped at the next batch")
             return
         self._knobs = dict(knobs)
         if self._leave() and self._is_shared and not self.script.is_over:
@@ -138,6 +138,18 @@ def _follows_a_short_fit(runs_dir: Path | None) -> bool:
     return any(
         where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit
     )
+
+
+def stop_fit() -> bool:
+    """Stop the `fit` that runs at its next batch; return False where none does."""
+    return any(script.stop() for script in _newest)
+
+
+def leave_runs() -> None:
+    """End the runs of a training that is left before its current batch ends."""
+    for script in _newest:
+        script.end("stopped", "left before the current batch ended")
+    complete_runs()
 
 
 def newest_writer() -> RunWriter | None:

@@ -1,7 +1,8 @@
 """The program of the child of `tfwatch run`: runs a script as Python itself would, with hooks for Keras and TensorFlow.
 
-    python bootstrap.py RUNS_DIR ANNOUNCEMENTS DESCRIPTORS SCRIPT [ARGS], or ... -m MODULE [ARGS]
+    python bootstrap.py LAUNCH ANNOUNCEMENTS DESCRIPTORS SCRIPT [ARGS], or ... -m MODULE [ARGS]
 
+LAUNCH: what is asked of the runs, see `tfwatch.runs.announcements.Launch`.
 ANNOUNCEMENTS: the file that the folder of each run is appended to, for the live screen; empty without one.
 DESCRIPTORS: `master,pipe` of the relay that reads the script's output; empty without one.
 It loads neither TensorFlow nor Keras. A failure of tfwatch is one sentence on stderr, and the script runs unwatched.
@@ -26,9 +27,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 def main(words: Sequence[str]) -> None:
     """Run a script or a module; what it raises passes through, as does its SystemExit."""
-    runs_dir, announcements, descriptors, *script = words
+    launch, announcements, descriptors, *script = words
     _leave_own_folder()
-    _install_hook(runs_dir, announcements, descriptors)
+    _install_hook(launch, announcements, descriptors)
     own = len(sys.orig_argv) - len(words) - 1
     sys.orig_argv[own:] = script
     sys.modules["__main__"] = _new_main()
@@ -52,20 +53,21 @@ def _is_safe_path() -> bool:
     return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
 
 
-def _install_hook(runs_dir: str, announcements: str, descriptors: str) -> None:
+def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
     """Install the hook. The modules of tfwatch are found afterwards without an entry of `sys.path`."""
     root = os.path.dirname(_PACKAGE)
     sys.path.insert(0, root)
     try:
         from pathlib import Path
 
-        from tfwatch.runs.announcements import announce_in
+        from tfwatch.runs.announcements import Launch, announce_in
         from tfwatch.watch.script.import_hook import ImportHook
         from tfwatch.watch.script.orphaned_output import OrphanedOutput
 
         output = OrphanedOutput(descriptors, Path(announcements).parent) if descriptors else None
-        ImportHook(runs_dir).install()
-        announce_in(announcements, output.watch if output else None, runs_dir)
+        asked = Launch.from_text(launch)
+        ImportHook(asked.runs_dir).install()
+        announce_in(announcements, output.watch if output else None, asked)
     except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch
         sys.stderr.write(f"tfwatch: this script runs unwatched: {type(error).__name__}: {error}\n")
     finally:

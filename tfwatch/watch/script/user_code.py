@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TFWATCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_WORKLOADS = os.path.join(_TFWATCH, "workloads", "")
 _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 #: Libraries that loop over a data set for the loop of their caller: progress bars, and conversions to numpy.
@@ -36,6 +37,8 @@ def _loops_for_caller(frame: FrameType) -> bool:
 @cache
 def is_users(file: str) -> bool:
     """Return whether code of this file is the user's own: of no installed package, but of the one that runs."""
+    if file.startswith(_WORKLOADS):
+        return True
     if file.startswith(("<frozen ", _TFWATCH)):
         return False
     return file.startswith(_running_package()) or not (

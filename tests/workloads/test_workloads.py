@@ -1,0 +1,94 @@
+"""The workloads: plain scripts, which run by themselves and as `tfwatch train` runs them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.commands.script.script_thread import ScriptThread
+from tfwatch.core.clock import SYSTEM
+from tfwatch.runs.announcements import Launch, announce_in
+from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.workloads import list_workloads, script_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Arguments with which a workload trains a few steps; those of a loop of its own, which `steps` does not end, too.
+SMALL = {
+    "arrays": ("--epochs", "1", "--batch-size", "20000"),
+    "cifar10": ("--eager",),
+    "cnn": ("--image-size", "16", "--storage-latency", "1"),
+    "cnn-loop": ("--epochs", "1", "--batch-size", "20000"),
+    "conv": ("--mixed-precision",),
+    "dense": ("--jit", "--seed", "1"),
+    "generator": ("--steps-per-execution", "2"),
+    "large-images": ("--batch-size", "2"),
+    "matmul": ("--size", "32", "--optimizer", "sgd"),
+    "timeseries": (),
+    "transfer": ("--batch-size", "4"),
+}
+STEPS = 4
+
+
+def test_there_are_eleven_and_each_has_a_line() -> None:
+    known = list_workloads()
+    assert set(known) == set(SMALL)
+    assert all(20 < len(line) < 110 for line in known.values())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_script_runs_bare_and_imports_nothing_of_tfwatch(name: str) -> None:
+    text = script_of(name).read_text()
+    imports = [
+        one for one in ast.walk(ast.parse(text)) if isinstance(one, (ast.Import, ast.ImportFrom))
+    ]
+    assert "tfwatch" not in {word.name for one in imports for word in one.names}
+    words = [sys.executable, str(script_of(name)), "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "--learning-rate" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with two classes of images."""
+    import tensorflow as tf
+
+    home = tmp_path_factory.mktemp("cache")
+    for name in ("one", "two"):
+        (home / "tfwatch" / "jpeg-files" / name).mkdir(parents=True)
+        for number in range(12):
+            image = tf.random.stateless_uniform((24, 24, 3), (1, number), 0, 255, tf.int32)
+            data = tf.io.encode_jpeg(tf.cast(image, tf.uint8)).numpy()
+            (home / "tfwatch" / "jpeg-files" / name / f"{number}.jpg").write_bytes(data)
+    return home
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_workload_trains_and_is_recorded(
+    name: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    launch = Launch(str(tmp_path / "runs"), gpu_sensor="none", steps=STEPS)
+    script = ScriptThread(
+        [str(script_of(name)), *SMALL[name]], launch, tmp_path / "runs.txt", SYSTEM
+    )
+    script.go_on()
+    script.start()
+    assert script.wait(120)
+    announce_in("")
+
+    assert (script.code, script.state) == (0, "script ended, exit code 0")
+    (folder,) = list_runs(tmp_path / "runs")
+    run = open_run(folder)
+    assert run.manifest.workload == script_of(name).stem
+    assert run.ended
+    assert (run.ended.cause, 3 <= run.ended.steps <= STEPS) == ("finished", True)
+    assert len(run.steps) == (0 if name == "arrays" else run.ended.steps)

@@ -1,0 +1,1 @@
+"""A recorded run as evidence, for people and for other programs."""

@@ -1,1 +1,0 @@
-"""`tfwatch train` and `tfwatch ab`."""

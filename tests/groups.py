@@ -9,7 +9,7 @@ import numpy as np
 from tests.analysis.step_rows import make_steps
 from tests.runs.folders import ORIGIN_WALL_NS, write_run
 from tfwatch.core.events import RunEnded
-from tfwatch.runs.groups.group_file import GroupFile, folder_of_rank, write_group_file
+from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

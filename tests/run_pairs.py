@@ -9,9 +9,9 @@ import numpy as np
 
 from tests.analysis.step_rows import make_steps
 from tests.step_noise import noisy_steps
-from tfwatch.analysis.comparing import intervals
-from tfwatch.analysis.comparing.intervals import assumed_share, estimate_spread
-from tfwatch.analysis.comparing.run_steps import STEP, Measured, RunSteps, measure_runs
+from tfwatch.live.comparing import intervals
+from tfwatch.live.comparing.intervals import assumed_share, estimate_spread
+from tfwatch.live.comparing.measured_runs import STEP, Measured, RunSteps, measure_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

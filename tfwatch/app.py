@@ -1,4 +1,4 @@
-"""The Textual apps: `TfwatchApp` shows a run, `DoctorApp` shows a check-up by itself."""
+"""The Textual app that shows a run."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tfwatch.analysis.tuning.restarts import Earlier
-    from tfwatch.doctor.check import CheckUp
     from tfwatch.live.script_runs import ScriptRuns, WatchedScript
     from tfwatch.live.view import RunView
     from tfwatch.runs.control.requests import Requests
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.screens.doctor import RunCheckup
 
-__all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
+__all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
@@ -294,24 +293,3 @@ class TfwatchApp(ThemedApp):
                 )
         yield from self.theme_commands()
         yield SystemCommand("Quit", "quit; asks while training runs", self.action_quit)
-
-
-class DoctorApp(ThemedApp):
-    """Show a check-up by itself. options: passed to `ThemedApp`."""
-
-    TITLE = "tfwatch doctor"
-
-    def __init__(self, run_checkup: RunCheckup, **options: Any) -> None:
-        super().__init__(**options)
-        self._checkup = DoctorScreen(
-            run_checkup, gently=False, colour=self._colour, unicode=self._unicode
-        )
-
-    def on_mount(self) -> None:
-        self.push_screen(self._checkup)
-        self.call_after_refresh(self.notify_painted)
-
-    @property
-    def found(self) -> CheckUp | None:
-        """The newest result; None before the first check-up is done."""
-        return self._checkup.found

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.rows import step_ms
-from tfwatch.live.evidence.compared_runs import compare_runs
-from tfwatch.live.evidence.run_to_compare import RunToCompare
+from tfwatch.live.comparing.compared_runs import compare_runs
+from tfwatch.live.comparing.measured_runs import RunToCompare
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.runs.reading.opened import open_run
 

@@ -30,7 +30,7 @@ from tfwatch.core.rows import STEP
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.groups.straggler import Cause, usual
 from tfwatch.runs.format import STEPS
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.group import open_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tfwatch.checks import trial_program
-from tfwatch.doctor.check_tensorflow import parting_of_losses, parting_of_moves
+from tfwatch.doctor.checks import parting_of_losses, parting_of_moves
 from tfwatch.doctor.trial import STEP_BEGINS, STEP_ENDS, try_tensorflow
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def test_the_config_file_sets_scripts_and_reports(
         taken.append(given)
         return 0
 
-    for place in ("script.run.run", "evidence.report.report"):
+    for place in ("script.run.run", "report.report"):
         monkeypatch.setattr(f"tfwatch.commands.{place}", take)
     assert run("run", "train.py") == run("report") == run("report", "--no-redact") == 0
     script, redacted, whole = taken
@@ -213,7 +213,7 @@ def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> Non
     [
         pytest.param("tfwatch ser", {"serve"}, id="command"),
         pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
-        pytest.param("tfwatch runs tag ", {"2026-11-20_cnn"}, id="run"),
+        pytest.param("tfwatch runs remove ", {"2026-11-20_cnn"}, id="run"),
         pytest.param(
             "tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from io import StringIO
@@ -16,15 +15,14 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
 from tfwatch import cli
 from tfwatch.commands import doctor as command
-from tfwatch.commands.factories import check_up
-from tfwatch.doctor.check import Check, CheckUp, Status
+from tfwatch.doctor.checks import Check, CheckUp, Status, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tfwatch.doctor.checks import Facts
     from tfwatch.doctor.checkup import Scope
-    from tfwatch.doctor.facts import Facts
 
     Collect = Callable[[Scope, Callable[[str], None]], Facts]
 
@@ -35,18 +33,14 @@ _BROKEN = mac(
 )
 
 
-def collecting(facts: Facts) -> Collect:
-    """Gathers nothing but these facts."""
-
-    def collect(scope: Scope, reported: Callable[[str], None]) -> Facts:
-        reported("the installation")
-        return facts
-
-    return collect
-
-
 def doctor(facts: Facts, tmp_path: Path, *, as_json: bool = False) -> int:
-    return command.doctor(command.DoctorOptions(tmp_path, as_json=as_json), collecting(facts))
+    """Run the command over these facts."""
+
+    def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
+        notify("the installation")
+        return judge(facts)
+
+    return command.doctor(tmp_path, None, as_json, check)
 
 
 class Terminal(StringIO):
@@ -83,10 +77,7 @@ def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     assert err == ""
     assert reported["worst"] == "fail"
-    assert (
-        reported["machine"]
-        == "Apple M2 Pro, 16 GB, TensorFlow 2.20.0 + metal 1.2.0, TensorFlow does not start"
-    )
+    assert reported["machine"].startswith("Apple M2 Pro, 16 GB")
     assert [set(check) for check in reported["checks"]] == [
         {"id", "status", "found", "todo"}
     ] * len(reported["checks"])
@@ -122,16 +113,16 @@ def test_what_is_piped_has_no_colour_and_fits_80_columns(
 @pytest.mark.parametrize("columns", [20, 40, 56, 200])
 def test_it_wraps_at_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    out = command.as_text(check_up(_BROKEN), StringIO())
+    out = command.as_text(judge(_BROKEN), StringIO())
 
     assert max(map(len, out.splitlines())) <= columns
     assert "Library not loaded" in " ".join(out.split())
 
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    coloured = command.as_text(check_up(_BROKEN), Terminal())
+    coloured = command.as_text(judge(_BROKEN), Terminal())
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = command.as_text(check_up(_BROKEN), Terminal())
+    plain = command.as_text(judge(_BROKEN), Terminal())
 
     assert "\x1b[1;31m" in coloured
     assert "31m" not in plain
@@ -151,15 +142,15 @@ def test_the_words_of_others_are_never_markup_and_never_obeyed() -> None:
 def test_without_unicode_it_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
 
-    assert command.as_text(check_up(_BROKEN), StringIO()).isascii()
+    assert command.as_text(judge(_BROKEN), StringIO()).isascii()
 
 
 def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
     script = (
         "import sys; sys.argv = ['x']\n"
-        "from tests.commands.test_doctor import *\nfrom tfwatch.doctor.facts import RunsFolder\n"
-        "facts = linux(runs=RunsFolder('~/l\\u00e4ufe', runs=1))\n"
-        "raise SystemExit(command.doctor(command.DoctorOptions(ROOT), collecting(facts)))\n"
+        "from tests.commands.test_doctor import *\nfrom tfwatch.doctor.checks import RunsFolder\n"
+        "facts = linux(runs=RunsFolder('~/l\\u00e4ufe'))\n"
+        "raise SystemExit(command.doctor(ROOT, None, False, lambda *_: judge(facts)))\n"
     )
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     command_line = [sys.executable, "-c", script]
@@ -194,15 +185,15 @@ def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stderr", err)
     doctor(linux(), tmp_path)
 
-    assert "looking at the installation" in err.getvalue()
+    assert "checking the installation" in err.getvalue()
     assert err.getvalue().endswith("\r\x1b[K")
 
 
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def collect(scope: Scope, reported: Callable[[str], None]) -> Facts:
+    def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
         raise KeyboardInterrupt
 
-    assert command.doctor(command.DoctorOptions(tmp_path), collect) == 130
+    assert command.doctor(tmp_path, None, False, check) == 130
     assert capsys.readouterr() == ("", "")
 
 
@@ -221,9 +212,6 @@ def run(*words: str) -> int:
     [
         (["--data", "/nonexistent"], "there is no folder /nonexistent"),
         (["--json", "--sudoers"], "--sudoers: not allowed with argument --json"),
-        (["--json", "--screen"], "--screen: not allowed with argument --json"),
-        (["--screen"], "stdout is not a terminal: leave --screen out"),
-        (["--screen", "--data", "/nonexistent"], "there is no folder /nonexistent"),
         (["now"], "unrecognized arguments: now"),
         (["--runs-dir"], "--runs-dir: expected one argument"),
     ],
@@ -274,38 +262,3 @@ def test_ctrl_c_in_a_terminal_ends_the_trial_too(tmp_path: Path) -> None:
         terminal.press("\x03")
         assert terminal.wait() == 130
         assert "Traceback" not in terminal.words
-
-
-# -- the screen -----------------------------------------------------------------------------------
-
-
-def screen(facts: str, tmp_path: Path) -> Pseudo:
-    """`tfwatch doctor --screen` over made-up facts, in a terminal of its own."""
-    script = (
-        "import tfwatch.doctor.checkup as room\nfrom tests.commands.test_doctor import *\n"
-        f"from tests.commands.test_doctor import _BROKEN\nroom.collect_facts = lambda *_: {facts}\n"
-        f"raise SystemExit(cli.main(['doctor', '--screen', '--runs-dir', {str(tmp_path)!r}]))"
-    )
-    return Pseudo("-c", script, XDG_CONFIG_HOME=str(tmp_path))
-
-
-@pytest.mark.terminal
-@pytest.mark.parametrize(("facts", "code"), [("_BROKEN", 1), ("linux()", 0)])
-def test_the_screen_leaves_with_the_exit_code_of_the_table(
-    facts: str, code: int, tmp_path: Path
-) -> None:
-    with screen(facts, tmp_path) as terminal:
-        terminal.wait_for("warnings,")
-        terminal.press("q")
-        assert terminal.wait() == code
-        assert "Traceback" not in terminal.words
-        assert terminal.state == terminal.before
-
-
-@pytest.mark.terminal
-def test_a_signal_ends_the_screen_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
-    with screen("linux()", tmp_path) as terminal:
-        terminal.wait_for("warnings,")
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.wait() == 128 + signal.SIGTERM
-        assert terminal.state == terminal.before

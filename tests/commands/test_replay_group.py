@@ -13,7 +13,7 @@ from tfwatch.commands import attach as attach_command
 from tfwatch.commands import replay as command
 from tfwatch.commands.replay import ReplayOptions, replay_group
 from tfwatch.core.errors import BadInputError
-from tfwatch.runs.groups.group_file import folder_of_rank
+from tfwatch.runs.group import folder_of_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`tfwatch runs`: the list, names and tags, and what is removed."""
+"""`tfwatch runs`: the list, and what is removed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 
 from tests.screens.canned import usual
 from tfwatch.cli import main
-from tfwatch.runs.library.finding import find_run
-from tfwatch.runs.library.labels import LABELS, Labels, read_labels
 from tfwatch.runs.library.removal import Candidate, RunsToKeep, beyond
 
 if TYPE_CHECKING:
@@ -55,13 +53,9 @@ def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str
     assert all(run["size_bytes"] >= 451 * 32 for run in found)
 
 
-def test_a_filter_finds_names_tags_and_states(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs(folder, "tag", OLD, "paper")
-
+def test_a_filter_finds_names_and_states(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for wanted, names in (
-        ("PAPER", [OLD]),
+        ("CNN", [OPEN, NEW, OLD]),
         ("responding", [OPEN]),
         ("11-19", [NEW]),
         ("nothing", []),
@@ -96,49 +90,10 @@ def test_a_narrow_table_keeps_the_names(
 
 
 def test_the_table_has_a_row_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs(folder, "rename", OLD, "[b]baseline")
-    runs(folder, "tag", NEW, "paper", "first")
-    capsys.readouterr()
-
     assert runs(folder) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["run", "age", "state", "steps", "step", "wait", "size"]
-    assert rows[2] == "  paper first"
-    names = (OPEN, NEW, "  ", "[b]baseline (cnn) ")
-    assert [row.startswith(name) for row, name in zip(rows, names, strict=True)] == [True] * 4
-
-
-def test_a_run_is_found_by_its_given_name(folder: Path) -> None:
-    assert runs(folder, "rename", OLD, "lr 0.1") == 0
-    assert find_run("lr 0.1", folder) == folder / OLD
-
-
-def test_tags_are_added_once_and_taken_away(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert runs(folder, "tag", NEW, "a", "b", "a") == 0
-    assert runs(folder, "untag", NEW, "a") == 0
-    assert read_labels(folder / NEW) == Labels("", ("b",))
-    assert capsys.readouterr().out.splitlines() == [
-        f"{NEW}: name none, tags a b",
-        f"{NEW}: name none, tags b",
-    ]
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        "",
-        "[]",
-        "{",
-        '{"name": 3, "tags": []}',
-        '{"name": "a\\u001b[31m", "tags": []}',
-        '{"name": "", "tags": ["a b"]}',
-    ],
-)
-def test_labels_that_cannot_be_read_are_none(written: str, folder: Path) -> None:
-    (folder / NEW / LABELS).write_text(written)
-    assert read_labels(folder / NEW) == Labels()
+    assert [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
 
 
 def test_runs_are_removed_with_all_their_files(
@@ -174,10 +129,9 @@ def test_a_run_that_still_runs_is_not_removed(
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
 
 
-def test_prune_keeps_runs_that_are_open_or_tagged(folder: Path) -> None:
-    runs(folder, "tag", OLD, "paper")
+def test_prune_keeps_runs_that_are_open(folder: Path) -> None:
     assert runs(folder, "prune", "--keep", "0", "--yes") == 0
-    assert sorted(os.listdir(folder)) == [OLD, OPEN]
+    assert sorted(os.listdir(folder)) == [OPEN]
 
 
 def killed(folder: Path, name: str, age_s: float) -> None:
@@ -200,12 +154,6 @@ def test_a_run_of_a_container_of_this_machines_name_is_not_removed(folder: Path)
     ]
     assert runs(folder, "remove", "2026-11-17", "--yes") == 2
     assert runs(folder, "remove", "2026-11-16", "--yes") == 0
-
-
-def test_a_run_whose_labels_cannot_be_read_is_kept(folder: Path) -> None:
-    (folder / OLD / LABELS).write_text("")
-    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
-    assert sorted(os.listdir(folder)) == [OLD, OPEN]
 
 
 def test_a_run_that_cannot_be_removed_keeps_no_other_one(
@@ -257,11 +205,6 @@ def test_what_lies_beyond_the_limits(limits: RunsToKeep, gone: list[str], tmp_pa
             ["prune", "--older-than", "soon"],
             "--older-than: 'soon' is not an age: give 90m, 12h, 30d or 8w",
         ),
-        (
-            ["tag", OLD, "two words"],
-            "TAG: 'two words' is not a tag: give a word of up to 40 letters, digits, and . + - _",
-        ),
-        (["rename", OLD, ""], "NAME: '' is not a name: give 1 to 80 printable characters"),
         (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}: tfwatch runs lists them"),
     ],
 )

@@ -82,7 +82,7 @@ def test_command_lines_are_found() -> None:
         ("tfwatch train dense --data .", "--data"),
         ("tfwatch train cnn --switch 9:prefetch=many", "--switch"),
         ("tfwatch set cnn prefetsch=4", "prefetsch"),
-        ("tfwatch runs tagg latest paper", "tagg"),
+        ("tfwatch runs prunne --keep 3", "prunne"),
         ("tfwatch run train.py --notify", "--notify follows the script"),
         ("python -m tests.bench.nothing", "no program"),
         ("python -m tests.bench.walks --nothing", "--nothing"),
@@ -94,7 +94,7 @@ def test_a_wrong_line_is_found(line: str, mistake: str) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["tfwatch trian", "tfwatch train --prefetsch 4", "--prefetsch", "tfwatch runs tagg", "-z"],
+    ["tfwatch trian", "tfwatch train --prefetsch 4", "--prefetsch", "tfwatch runs prunne", "-z"],
 )
 def test_a_wrong_word_within_a_sentence_is_found(code: str) -> None:
     assert _mistake_within_a_sentence(code)

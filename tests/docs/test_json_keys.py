@@ -6,11 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tests.commands.evidence.recorded import noisy_rows, record
+from tests.commands.recorded import noisy_rows, record
 from tests.docs.pages import ROOT
 from tests.doctor.machines import linux
-from tfwatch.commands.doctor import as_json as doctor_json
-from tfwatch.commands.factories import check_up
+from tfwatch.commands.doctor import to_json as doctor_json
+from tfwatch.doctor.checks import judge
 from tfwatch.report.document import as_json
 from tfwatch.runs.reading.opened import open_run
 
@@ -40,5 +40,5 @@ def test_a_finding(tmp_path: Path) -> None:
     assert keys_of("A finding") == list(finding)
 
 
-def test_a_check_up() -> None:
-    assert keys_of("A check-up") == list(json.loads(doctor_json(check_up(linux()))))
+def test_a_judge() -> None:
+    assert keys_of("A check-up") == list(json.loads(doctor_json(judge(linux()))))

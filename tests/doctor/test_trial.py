@@ -21,11 +21,10 @@ def child(code: str, limit_s: float = 60.0) -> Trial:
 
 
 def test_a_child_that_reports_every_stage_is_complete() -> None:
-    trial = child(f"{_WHOLE}sys.stderr.write('oneDNN custom operations are on\\n')")
+    trial = child(_WHOLE)
 
     assert (trial.outcome, trial.stage, trial.exit_code) == ("completed", "", 0)
     assert trial.results["import"]["took_s"] == 2.0
-    assert trial.log.onednn
 
 
 def test_each_stage_is_notified_as_it_begins() -> None:

@@ -33,7 +33,7 @@ def builders() -> dict[str, set[str]]:
             "JudgedRun",
             {
                 *("live/judged_run.py", "report/document.py", "report/text.py", "notebook.py"),
-                *("commands/evidence/report.py", "commands/evidence/named_runs.py"),
+                *("commands/report.py", "commands/named_runs.py"),
             },
         ),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.evidence.recorded import add_memory
+from tests.commands.recorded import add_memory
 from tests.groups import FINISHED, meeting_rows, write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
 from tests.report.html.pages import HTML, parsed, text_of
@@ -17,7 +17,7 @@ from tests.report.html.test_page import KNOWN
 from tests.runs.folders import write_run
 from tfwatch.cli import main
 from tfwatch.core.events import RunEnded, TrainingFailed
-from tfwatch.runs.groups.group_file import GroupFile, folder_of_rank, write_group_file
+from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
 
 
 def page_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:

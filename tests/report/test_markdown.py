@@ -12,7 +12,6 @@ from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_r
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.html.templates import redaction_of
 from tfwatch.report.markdown import as_markdown
-from tfwatch.runs.library.labels import Labels
 
 
 def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
@@ -22,9 +21,9 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
     judged = JudgedRun(run)
     assert judged.finding
 
-    lines = as_markdown(judged, Labels("second try")).split("\n")
+    lines = as_markdown(judged).split("\n")
 
-    assert lines[0] == "### second try on GPU"
+    assert lines[0] == "### cnn on GPU"
     assert lines[2].startswith(f"**{judged.finding.word}**: {judged.finding.sentence}")
     assert any(
         line.startswith("| prefetch off → 4 | step 101 |") and "x faster" in line for line in lines
@@ -32,7 +31,7 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
 
 
 def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:
-    text = as_markdown(JudgedRun(hostile_run(tmp_path / "run")), Labels())
+    text = as_markdown(JudgedRun(hostile_run(tmp_path / "run")))
 
     tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
     cells = [{len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()} for table in tables]
@@ -54,14 +53,14 @@ def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:
 def test_a_name_is_no_markup(tmp_path: Path, text: str) -> None:
     run = open_written(tmp_path / "run", switched_run(), FINISHED, device=text)
 
-    (head, *_) = as_markdown(JudgedRun(run), Labels()).split("\n")
+    (head, *_) = as_markdown(JudgedRun(run)).split("\n")
 
     assert not re.search(r"(?<!\\)[<>`*\[\]|]", head.removeprefix("### "))
     assert not re.search(r"[@#]\w|://|www\.", head.removeprefix("### "))
 
 
 def test_hostile_text_reaches_no_line_of_its_own(tmp_path: Path) -> None:
-    text = as_markdown(JudgedRun(hostile_run(tmp_path / "run")), Labels())
+    text = as_markdown(JudgedRun(hostile_run(tmp_path / "run")))
 
     without_code = re.sub(r"^```python\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     starts = {line[:1] for line in without_code.split("\n")}
@@ -83,9 +82,8 @@ def test_a_redacted_summary_names_nobody(tmp_path: Path) -> None:
         workload="/home/ada/fraud.py",
         device="ada-box",
     )
-    labels = Labels("fraud of ada")
-    redaction = redaction_of(run, labels, Path("/home/ada"), {"cnn"})
+    redaction = redaction_of(run, Path("/home/ada"), {"cnn"})
 
-    text = as_markdown(JudgedRun(run), labels, redaction)
+    text = as_markdown(JudgedRun(run), redaction)
 
     assert not re.search(r"fraud|\bada\b", text)

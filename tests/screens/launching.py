@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tests.doctor.machines import linux
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
-from tfwatch.commands.factories import check_up
 from tfwatch.core.start_knobs import StartKnob, Value
+from tfwatch.doctor.checks import judge
 from tfwatch.live.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
 from tfwatch.screens.launcher_lists import Trainable
@@ -55,7 +55,7 @@ def offer(
     machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
     runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
 ) -> LauncherContent:
-    return LauncherContent(workloads, run_script, machine, runs, finding(check_up(linux())))
+    return LauncherContent(workloads, run_script, machine, runs, finding(judge(linux())))
 
 
 @asynccontextmanager

@@ -16,11 +16,10 @@ from tests.screens.launching import launcher
 from tests.screens.showing import shown
 from tests.screens.states import failed, finished, settling, stalled, starving, validating
 from tests.screens.test_doctor import checked, finding
-from tfwatch.commands.factories import check_up
+from tfwatch.doctor.checks import judge
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
-from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES
@@ -90,7 +89,7 @@ async def test_every_word_of_the_launcher_and_of_the_doctor_can_be_read(theme: s
         for keys in ((), ("tab",), ("r",)):
             await pilot.press(*keys)
             assert not list(_faint_words(app.screen)), keys
-    async with checked(finding(check_up(linux())), theme=theme) as (doctor, _):
+    async with checked(finding(judge(linux())), theme=theme) as (doctor, _):
         assert not list(_faint_words(doctor.screen))
 
 

@@ -14,8 +14,7 @@ from tests.screens.showing import rows_of
 from tfwatch.core.clock import Clock
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
-from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.runs.groups.reading import open_group
+from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.runs.reading.disk_call import SLOW_S
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.dialogs.leave import Leave

@@ -11,7 +11,7 @@ from tests.doctor.machines import linux
 from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, WORKLOADS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
-from tfwatch.commands.factories import check_up
+from tfwatch.doctor.checks import judge
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.launcher_lists import Trainable, WorkloadsPane
@@ -160,7 +160,7 @@ async def test_the_doctor_opens_and_closes() -> None:
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and app.screen.found)
         await pilot.press("q")
         await until(pilot, lambda: "what to train" in text(app))
-        await until(pilot, lambda: check_up(linux()).machine[:70] in rows_of(app.screen)[0])
+        await until(pilot, lambda: judge(linux()).machine[:70] in rows_of(app.screen)[0])
         assert app.words == ()
         assert app.is_running
 

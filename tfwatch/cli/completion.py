@@ -73,13 +73,11 @@ def _completer_of(action: argparse.Action) -> _Completer | None:
 
 
 def _runs(parsed_args: argparse.Namespace, prefix: str, **_: object) -> Iterable[str]:
-    """Return the names of the newest runs, and those that the user gave them; also after a comma."""
+    """Return the names of the newest runs, also after a comma."""
     from tfwatch.runs.library.finding import list_folders
-    from tfwatch.runs.library.labels import read_labels
 
     folders = list_folders(options.runs_dir(parsed_args))[:_MOST]
-    names = (name for folder in folders for name in (folder.name, read_labels(folder).name))
-    return _after(prefix, ",", filter(None, names))
+    return _after(prefix, ",", (folder.name for folder in folders))
 
 
 def _runs_and_changes(parsed_args: argparse.Namespace, prefix: str, **_: object) -> Iterable[str]:

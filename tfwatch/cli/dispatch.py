@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import completion, evidence, runs, system, training
+from tfwatch.cli import completion, reports, runs, system, training
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _COMMANDS = (
     ),
     *(
         runs.add_replay,
-        evidence.add_report,
-        evidence.add_compare,
-        evidence.add_check,
+        reports.add_report,
+        reports.add_compare,
+        reports.add_check,
     ),
     *(
-        evidence.add_export,
+        reports.add_export,
         runs.add_attach,
         runs.add_set,
         runs.add_runs,
@@ -55,9 +55,6 @@ EXAMPLES = {
     "tfwatch set": "prefetch=4",
     "tfwatch serve": "--prometheus",
     "tfwatch completion": "bash",
-    "tfwatch runs rename": "latest baseline",
-    "tfwatch runs tag": "latest paper",
-    "tfwatch runs untag": "latest paper",
     "tfwatch runs remove": "latest",
 }
 #: Options that replace a command.

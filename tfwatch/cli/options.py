@@ -83,9 +83,7 @@ def add_notify(group: Any) -> None:
 
 def add_keep(group: Any) -> None:
     """Add the limits of the runs that are kept."""
-    text = (
-        "remove older runs than the newest N in the runs folder; never one that runs or has a tag"
-    )
+    text = "remove older runs than the newest N in the runs folder; never one that runs"
     group.add_argument("--keep-runs", metavar="N", type=whole(1, config.MOST_RUNS), help=text)
     group.add_argument(
         "--keep-age",
@@ -113,9 +111,9 @@ def _group_name(text: str) -> str:
 
 def join_group(args: argparse.Namespace) -> None:
     """Set the variable by which the runs of this process and of its child find their group."""
-    from tfwatch.runs.groups.environment import GROUP
-
     if args.group:
+        from tfwatch.runs.group_joining import GROUP
+
         os.environ[GROUP] = args.group
 
 

@@ -16,16 +16,15 @@ _MOST = 1_000_000
 
 def add_runs(commands: Any) -> None:
     """Add the command's parser and those of its actions."""
-    text = "list the recorded runs; name, tag and remove them"
+    text = "list the recorded runs, and remove them"
     runs = options.add_command(commands, "runs", text, _list)
     runs.add_argument(
-        "--filter", metavar="TEXT", default="", help="those with the text in name, state or tags"
+        "--filter", metavar="TEXT", default="", help="those with the text in name or state"
     )
     runs.add_argument("--last", metavar="N", type=options.whole(1, _MOST), help="the newest N")
     runs.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     options.add_runs_dir(runs)
     actions = runs.add_subparsers(title="actions", metavar="ACTION")
-    _add_labels(actions)
     _add_removals(actions)
     runs.commands = tuple(actions.choices)
 
@@ -38,33 +37,13 @@ def _action(actions: Any, name: str, text: str, run: Callable[[argparse.Namespac
     return action
 
 
-def _add_labels(actions: Any) -> None:
-    rename = _action(actions, "rename", "give a run a name, which replay takes too", _rename)
-    rename.add_argument("which", metavar="RUN", help=options.RUN)
-    rename.add_argument(
-        "name",
-        metavar="NAME",
-        type=options.typed(_name),
-        help="the name; its folder stays as it is",
-    )
-    for name, text in (
-        ("tag", "tag a run: prune never removes it"),
-        ("untag", "take tags from a run"),
-    ):
-        action = _action(actions, name, text, _tag if name == "tag" else _untag)
-        action.add_argument("which", metavar="RUN", help=options.RUN)
-        action.add_argument(
-            "tags", metavar="TAG", nargs="+", type=options.typed(_tag_word), help="a word"
-        )
-
-
 def _add_removals(actions: Any) -> None:
     remove = _action(actions, "remove", "remove runs with all their files", _remove)
     remove.add_argument("which", metavar="RUN", nargs="+", help=options.RUN)
     prune = _action(
         actions,
         "prune",
-        "remove runs beyond a limit; never one that still runs or has a tag",
+        "remove runs beyond a limit; never one that still runs",
         _prune,
     )
     prune.add_argument(
@@ -86,44 +65,10 @@ def _add_removals(actions: Any) -> None:
         )
 
 
-def _name(text: str) -> str:
-    from tfwatch.runs.library.labels import check_name
-
-    return check_name(text)
-
-
-def _tag_word(text: str) -> str:
-    from tfwatch.runs.library.labels import check_tag
-
-    return check_tag(text)
-
-
 def _list(args: argparse.Namespace) -> int:
     from tfwatch.commands.runs import Listing, list_past_runs
 
     return list_past_runs(Listing(options.runs_dir(args), args.filter, args.last, args.json))
-
-
-def _rename(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from tfwatch.commands.runs import label_run
-
-    return label_run(
-        options.runs_dir(args), args.which, lambda labels: replace(labels, name=args.name)
-    )
-
-
-def _tag(args: argparse.Namespace) -> int:
-    from tfwatch.commands.runs import label_run
-
-    return label_run(options.runs_dir(args), args.which, lambda labels: labels.tagged(args.tags))
-
-
-def _untag(args: argparse.Namespace) -> int:
-    from tfwatch.commands.runs import label_run
-
-    return label_run(options.runs_dir(args), args.which, lambda labels: labels.untagged(args.tags))
 
 
 def _remove(args: argparse.Namespace) -> int:

@@ -18,7 +18,6 @@ def add_doctor(commands: Any) -> None:
     )
     form = own.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    form.add_argument("--screen", action="store_true", help="show the result on a screen")
     text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
     form.add_argument("--sudoers", action="store_true", help=text)
     own.add_argument(
@@ -28,18 +27,14 @@ def add_doctor(commands: Any) -> None:
         help="a data folder, whose read speed is measured",
     )
     options.add_runs_dir(own)
-    options.add_theme(own)
 
 
 def _run_doctor(args: argparse.Namespace) -> int:
-    from tfwatch.commands.doctor import DoctorOptions, doctor, print_sudoers, show_doctor
+    from tfwatch.commands.doctor import doctor, print_sudoers
 
     if args.sudoers:
         return print_sudoers()
-    doctor_options = DoctorOptions(
-        options.runs_dir(args), args.data, args.json, options.of_config(args, "theme")
-    )
-    return show_doctor(doctor_options) if args.screen else doctor(doctor_options)
+    return doctor(options.runs_dir(args), args.data, args.json)
 
 
 _CONFIG_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."

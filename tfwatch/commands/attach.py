@@ -19,7 +19,7 @@ from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.control.client import NoAnswerError, NotRunningError, control_of, find_running
 from tfwatch.runs.control.messages import AskSwitch
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.group_file import is_group
+from tfwatch.runs.group import is_group
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.disk_call import call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder

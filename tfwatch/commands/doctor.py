@@ -1,4 +1,4 @@
-"""`tfwatch doctor`: is TensorFlow slow because the installation is wrong? A table, JSON, or a screen."""
+"""`tfwatch doctor`: is TensorFlow slow because the installation is wrong? A table, or JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import os
 import pwd
 import shutil
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tfwatch.commands.factories import check_up, make_checkup, scope_of
 from tfwatch.core.errors import BadInputError
-from tfwatch.doctor.check import Status, counted, worst
-from tfwatch.doctor.checkup import collect_facts
-from tfwatch.terminal.capture import has_unicode, why_no_screen
+from tfwatch.doctor.checks import Status, counted, worst
+from tfwatch.doctor.checkup import Scope, check_up
+from tfwatch.terminal.capture import has_unicode
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tfwatch.commands.factories import Checking, Factories, Screen
-    from tfwatch.doctor.check import Check, CheckUp
-    from tfwatch.doctor.checkup import Scope
-    from tfwatch.doctor.facts import Facts
+    from tfwatch.doctor.checks import Check, CheckUp
 
 _STYLES = {
     Status.FAIL: "bold red",
@@ -39,74 +34,38 @@ _NARROW = 56
 _CLEAR = "\r\x1b[K"
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorOptions:
-    """The options of `tfwatch doctor`. data: the folder whose disk is read; None is the folder of tfwatch's images."""
-
-    runs_dir: Path
-    data: Path | None = None
-    as_json: bool = False
-    theme: str | None = None
-
-
 def doctor(
-    options: DoctorOptions, collect: Callable[[Scope, Callable[[str], None]], Facts] = collect_facts
+    runs_dir: Path,
+    data: Path | None,
+    as_json: bool,
+    check: Callable[[Scope, Callable[[str], None]], CheckUp] = check_up,
 ) -> int:
-    """Check everything and print it. 1 where a check fails or printing does; 130 where the user presses ctrl+c.
+    """Check everything and print it. 1 where a check fails or printing does; 130 for ctrl+c.
+
+    data: the folder whose disk is read.
 
     Raises:
         BadInputError: the data folder is not there.
     """
-    scope = scope_of(options.runs_dir, options.data)
-    progress = _Progress(sys.stderr)
+    if data is not None and not data.is_dir():
+        raise BadInputError(f"there is no folder {data}")
     try:
-        found = check_up(collect(scope, progress.show))
+        found = check(Scope(runs_dir, data), _show_progress)
     except KeyboardInterrupt:
         return 130
     finally:
-        progress.end()
-    unwritten = write(sys.stdout, as_json(found) if options.as_json else as_text(found, sys.stdout))
+        _show_progress("")
+    unwritten = write(sys.stdout, to_json(found) if as_json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
-
-
-def show_doctor(options: DoctorOptions, factories: Factories | None = None) -> int:
-    """Show the check-up on a screen until the user leaves. 1 where a check fails or the screen died, else 0.
-
-    Raises:
-        BadInputError: the data folder is not there, or there is no screen to show it on.
-    """
-    from tfwatch.commands.factories import Factories
-    from tfwatch.commands.screen_host import show_app
-
-    scope_of(options.runs_dir, options.data)
-    if obstacle := why_no_screen(os.environ):
-        raise BadInputError(obstacle.replace("use --headless", "leave --screen out"))
-    apps: list[Checking] = []
-
-    def make_app(**terminal: Any) -> Screen:
-        apps.append(
-            (factories or Factories()).doctor(
-                make_checkup(options.runs_dir, options.data), theme=options.theme, **terminal
-            )
-        )
-        return apps[0]
-
-    code = show_app(make_app)
-    fails = any(app.found and worst(app.found.checks) is Status.FAIL for app in apps)
-    return code or int(fails)
 
 
 def print_sudoers() -> int:
     """Print the sudoers line that permits powermetrics to this user. Returns 1 where printing fails."""
     from tfwatch.sensors.gpu.powermetrics import sudoers
 
-    uid = os.getuid()
-    if (
-        uid == 0
-        and os.environ.get("SUDO_UID", "").isascii()
-        and os.environ.get("SUDO_UID", "").isdigit()
-    ):
-        uid = int(os.environ["SUDO_UID"])
+    uid, caller = os.getuid(), os.environ.get("SUDO_UID", "")
+    if uid == 0 and caller.isascii() and caller.isdigit():
+        uid = int(caller)
     if sys.platform != "darwin":
         sys.stderr.write(
             "tfwatch: powermetrics is a tool of macOS: this machine needs no such line\n"
@@ -123,22 +82,14 @@ def _user_name(uid: int) -> str:
         return ""
 
 
-# -- what is printed ----------------------------------------------------------------------------------
-
-
-def as_json(found: CheckUp) -> str:
-    """Return one JSON object. `id` and `status` are stable between versions; the sentences may change."""
+def to_json(found: CheckUp) -> str:
+    """Return one JSON object. `id` and `status` are stable; the sentences may change."""
     checks = [
         {"id": check.id, "status": check.status.value, "found": check.found, "todo": check.todo}
         for check in found.checks
     ]
-    return (
-        json.dumps(
-            {"worst": worst(found.checks).value, "machine": found.machine, "checks": checks},
-            indent=1,
-        )
-        + "\n"
-    )
+    values = {"worst": worst(found.checks).value, "machine": found.machine, "checks": checks}
+    return json.dumps(values, indent=1) + "\n"
 
 
 def as_text(found: CheckUp, out: TextIO) -> str:
@@ -162,9 +113,8 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
         word = Text(check.status.word, _STYLES[check.status])
         sentence = Text(check.found)
         if check.todo:
-            sentence.append(
-                f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else ""
-            )
+            is_problem = check.status in (Status.FAIL, Status.WARN)
+            sentence.append(f"\n{to} {check.todo}", "bold" if is_problem else "")
         if is_narrow:
             table.add_row(word, Text.assemble((check.id, "bold"), "\n", sentence))
         else:
@@ -172,18 +122,8 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
     return table
 
 
-class _Progress:
-    """The check that runs now, on a terminal, in a line that is erased at the end."""
-
-    def __init__(self, err: TextIO) -> None:
-        self._err = err if err.isatty() and os.environ.get("TERM", "dumb") != "dumb" else None
-
-    def show(self, what: str) -> None:
-        if self._err:
-            self._err.write(f"{_CLEAR}looking at {what}")
-            self._err.flush()
-
-    def end(self) -> None:
-        if self._err:
-            self._err.write(_CLEAR)
-            self._err.flush()
+def _show_progress(what: str) -> None:
+    """Show the check that runs now, on a terminal, in a line that the next one replaces."""
+    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        sys.stderr.write(_CLEAR + (f"checking {what}" if what else ""))
+        sys.stderr.flush()

@@ -7,20 +7,16 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-import platformdirs
 
 from tfwatch.doctor.packages import Installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from tfwatch.doctor.check import CheckUp
-    from tfwatch.doctor.checkup import Scope
-    from tfwatch.doctor.facts import Facts
+    from tfwatch.doctor.checks import CheckUp
     from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.screens.doctor import RunCheckup
 
@@ -38,13 +34,6 @@ class Screen(Protocol):
     def suspend(self) -> AbstractContextManager[None]: ...
 
 
-class Checking(Screen, Protocol):
-    """The part of `tfwatch.app.DoctorApp` that a command uses."""
-
-    @property
-    def found(self) -> CheckUp | None: ...
-
-
 class Launching(Screen, Protocol):
     """The part of `tfwatch.screens.launcher.LauncherApp` that a command uses."""
 
@@ -55,12 +44,6 @@ def _app(*args: Any, **options: Any) -> Screen:
     from tfwatch.app import TfwatchApp
 
     return TfwatchApp(*args, **options)
-
-
-def _doctor(*args: Any, **options: Any) -> Checking:
-    from tfwatch.app import DoctorApp
-
-    return DoctorApp(*args, **options)
 
 
 def _launcher(*args: Any, **options: Any) -> Launching:
@@ -93,11 +76,10 @@ class Factories:
 
     exit_now: ends the process at once. exec_command: replaces the process by `tfwatch` with these
     words. run_command: runs it in a child process, and returns its exit code.
-    `app`, `doctor` and `launcher` take the arguments of `TfwatchApp`, `DoctorApp` and `LauncherApp`.
+    `app` and `launcher` take the arguments of `TfwatchApp` and `LauncherApp`.
     """
 
     app: Callable[..., Screen] = _app
-    doctor: Callable[..., Checking] = _doctor
     launcher: Callable[..., Launching] = _launcher
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit
@@ -106,36 +88,11 @@ class Factories:
 
 
 def make_checkup(runs_dir: Path, data: Path | None = None) -> RunCheckup:
-    """Return a function that checks this machine and the folders of a run. data: as of `scope_of`."""
+    """Return a function that checks this machine and the folders of a run. data: None is `runs_dir`."""
 
     def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
-        from tfwatch.doctor.checkup import collect_facts
+        from tfwatch.doctor.checkup import Scope, check_up
 
-        return check_up(collect_facts(scope_of(runs_dir, data, is_beside_training), notify))
+        return check_up(Scope(runs_dir, data, is_beside_training), notify)
 
     return run_checkup
-
-
-def scope_of(runs_dir: Path, data: Path | None, is_beside_training: bool = False) -> Scope:
-    """Return the folders to check. data: the folder whose disk is read; None is the folder of tfwatch's images.
-
-    Raises:
-        BadInputError: the data folder is not there.
-    """
-    from tfwatch.core.errors import BadInputError
-    from tfwatch.doctor.checkup import Scope
-    from tfwatch.screens.keys import SMALLEST
-
-    if data is not None and not os.path.isdir(data):
-        raise BadInputError(f"there is no folder {data}")
-    images = Path(platformdirs.user_cache_dir("tfwatch", appauthor=False))
-    return Scope(runs_dir, data or images, SMALLEST, is_beside_training)
-
-
-def check_up(facts: Facts) -> CheckUp:
-    """Judge the facts."""
-    from tfwatch.doctor.check import CheckUp
-    from tfwatch.doctor.checkup import run_checks
-    from tfwatch.doctor.quick_facts import machine_line
-
-    return CheckUp(machine_line(facts), tuple(run_checks(facts)))

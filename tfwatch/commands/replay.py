@@ -14,8 +14,7 @@ from tfwatch.live.earlier_runs import earlier_of
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.notices import Notifier
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.group_file import is_group
-from tfwatch.runs.groups.reading import open_group, signs_of
+from tfwatch.runs.group import is_group, open_group, signs_of
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder

@@ -1,4 +1,4 @@
-"""`tfwatch runs`: lists the recorded runs, names, tags and removes them."""
+"""`tfwatch runs`: lists the recorded runs, and removes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs
-from tfwatch.runs.library.labels import Labels, read_labels, write_labels
 from tfwatch.runs.library.removal import (
     RunsToKeep,
     beyond,
@@ -27,7 +26,7 @@ from tfwatch.runs.library.removal import (
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
@@ -47,7 +46,7 @@ _LEAST_NAME = 26
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The options of the list. wanted: a part of the runs' name, workload, state or tags. most: runs at most."""
+    """The options of the list. wanted: a part of the runs' name, workload or state. most: runs at most."""
 
     runs_dir: Path
     wanted: str = ""
@@ -97,19 +96,15 @@ def _matching(
 
 
 def _searched(folder: Path, run: PastRun) -> str:
-    return " ".join(
-        (folder.name, run.workload, run.state, run.labels.name, *run.labels.tags)
-    ).casefold()
+    return f"{folder.name} {run.workload} {run.state}".casefold()
 
 
 def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
     values = asdict(run)
-    labels = values.pop("labels")
     return {
         "run": values.pop("words"),
         "folder": str(folder),
         **values,
-        **labels,
         "size_bytes": folder_bytes(folder),
     }
 
@@ -158,32 +153,8 @@ def _columns_that_fit(rows: Sequence[dict[str, str]], width: int) -> list[str]:
 
 
 def _label(folder: Path, run: PastRun) -> str:
-    """Return a run's name, and its tags in a line of their own."""
-    name = f"{run.labels.name} ({run.workload})" if run.labels.name else folder.name
-    name += f", {units.counted(run.ranks, 'rank')}" if run.ranks else ""
-    tags = " ".join(run.labels.tags)
-    return printable(name) + (f"\n  {tags}" if tags else "")
-
-
-# -- labels -------------------------------------------------------------------------------------------
-
-
-def label_run(runs_dir: Path, wanted: str, change: Callable[[Labels], Labels]) -> int:
-    """Change a run's name or tags, print them and return the exit code.
-
-    Raises:
-        BadInputError: there is no such run, or it cannot be labelled.
-    """
-    folder = _find(wanted, runs_dir)
-    labels = change(read_labels(folder))
-    try:
-        write_labels(folder, labels)
-    except ValueError as error:
-        raise BadInputError(str(error)) from error
-    except OSError as error:
-        raise BadInputError(f"{folder} cannot be written: {error.strerror or error}") from error
-    words = f"{folder.name}: name {labels.name or 'none'}, tags {' '.join(labels.tags) or 'none'}"
-    return write(sys.stdout, printable(words) + "\n")
+    ranks = f", {units.counted(run.ranks, 'rank')}" if run.ranks else ""
+    return printable(folder.name) + ranks
 
 
 def _find(wanted: str, runs_dir: Path) -> Path:

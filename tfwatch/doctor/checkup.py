@@ -1,147 +1,88 @@
-"""The check-up: collects the facts of this machine, then runs every check over them, worst result first.
+"""The check-up: collects the facts of this machine, and has them judged.
 
 Slow sources have a time limit, and a source that fails becomes a fact itself.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
+import re
+import shutil
+import tempfile
 import threading
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.doctor import check_installation, check_machine, check_tensorflow
-from tfwatch.doctor.check import Check, worst_first
-from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Machine, RunsFolder
+from tfwatch.doctor.checks import CheckUp, Cores, DiskSpeed, Facts, Memory, RunsFolder, judge
 from tfwatch.doctor.packages import Installed, providers
-from tfwatch.doctor.probes import (
-    backend,
-    describe_mount,
-    interpreter,
-    nvidia,
-    read_speed,
-    runs_folder,
-    terminal,
-)
+from tfwatch.doctor.quick_facts import describe_machine, interpreter, nvidia
 from tfwatch.doctor.trial import Trial, try_tensorflow
-from tfwatch.runs.machine_info import limits
+from tfwatch.runs.library.finding import find_problem, nearest
+from tfwatch.runs.machine_info import free_bytes, limits
 from tfwatch.sensors.gpu.sensor import choose_sources
-from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.protocol import Availability, Unavailable, reason
+from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfwatch.sensors.protocol import GpuSource, Sensor
-
+    from tfwatch.sensors.protocol import GpuSource
 
 _T = TypeVar("_T")
 #: A folder on a lost network answers after minutes, or never.
 _PATIENCE_S = 10.0
-_HANGS = "is a network folder gone?"
-#: Variables that affect TensorFlow and Keras.
-_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "KERAS_BACKEND",
-    "TF_ENABLE_ONEDNN_OPTS",
-    "TF_USE_LEGACY_KERAS",
-)
-_WHILE_TRAINING = "skipped while a training runs, because the TensorFlow check takes cores from it: press t to run it"
-#: Checks of the same status are shown in this order.
-CHECKS = (
-    check_installation.python,
-    check_installation.rosetta,
-    check_installation.versions,
-    check_installation.keras,
-    check_tensorflow.importing,
-    check_tensorflow.devices,
-    check_tensorflow.products,
-    check_tensorflow.training_step,
-    check_tensorflow.fallback,
-    check_tensorflow.cuda,
-    check_tensorflow.avx,
-    check_tensorflow.onednn,
-    check_machine.cores,
-    check_machine.memory,
-    check_machine.swap,
-    check_machine.pressure,
-    check_machine.heat,
-    check_machine.disk,
-    check_machine.runs_folder,
-    check_machine.terminal,
-    check_machine.gpu_counters,
-    check_machine.powermetrics,
-    check_machine.neural_engine,
-)
+#: The time over which the other programs' use of the cores is measured.
+_BUSY_S = 0.5
+_WHILE_TRAINING = "skipped while a training runs, because it takes cores from it: press t to run it"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The scope of a check-up.
-
-    data: the folder whose disk is read. smallest: columns and rows that the screen needs.
-    is_beside_training: a training runs, so the check-up neither starts TensorFlow nor reads the disk.
-    """
+    """The scope of a check-up."""
 
     runs_dir: Path
-    data: Path
-    smallest: tuple[int, int]
+    #: The folder whose disk is read; None is the folder of the runs.
+    data: Path | None = None
+    #: A training runs, so the check-up neither starts TensorFlow nor reads the disk.
     is_beside_training: bool = False
 
 
-def run_checks(facts: Facts) -> list[Check]:
-    """Run every check; return the results, worst first."""
-    return worst_first(check(facts) for check in CHECKS)
+def check_up(scope: Scope, notify: Callable[[str], None], clock: Clock = SYSTEM) -> CheckUp:
+    """Check this machine; `notify` gets the name of each part. Takes seconds and an import."""
+    return judge(collect_facts(scope, notify, clock))
 
 
 def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SYSTEM) -> Facts:
-    """Collect the facts, which takes a few seconds and TensorFlow's import; `notify` gets the name of each part."""
-    notify("the installation")
+    """Collect the facts."""
+    notify("the machine")
     installed = Installed.here()
-    environ = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    machine = _Machine(clock)
-    trial = _trial(installed, scope, notify)
+    cores = _cores(scope)
     notify("the disk")
     disk = _disk(scope, clock)
-    notify("the machine")
-    powermetrics, counters = _gpu_counters(installed.system)
     return Facts(
+        machine=describe_machine(),
         interpreter=interpreter(installed.system),
         installed=installed,
         providers=providers(),
-        environ=environ,
-        backend=_backend(Path(os.path.expanduser("~"))),
-        trial=trial,
+        backend=_backend(),
+        is_keras_2=os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"),
         nvidia=nvidia(os.environ),
-        machine=machine.read(),
-        cores=_cores(),
+        cores=cores,
+        memory=_memory(),
         disk=disk,
-        gpu_counters=counters,
-        powermetrics=powermetrics,
-        terminal=terminal(os.environ, scope.smallest),
-        runs=_runs(scope.runs_dir, clock),
+        runs=_within_limit(partial(_runs_folder, scope.runs_dir), "the folder of the runs"),
+        gpu_sensors=_gpu_sensors(installed.system),
+        trial=_trial(installed, scope, notify),
     )
-
-
-def _runs(folder: Path, clock: Clock) -> RunsFolder | Unavailable:
-    found = _within_limit(lambda: runs_folder(folder, clock), "the runs folder")
-    if isinstance(found, Unavailable) and found.fix == _HANGS:
-        return RunsFolder(
-            str(folder), hangs=f"{_PATIENCE_S:g} s; it is on {describe_mount(folder)}"
-        )
-    return found
-
-
-def _backend(home: Path) -> str:
-    """Return Keras' backend; its default where the home folder hangs, which the check of the runs folder reports."""
-    found = _within_limit(lambda: backend(os.environ, home), "the home folder")
-    return "tensorflow" if isinstance(found, Unavailable) else found
 
 
 def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) -> Trial:
@@ -152,78 +93,55 @@ def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) ->
     return try_tensorflow(lambda stage: notify(f"TensorFlow: {stage}"))
 
 
-def _disk(scope: Scope, clock: Clock) -> DiskSpeed | Unavailable:
-    if scope.is_beside_training:
-        return Unavailable("skipped while a training runs: press t to read it", "")
-    return _within_limit(lambda: read_speed(scope.data, clock), "the disk")
-
-
-class _Machine:
-    """The sensors of a run; the first reading is at construction, so that rates span the time until `read`."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._sensors: list[Sensor] = []
-        self._gaps: dict[str, Unavailable] = {}
-        for sensor in host_sensors():
-            with self._fails_open(sensor):
-                answer = sensor.available()
-                if isinstance(answer, Unavailable):
-                    self._gaps[sensor.name] = answer
-                else:
-                    self._sensors.append(sensor)
-        self._read()
-
-    def read(self) -> Machine:
-        """Return the figures since construction."""
-        allowed = limits().memory_bytes
-        return Machine(
-            psutil.virtual_memory().total, allowed, _swap_total(), self._read(), self._gaps
-        )
-
-    def _read(self) -> dict[str, float]:
-        figures: dict[str, float] = {}
-        for sensor in self._sensors:
-            figures.update(self._read_one(sensor))
-        return figures
-
-    def _read_one(self, sensor: Sensor) -> Mapping[str, float]:
-        with self._fails_open(sensor):
-            return sensor.read(self._clock.now_ns())
-        return {}
-
-    def _fails_open(self, sensor: Sensor) -> fails_open:
-        """Record a sensor's failure, so that it stops no other sensor."""
-
-        def publish(why: str) -> None:
-            self._gaps[sensor.name] = Unavailable(why, "")
-
-        return fails_open(publish, reason)
-
-
-def _swap_total() -> float | None:
-    try:
-        return float(psutil.swap_memory().total)
-    except (OSError, RuntimeError):
-        return None
-
-
-def _cores() -> Cores:
+def _cores(scope: Scope) -> Cores:
     installed = psutil.cpu_count() or 1
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else installed
-    quota = limits().cores
-    return Cores(installed, bound, quota if quota is not None and quota < bound else None)
+    busy = None
+    if not scope.is_beside_training:
+        busy = psutil.cpu_percent(_BUSY_S) / 100 * installed
+    return Cores(installed, bound, limits().cores, busy)
 
 
-def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availability]]:
-    """Return the availability of powermetrics (None off macOS), and the first GPU source that works, else the last."""
-    asked = {
-        one.name: _within_limit(partial(_ask, one), one.name, "is its driver stuck?")
-        for one in choose_sources("auto", system)
-    }
-    working = [name for name, answer in asked.items() if not isinstance(answer, Unavailable)]
-    name = working[0] if working else list(asked)[-1]
-    return asked.get("powermetrics"), (name, asked[name])
+def _memory() -> Memory:
+    total, allowed = psutil.virtual_memory().total, limits().memory_bytes
+    try:
+        swapped = psutil.swap_memory().used
+    except (OSError, RuntimeError):
+        swapped = 0
+    return Memory(free_bytes(), allowed or total, allowed is not None, swapped)
+
+
+def _runs_folder(folder: Path) -> RunsFolder:
+    """Return the state of the runs folder; a temporary file tests that it can be written."""
+    free = None
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(nearest(folder)).free
+    return RunsFolder(short_path(folder), find_problem(folder), free)
+
+
+def _backend() -> str:
+    """Return Keras' backend; its default where the home folder hangs."""
+    found = _within_limit(partial(backend, os.environ, Path("~").expanduser()), "the home folder")
+    return "tensorflow" if isinstance(found, Unavailable) else found
+
+
+def backend(environ: Mapping[str, str], home: Path) -> str:
+    """Return Keras' backend: KERAS_BACKEND, else keras.json, else TensorFlow."""
+    if named := environ.get("KERAS_BACKEND"):
+        return named
+    folder = environ.get("KERAS_HOME")
+    try:
+        path = os.path.join(folder or home / ".keras", "keras.json")
+        with open(path, encoding="utf-8") as file:
+            return str(dict(json.load(file)).get("backend") or "tensorflow")
+    except (OSError, ValueError, TypeError):
+        return "tensorflow"
+
+
+def _gpu_sensors(system: str) -> tuple[tuple[str, Availability], ...]:
+    """Return the availability of the GPU sensors that a run would ask."""
+    sources = choose_sources("auto", system)
+    return tuple((one.name, _within_limit(partial(_ask, one), one.name)) for one in sources)
 
 
 def _ask(source: GpuSource) -> Availability:
@@ -233,17 +151,16 @@ def _ask(source: GpuSource) -> Availability:
         source.close()
 
 
-def _within_limit(read: Callable[[], _T], name: str, guess: str = _HANGS) -> _T | Unavailable:
-    """Return the result of `read`; a call that hangs in the kernel is abandoned after `_PATIENCE_S`."""
+def _within_limit(read: Callable[[], _T], name: str) -> _T | Unavailable:
+    """Return the result of `read`; a call that hangs in the kernel is abandoned."""
     found: list[_T | Unavailable] = []
     thread = threading.Thread(
         target=lambda: found.append(_read_or_reason(read)), daemon=True, name="tfwatch-doctor"
     )
     thread.start()
     thread.join(_PATIENCE_S)
-    return (
-        found[0] if found else Unavailable(f"{name} did not answer within {_PATIENCE_S:g} s", guess)
-    )
+    why = f"{name} did not answer within {_PATIENCE_S:g} s"
+    return found[0] if found else Unavailable(why, "")
 
 
 def _read_or_reason(read: Callable[[], _T]) -> _T | Unavailable:
@@ -251,3 +168,129 @@ def _read_or_reason(read: Callable[[], _T]) -> _T | Unavailable:
     with fails_open(reasons.append, reason):
         return read()
     return Unavailable(reasons[0], "")
+
+
+# -- the speed of the disk ------------------------------------------------------------------------
+
+_READ_LIMIT_S = 1.0
+_READ_LIMIT_BYTES = 256 * 2**20
+#: Reading fewer bytes takes too little time to measure.
+_LEAST_BYTES = 4 * 2**20
+_TEMPORARY_BYTES = 64 * 2**20
+#: The free space that a temporary file must leave.
+_SPARE_BYTES = 2**30
+_PIECE = 2**20
+_READ = re.compile(r"^read_bytes: (\d{1,19})$", re.MULTILINE | re.ASCII)
+
+
+def _disk(scope: Scope, clock: Clock) -> DiskSpeed | Unavailable:
+    if scope.is_beside_training:
+        return Unavailable("skipped while a training runs: press t to read it", "")
+    folder = scope.data or scope.runs_dir
+    return _within_limit(lambda: read_speed(folder, clock), "the disk")
+
+
+def read_speed(folder: Path, clock: Clock = SYSTEM) -> DiskSpeed | Unavailable:
+    """Read the files below a folder, in the order of listing; where they are too few, a new one.
+
+    A slow read is repeated, and the faster one counts: another program may have used the disk.
+    """
+    found = _read_any(folder, clock)
+    if isinstance(found, Unavailable) or not found.is_slow:
+        return found
+    again = _read_any(folder, clock)
+    return again if isinstance(again, DiskSpeed) and again.bytes_s > found.bytes_s else found
+
+
+def _read_any(folder: Path, clock: Clock) -> DiskSpeed | Unavailable:
+    try:
+        due_ns = clock.now_ns() + round(_READ_LIMIT_S * 0.5e9)
+        files = list(_list_files(folder, due_ns, clock))
+        if sum(size for _, size in files) >= _LEAST_BYTES:
+            return _read_files(folder, [path for path, _ in files], clock)
+        return _read_temporary(nearest(folder), clock)
+    except OSError as error:
+        why = f"no file could be read or written in {short_path(folder)}"
+        return Unavailable(f"{why}: {error.strerror or error}", "")
+
+
+def _list_files(folder: Path, due_ns: int, clock: Clock) -> Iterator[tuple[str, int]]:
+    """Yield files and their sizes, as many as can be listed and read in time."""
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            if total >= _READ_LIMIT_BYTES or clock.now_ns() > due_ns:
+                return
+            path = os.path.join(where, name)
+            with contextlib.suppress(OSError):
+                if os.path.isfile(path):  # not a pipe or a device
+                    size = os.path.getsize(path)
+                    total += size
+                    yield path, size
+
+
+def _read_temporary(folder: Path, clock: Clock) -> DiskSpeed | Unavailable:
+    if shutil.disk_usage(folder).free < _TEMPORARY_BYTES + _SPARE_BYTES:
+        why = f"{short_path(folder)} has too little space for a file to read"
+        return Unavailable(why, "free space, or name a folder with data: --data DIR")
+    due_ns = clock.now_ns() + round(_READ_LIMIT_S * 1e9)
+    piece = os.urandom(_PIECE)
+    with tempfile.NamedTemporaryFile(dir=folder, buffering=0) as file:
+        _bypass_cache(file)
+        while file.tell() < _TEMPORARY_BYTES and clock.now_ns() < due_ns:
+            file.write(piece)
+        os.fsync(file.fileno())
+        return _read_files(folder, [file.name], clock)
+
+
+def _read_files(folder: Path, paths: Sequence[str], clock: Clock) -> DiskSpeed:
+    for path in paths:
+        with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+            _drop_cache(file)
+    before, begin_ns = _bytes_from_disk(), clock.now_ns()
+    due_ns = begin_ns + round(_READ_LIMIT_S * 1e9)
+    read = files = 0
+    for path in paths:
+        if clock.now_ns() > due_ns or read >= _READ_LIMIT_BYTES:
+            break
+        with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+            _bypass_cache(file)
+            files += 1
+            read += sum(_read_pieces(file, due_ns, clock))
+    took_s = (clock.now_ns() - begin_ns) / 1e9
+    return DiskSpeed(short_path(folder), read, took_s, files, _share_from_disk(read, before))
+
+
+def _read_pieces(file: IO[bytes], due_ns: int, clock: Clock) -> Iterator[int]:
+    """Read in pieces; yield the length of each."""
+    while (piece := file.read(_PIECE)) and clock.now_ns() < due_ns:
+        yield len(piece)
+
+
+def _drop_cache(file: IO[bytes]) -> None:
+    """Drop a file from Linux' page cache."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _bypass_cache(file: IO[bytes]) -> None:
+    """Make macOS bypass its cache; what the cache holds already is still read from memory."""
+    if hasattr(fcntl, "F_NOCACHE"):
+        fcntl.fcntl(file, fcntl.F_NOCACHE, 1)
+
+
+def _bytes_from_disk() -> int | None:
+    """Return the bytes that this thread has read from disks; None where they are not counted."""
+    try:
+        with open("/proc/thread-self/io", encoding="ascii") as file:
+            found = _READ.search(file.read())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def _share_from_disk(read: int, before: int | None) -> float | None:
+    after = _bytes_from_disk()
+    if before is None or after is None or not read:
+        return None
+    return min((after - before) / read, 1.0)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 import re
-import shlex
 import signal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import name_of_signal
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
@@ -74,41 +69,11 @@ def _explain_cudnn(loaded: str, built: str, cuda: str) -> tuple[str, str]:
     return f"TensorFlow loaded cuDNN {loaded}, but it is built for {built}", todo
 
 
-def pip_install(extra: str = "") -> str:
-    """Return e.g. `pip install 'tfwatch[nvidia]'`, or with the folder or address that pip used."""
-    extras = f"[{extra}]" if extra else ""
-    try:
-        text = importlib.metadata.distribution("tfwatch").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        return f"pip install {shlex.quote(f'{Path(__file__).parents[2]}{extras}')}"
-    return f"pip install {_requirement(_parse(text or ''), extras)}"
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Return the object of direct_url.json (PEP 610), which pip writes for all but an index; empty where unreadable."""
-    try:
-        return dict(json.loads(text))
-    except (ValueError, TypeError):
-        return {}
-
-
-def _requirement(source: dict[str, Any], extras: str) -> str:
-    url, vcs = str(source.get("url") or ""), source.get("vcs_info")
-    if not url:
-        return shlex.quote(f"tfwatch{extras}")
-    if isinstance(vcs, dict):
-        return shlex.quote(f"tfwatch{extras} @ {vcs.get('vcs', 'git')}+{url}")
-    if "dir_info" not in source:
-        return shlex.quote(f"tfwatch{extras} @ {url}")
-    editable = "-e " if (source["dir_info"] or {}).get("editable") else ""
-    return editable + shlex.quote(f"{unquote(urlsplit(url).path)}{extras}")
-
-
-#: `{install}` stands for the command that installs tfwatch from its source.
-_REINSTALL = (
-    "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/{install}"
+_REINSTALL = "install TensorFlow and tfwatch in a fresh virtual environment"
+_ARM = (
+    "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); in a virtual machine pass "
+    "the host's processor through (QEMU: -cpu host); elsewhere build TensorFlow for it"
 )
-_ARM = "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); elsewhere build TensorFlow for it"
 _PAIR = f"install a pair that works: {METAL_PAIR}"
 #: How a driver's and a CUDA library's names begin.
 _DRIVER_LIBRARY = r"lib(?:cuda|nvidia-)[\w.-]{0,40}\.so"
@@ -137,7 +102,7 @@ _KNOWN = (
     (r"\S{1,200}: cannot open shared object file[^\n]{0,100}", _REINSTALL),
     (
         r"(?m)^ModuleNotFoundError: No module named [^\n]{1,200}",
-        "install the missing module, or everything: {install}",
+        f"install the missing module; or {_REINSTALL}",
     ),
     (
         r"(?m)^[^\n]{0,100}(?:out of memory|OOM when allocating)[^\n]{0,200}",
@@ -165,14 +130,9 @@ _STAGES = {
 }
 
 
-def describe_stage(trial: Trial) -> str:
-    """Return the name of the stage that did not end."""
-    return _STAGES.get(trial.stage, trial.stage)
-
-
 def explain(trial: Trial) -> tuple[str, str]:
     """Return the failure of a trial that did not complete, with TensorFlow's own message, and the remedy."""
-    stage = describe_stage(trial)
+    stage = _STAGES.get(trial.stage, trial.stage)
     if trial.outcome == "not started":
         return (
             f"Python could not be started to check TensorFlow: {trial.log_text}",
@@ -185,8 +145,10 @@ def explain(trial: Trial) -> tuple[str, str]:
             "run it by itself, twice (a first import reads 1 to 2 GB): python -X importtime -c 'import tensorflow'",
         )
     message, todo = explain_cuda(trial) or _find_message(trial.log_text)
-    todo = (todo or _advice(trial.exit_code)).replace("{install}", pip_install())
-    return f"{stage} {_end(trial.exit_code)}{message and f': {message}'}", todo
+    return (
+        f"{stage} {_end(trial.exit_code)}{message and f': {message}'}",
+        todo or _advice(trial.exit_code),
+    )
 
 
 def _find_message(log_text: str) -> tuple[str, str]:

@@ -37,15 +37,13 @@ _UNKNOWN = "of unknown version"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem and its remedy, a phrase each.
-
-    is_blocking: nothing can be trained before it is solved. is_metal: it is about the plug-in for Apple's GPU, so a GPU
-    that works refutes it.
-    """
+    """A problem and its remedy, a phrase each."""
 
     found: str
     todo: str
+    #: Nothing can be trained before it is solved.
     is_blocking: bool = True
+    #: It is about the plug-in for Apple's GPU, so a GPU that works refutes it.
     is_metal: bool = False
 
     def __str__(self) -> str:
@@ -54,24 +52,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The platform, Python's version and the versions of the `PACKAGES` that are installed.
-
-    has_other_plugin: TensorFlow loads a plug-in other than Apple's for a device.
-    """
+    """The platform, Python's version and the versions of the `PACKAGES` that are installed."""
 
     system: str = ""
     machine: str = ""
     python: tuple[int, int] = (3, 11)
     versions: dict[str, str] = field(default_factory=dict)
+    #: TensorFlow loads a plug-in other than Apple's for a device.
     has_other_plugin: bool = False
 
     @staticmethod
     def here() -> Installed:
         """Return the packages of this Python."""
         versions = {name: version for name in PACKAGES if (version := _version(name))}
-        if importlib.util.find_spec(
-            "tensorflow"
-        ):  # another distribution may install it: tensorflow-cpu, tf-nightly
+        # Another distribution may install it: tensorflow-cpu, tf-nightly.
+        if importlib.util.find_spec("tensorflow"):
             versions.setdefault("tensorflow", _UNKNOWN)
         return Installed(
             sys.platform, platform.machine(), sys.version_info[:2], versions, _has_other_plugin()
@@ -89,13 +84,21 @@ class Installed:
 
     @property
     def stack(self) -> str:
-        """The installed versions, e.g. `TensorFlow 2.19.1, Keras 3.12.0, tensorflow-metal 1.2.0`."""
+        """All versions, e.g. `TensorFlow 2.19.1, Keras 3.12.0, tensorflow-metal 1.2.0`."""
         names = {"tensorflow": "TensorFlow", "keras": "Keras"}
         return ", ".join(
             f"{names.get(name, name)} {self.versions[name]}"
             for name in PACKAGES
             if name in self.versions
         )
+
+    @property
+    def short_stack(self) -> str:
+        """TensorFlow and its plug-in, e.g. `TensorFlow 2.19.1 + metal 1.2.0`."""
+        if "tensorflow" not in self.versions:
+            return "no TensorFlow"
+        metal = self.versions.get("tensorflow-metal")
+        return f"TensorFlow {self.versions['tensorflow']}" + (f" + metal {metal}" if metal else "")
 
     def obstacle(self) -> str:
         """Return the problem that keeps training from starting and its remedy; empty where it can start."""

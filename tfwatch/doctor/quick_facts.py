@@ -1,99 +1,152 @@
-"""Facts about this machine that take milliseconds: the machine in one line, its GPU, and memory that is too small."""
+"""Facts about this machine that take milliseconds: its processor, its GPU, and memory that is too small."""
 
 from __future__ import annotations
 
 import os
+import re
+import struct
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from tfwatch.core import units
-from tfwatch.doctor.facts import Facts, Machine, Nvidia
+from tfwatch.core.system_tool import run
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.probes import interpreter, nvidia
-from tfwatch.runs.machine_info import free_bytes
-from tfwatch.sensors.protocol import Unavailable
+from tfwatch.runs.machine_info import free_bytes, kernel_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Device files of GPUs other than NVIDIA cards: AMD's, and NVIDIA's embedded boards.
 _OTHER_GPUS = ("dev/kfd", "dev/nvmap", "dev/nvhost-gpu")
+_SYSCTL = (
+    "/usr/sbin/sysctl",
+    "-i",
+    "sysctl.proc_translated",
+    "hw.optional.arm64",
+    "machdep.cpu.brand_string",
+)
+_SYSCTL_LIMIT_S = 2.0
+_SETTING = re.compile(r"^([a-z][\w.]{1,80}):\s(.{0,4000})$", re.MULTILINE | re.ASCII)
+_MODEL = re.compile(r"^model name\s*:\s*(.{1,200})$", re.MULTILINE)
+_DRIVER = re.compile(r"Kernel Module(?: for \S{1,40})?\s{1,10}(\d{1,9}(?:\.\d{1,9}){1,3})")
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+_WINDOWS = "Windows' own"
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """This Python and the processor that it runs on."""
+
+    version: tuple[int, int, int] = (3, 11, 9)
+    #: Of a pointer.
+    bits: int = 64
+    #: An Intel Python on an Apple chip, run by Rosetta 2; None off macOS and where it is unknown.
+    is_rosetta: bool | None = None
+    #: The processor's name.
+    chip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nvidia:
+    """NVIDIA's driver and card as the operating system reports them, independent of TensorFlow."""
+
+    #: The kernel driver's version; empty without one.
+    driver: str = ""
+    #: There is a PCI device of NVIDIA's.
+    has_card: bool = False
+    #: The driver's device files exist.
+    has_device_files: bool = False
+    #: CUDA_VISIBLE_DEVICES; None where it is not set.
+    hidden: str | None = None
+
+    @property
+    def hides_all(self) -> bool:
+        """True where CUDA_VISIBLE_DEVICES hides every GPU."""
+        return self.hidden is not None and self.hidden.strip() in ("", "-1")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPresence:
-    """The GPU that TensorFlow may use.
+    """The GPU that TensorFlow may use."""
 
-    missing: the reason why there is none, a phrase; empty where there may be one. is_metal: it is Apple's.
-    """
-
+    #: The reason why there is none, a phrase; empty where there may be one.
     missing: str = ""
+    #: It is Apple's.
     is_metal: bool = False
 
 
+def interpreter(system: str, root: Path = Path("/")) -> Interpreter:
+    """Return this Python and its processor."""
+    is_rosetta = None
+    if system == "darwin":
+        is_rosetta, chip = parse_sysctl(run(_SYSCTL, _SYSCTL_LIMIT_S).out)
+    else:
+        chip = parse_cpuinfo(kernel_text(root / "proc/cpuinfo"))
+    return Interpreter(sys.version_info[:3], 8 * struct.calcsize("P"), is_rosetta, chip)
+
+
+def parse_sysctl(text: str) -> tuple[bool | None, str]:
+    """Return whether Rosetta 2 runs this process (None: not reported), and the chip's name."""
+    settings = {name: value.strip() for name, value in _SETTING.findall(text) if name in _SYSCTL}
+    translated = settings.get("sysctl.proc_translated")
+    return (
+        translated == "1" if translated in ("0", "1") else False if settings else None,
+        settings.get("machdep.cpu.brand_string", ""),
+    )
+
+
+def parse_cpuinfo(text: str) -> str:
+    """Return the first processor's name; empty without one."""
+    found = _MODEL.search(text)
+    return found[1].strip() if found else ""
+
+
+def nvidia(environ: Mapping[str, str], root: Path = Path("/")) -> Nvidia:
+    """Return NVIDIA's driver and card as the system reports them, independent of TensorFlow."""
+    is_windows = (root / "dev/dxg").exists() and (root / "usr/lib/wsl/lib/libcuda.so.1").exists()
+    driver = parse_driver(kernel_text(root / "proc/driver/nvidia/version"))
+    return Nvidia(
+        driver=driver or (_WINDOWS if is_windows else ""),
+        has_card=any(map(_is_nvidia_display, (root / "sys/bus/pci/devices").glob("*"))),
+        has_device_files=is_windows or any((root / "dev").glob("nvidia[0-9]*")),
+        hidden=environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+
+
+def parse_driver(text: str) -> str:
+    """Return the version in /proc/driver/nvidia/version, e.g. `580.159.04`; empty without one."""
+    found = _DRIVER.search(text)
+    return found[1] if found else ""
+
+
+def _is_nvidia_display(device: Path) -> bool:
+    """Return True for an NVIDIA device of PCI class 0x03, a GPU; other devices are for sound."""
+    is_display = kernel_text(device / "class").startswith(_DISPLAY)
+    return is_display and kernel_text(device / "vendor").strip() == _NVIDIA
+
+
 def describe_machine() -> str:
-    """Return this machine in one line: processor, memory, installed TensorFlow, and the reason for a missing GPU."""
+    """Return processor, memory, TensorFlow and the reason for a missing GPU, in one line."""
     installed = Installed.here()
-    machine = Machine(psutil.virtual_memory().total)
-    line = machine_line(
-        Facts(interpreter=interpreter(installed.system), installed=installed, machine=machine)
-    )
-    return ", ".join(filter(None, (line, find_gpu().missing)))
-
-
-def machine_line(facts: Facts) -> str:
-    """Return e.g. `Apple M2 Pro, 16 GB, TensorFlow 2.19.1 + metal 1.2.0, GPU ok`, without unknown parts."""
-    return ", ".join(
-        filter(None, (facts.interpreter.chip, _memory(facts), _stack(facts), _gpu(facts)))
-    )
-
-
-def _memory(facts: Facts) -> str:
-    return (
-        ""
-        if isinstance(facts.machine, Unavailable)
-        else f"{facts.machine.memory_bytes / 2**30:.0f} GB"
-    )
-
-
-def _stack(facts: Facts) -> str:
-    versions = facts.installed.versions
-    if "tensorflow" not in versions:
-        return "no TensorFlow"
-    metal = versions.get("tensorflow-metal")
-    return f"TensorFlow {versions['tensorflow']}" + (f" + metal {metal}" if metal else "")
-
-
-def _gpu(facts: Facts) -> str:
-    trial = facts.trial
-    if trial.outcome == "skipped":
-        return ""
-    if "import" not in trial.results:
-        return "TensorFlow does not start"
-    if not trial.devices:
-        return "devices unknown"
-    if not trial.gpus:
-        return "no GPU"
-    right = {product.get("device") for product in trial.products if product.get("right")}
-    count = f"{len(trial.gpus)} GPUs" if len(trial.gpus) > 1 else "GPU"
-    return (
-        f"{count} ok"
-        if all(gpu.get("name") in right for gpu in trial.gpus)
-        else f"{count} not working"
-    )
+    chip = interpreter(installed.system).chip
+    memory = f"{psutil.virtual_memory().total / 2**30:.0f} GB"
+    return ", ".join(filter(None, (chip, memory, installed.short_stack, find_gpu().missing)))
 
 
 def find_gpu(root: Path = Path("/")) -> GpuPresence:
     """Look for a GPU, which takes a millisecond."""
     installed = Installed.here()
     has_other_gpu = any((root / path).exists() for path in _OTHER_GPUS)
-    return GpuPresence(
-        explain_missing_gpu(installed, nvidia(os.environ, root), has_other_gpu),
-        installed.system == "darwin",
-    )
+    missing = explain_missing_gpu(installed, nvidia(os.environ, root), has_other_gpu)
+    return GpuPresence(missing, installed.system == "darwin")
 
 
 def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: bool) -> str:
-    """Return the reason why TensorFlow can see no GPU; empty where it may see one, e.g. another maker's."""
+    """Return why TensorFlow can see no GPU; empty where it may see one, e.g. another maker's."""
     if installed.system == "darwin":
         if not installed.is_apple_silicon:
             return "TensorFlow has no GPU on Intel Macs"
@@ -111,15 +164,19 @@ def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: boo
 def describe_memory_shortage(
     needed_bytes: int, what: str, device: str, gpu: GpuPresence, free: int | None = None
 ) -> str:
-    """Return a warning where `what` needs more than the free bytes (by default, those free now); empty where it fits.
+    """Return a warning where `what` needs more than the free bytes; empty where it fits.
 
-    device: the requested one, `auto`, `cpu` or `gpu`. A GPU other than Apple's has its own memory, and whether
-    TensorFlow uses it is unknown before it starts.
+    device: the requested one, `auto`, `cpu` or `gpu`. A GPU other than Apple's has its own memory,
+    and whether TensorFlow uses it is unknown before it starts. free: those free now by default.
     """
     free = free_bytes() if free is None else free
     if needed_bytes <= free:
         return ""
-    need = f"{what} needs about {units.gigabytes(needed_bytes)} of memory and {units.gigabytes(free)} are free: "
+    needed, left = units.gigabytes(needed_bytes), units.gigabytes(free)
+    need = f"{what} needs about {needed} of memory and {left} are free: "
     if device == "cpu" or gpu.missing or gpu.is_metal:
         return f"{need}it may swap, or the system may end it"
-    return f"{need}unless a GPU holds the model and its activations, it may swap, or the system may end it"
+    return (
+        f"{need}unless a GPU holds the model and its activations, it may swap, "
+        "or the system may end it"
+    )

@@ -43,9 +43,6 @@ _VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
 }
 _MISSING_LIBRARY = re.compile(r"Could not load dynamic library '([^'\n]{1,200})'")
-_INSTRUCTIONS = re.compile(
-    r"enable the following instructions: ([A-Z0-9_ .]{1,200}), in other operations"
-)
 #: A placement in a graph, `mean/Mean: (Mean): /job:localhost/replica:0/task:0/device:GPU:0`, or of an eager operation.
 _PLACED = re.compile(
     r"(?:\((\w{1,100})\): |Executing op (\w{1,100}) in device )/job:[\w/:]{1,100}/device:([A-Za-z]{1,20}):\d"
@@ -61,37 +58,30 @@ _HOUSEKEEPING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """The facts in TensorFlow's log.
+    """The facts in TensorFlow's log."""
 
-    onednn: oneDNN's operations are on; None where the log does not report it.
-    instructions: the processor's instructions that TensorFlow's own code does not use everywhere.
-    missing_libraries: the libraries that TensorFlow could not load, in its order.
-    on_cpu: the operation types of the training step that were placed on the CPU only.
-    placed: the number of operation types of the training step in the log.
-    """
-
-    onednn: bool | None = None
-    instructions: tuple[str, ...] = ()
+    #: The libraries that TensorFlow could not load, in its order.
     missing_libraries: tuple[str, ...] = ()
+    #: The operation types of the training step that were placed on the CPU only.
     on_cpu: tuple[str, ...] = ()
+    #: The number of operation types of the training step in the log.
     placed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a trial.
+    """The result of a trial."""
 
-    outcome: `completed`, `died`, `timed out` (killed after `limit_s`), `not started` or `skipped`.
-    stage: the one it ended in: import, devices, products, step or exit. exit_code: negative for a signal.
-    results: the values of each stage that ended. log_text: its stderr, or the end of it; for `not started` and
-    `skipped` the reason.
-    """
-
+    #: `completed`, `died`, `timed out` (killed after `limit_s`), `not started` or `skipped`.
     outcome: str
+    #: The one it ended in: import, devices, products, step or exit.
     stage: str = ""
+    #: Negative for a signal.
     exit_code: int | None = None
     limit_s: float = LIMIT_S
+    #: The values of each stage that ended.
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Its stderr, or the end of it; for `not started` and `skipped` the reason.
     log_text: str = ""
     log: LogFacts = field(default_factory=LogFacts)
 
@@ -240,12 +230,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def read_log(text: str, step_begins: str, step_ends: str) -> LogFacts:
     """Read a log; two lines mark begin and end of the training step in it."""
-    found = _INSTRUCTIONS.search(text)
     step = text.partition(f"{step_begins}\n")[2].partition(f"{step_ends}\n")[0]
     placements = _placements(step)
     return LogFacts(
-        onednn=True if "oneDNN custom operations are on" in text else None,
-        instructions=tuple(found[1].split()) if found else (),
         missing_libraries=tuple(dict.fromkeys(_MISSING_LIBRARY.findall(text))),
         on_cpu=tuple(sorted(kind for kind, devices in placements.items() if devices == {"CPU"})),
         placed=len(placements),

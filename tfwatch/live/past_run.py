@@ -10,8 +10,7 @@ from tfwatch.analysis.steps.verdict import breakdown, steady
 from tfwatch.core import units
 from tfwatch.core.rows import plausible
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.groups.group_file import is_group, newest_round, rank_folders
-from tfwatch.runs.library.labels import Labels, read_labels
+from tfwatch.runs.group import is_group, newest_round, rank_folders
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 #: Of a longer run the last steps count: reading all of them delays a list.
 _MOST_STEPS = 200_000
-_NO_LABELS = Labels()
 #: The states of a rank, by what they mean for the group: a rank that died stops the others.
 _WORST_FIRST = (
     "killed",
@@ -54,7 +52,6 @@ class PastRun:
     length_s: float
     step_ms: float | None = None
     wait_share: float | None = None
-    labels: Labels = _NO_LABELS
     ranks: int | None = None
 
     @property
@@ -93,7 +90,6 @@ def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
         length_s=max(rank.length_s for rank in ranks),
         step_ms=fmean(steps_ms) if steps_ms else None,
         wait_share=fmean(shares) if shares else None,
-        labels=read_labels(folder),
         ranks=len(ranks),
     )
 
@@ -121,5 +117,4 @@ def past_run(run: Run, words: str, clock: Clock) -> PastRun:
         length_s=run.length_s,
         step_ms=split.step.mean if split else None,
         wait_share=split.wait_share if split else None,
-        labels=read_labels(run.path) if run.path else _NO_LABELS,
     )

@@ -12,7 +12,7 @@ from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
 from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.core.events import EpochEnded, SensorMissing, StallLocated
-from tfwatch.live.evidence.findings import find_all
+from tfwatch.live.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document_switches import (
     autopilot_json,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.analysis.steps.verdict import Breakdown, Judgement
     from tfwatch.core.events import Event
-    from tfwatch.live.evidence.findings import Fact, Finding
+    from tfwatch.live.findings import Fact, Finding
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.opened import Run
 

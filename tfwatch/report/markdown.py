@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
-    from tfwatch.runs.library.labels import Labels
 
 #: Characters that markdown or HTML reads as markup.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
@@ -28,9 +27,9 @@ _NO_BREAK = "\N{WORD JOINER}"
 _MOST_EFFECTS = 20
 
 
-def as_markdown(judged: JudgedRun, labels: Labels, redaction: Redaction | None = None) -> str:
+def as_markdown(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     """Return the summary of a run. redaction: replaces paths, names and the host."""
-    return _RunPage(judged, labels, redaction).text()
+    return _RunPage(judged, redaction).text()
 
 
 def plain(text: str, redaction: Redaction | None = None) -> str:
@@ -84,10 +83,9 @@ class MarkdownPage:
 class _RunPage(MarkdownPage):
     """The summary of a run."""
 
-    def __init__(self, judged: JudgedRun, labels: Labels, redaction: Redaction | None) -> None:
+    def __init__(self, judged: JudgedRun, redaction: Redaction | None) -> None:
         super().__init__(redaction)
         self._judged = judged
-        self._labels = labels
 
     def text(self) -> str:
         """Return the whole summary."""
@@ -98,7 +96,7 @@ class _RunPage(MarkdownPage):
         judged, manifest = self._judged, self._judged.run.manifest
         verdict, run = make_verdict(judged), judged.run
         device = f" on {manifest.device}" if manifest.device else ""
-        yield f"### {self._plain(f'{self._labels.name or manifest.title}{device}')}"
+        yield f"### {self._plain(f'{manifest.title}{device}')}"
         yield ""
         where = f" ({verdict.where})" if verdict.where else ""
         yield f"**{self._plain(verdict.word)}**: {self._plain(verdict.sentence + where)}"

@@ -103,7 +103,7 @@ class PastRunsPane(ChoiceList):
             return row((self.trouble, "$text-error")) if self.trouble else row((self.note, _QUIET))
         run = self.runs[index]
         length = column(run.length, 24) if width >= _WIDE else ""
-        name = shorten(run.labels.name or run.workload, _NAME_CELLS - 2)
+        name = shorten(run.workload, _NAME_CELLS - 2)
         share = "" if run.wait_share is None else units.percent(run.wait_share)
         return row(
             (f"{units.age(run.age_s):<8}", _QUIET),

@@ -25,9 +25,7 @@ from tfwatch.report.group_report import (
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, NotARunError, Pulse
 from tfwatch.runs.format import SAMPLES as SAMPLES_FILE
 from tfwatch.runs.format import STEPS as STEPS_FILE
-from tfwatch.runs.groups import reading
-from tfwatch.runs.groups.group_file import folder_of_rank
-from tfwatch.runs.groups.reading import open_group, signs_of
+from tfwatch.runs.group import folder_of_rank, open_group, signs_of
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
@@ -239,7 +237,7 @@ def test_the_figures_of_a_long_run_name_their_steps(
 ) -> None:
     folder = write_group(tmp_path / "one", [1, 21])
     assert judged(folder).is_whole
-    monkeypatch.setattr(reading, "NEWEST_ROWS", 40)
+    monkeypatch.setattr("tfwatch.runs.group.NEWEST_ROWS", 40)
     monkeypatch.setattr(judged_group, "NEWEST_ROWS", 40)
 
     found = judged(folder)

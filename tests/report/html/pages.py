@@ -10,7 +10,6 @@ import html5lib
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of
-from tfwatch.runs.library.labels import Labels
 
 if TYPE_CHECKING:
     from tfwatch.runs.reading.opened import Run
@@ -19,11 +18,10 @@ HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def page_of(run: Run, labels: Labels | None = None, *, redacted: bool = False) -> str:
+def page_of(run: Run, *, redacted: bool = False) -> str:
     """Return the page of a run in a folder."""
-    labels = labels or Labels()
-    redaction = redaction_of(run, labels, Path("/home/ada"), {"cnn"}) if redacted else None
-    return as_html(JudgedRun(run), labels, redaction)
+    redaction = redaction_of(run, Path("/home/ada"), {"cnn"}) if redacted else None
+    return as_html(JudgedRun(run), redaction)
 
 
 def parsed(page: str) -> Any:

@@ -19,7 +19,6 @@ from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, Stage
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
 from tfwatch.report.outcome import setting_words
-from tfwatch.runs.library.labels import Labels
 from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.parametrize("redacted", [False, True], ids=["plain", "redacted"])
 def test_hostile_text_stays_text(hostile: Run, redacted: bool) -> None:
-    page = page_of(hostile, Labels("<b>name", ("tag",)), redacted=redacted)
+    page = page_of(hostile, redacted=redacted)
 
     elements = list(parsed(page).iter())
     assert {str(one.tag).rpartition("}")[2] for one in elements} <= KNOWN
@@ -254,11 +253,10 @@ def test_a_redacted_page_names_nobody(tmp_path: Path) -> None:
     run.started().steps(100, STARVING).staged(*stages).steps(40, STARVING).staged(*stages)
     run.event(StagesFound, pipeline=7, names=["map(fraud_features)"], kinds=["Map"])
     found = opened(run, folder)
-    labels = Labels("fraud, first try", ("customer-x",))
     secret = r"(?i)fraud|\bada\b|secret|laptop|customer|/mnt|home"
-    assert re.search(secret, page_of(found, labels))
+    assert re.search(secret, page_of(found))
 
-    page = page_of(found, labels, redacted=True)
+    page = page_of(found, redacted=True)
 
     assert re.findall(secret, page) == []
     assert "batch(32), map(function)" in page

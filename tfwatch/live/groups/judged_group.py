@@ -21,12 +21,12 @@ from tfwatch.live.groups.straggler import (
     lateness_ms,
     waiting_share,
 )
-from tfwatch.runs.groups.reading import NEWEST_ROWS
+from tfwatch.runs.group import NEWEST_ROWS
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.groups.reading import Group
+    from tfwatch.runs.group import Group
     from tfwatch.runs.reading.opened import Run
 
 #: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.

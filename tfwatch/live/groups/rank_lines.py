@@ -8,7 +8,7 @@ from tfwatch.core import units
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.live.past_run import state_of
-from tfwatch.runs.groups.reading import HELD_S
+from tfwatch.runs.group import HELD_S
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:

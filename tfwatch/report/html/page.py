@@ -34,7 +34,6 @@ from tfwatch.report.text import failure, fate
 if TYPE_CHECKING:
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
-    from tfwatch.runs.library.labels import Labels
 
 #: Entries of a list in the raw figures: a long run has ten thousand spikes.
 _MOST_ENTRIES = 100
@@ -52,7 +51,7 @@ class Verdict:
     where: str
 
 
-def as_html(judged: JudgedRun, labels: Labels, redaction: Redaction | None = None) -> str:
+def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     """Return the page of a run. redaction: replaces paths, names and the host."""
     effects, edge = make_effects(judged)
     effects, more_effects = folded(effects)
@@ -61,8 +60,6 @@ def as_html(judged: JudgedRun, labels: Labels, redaction: Redaction | None = Non
         "style": page_style(),
         "is_redacted": redaction is not None,
         "title": run.manifest.title,
-        "label": labels.name,
-        "tags": labels.tags,
         "name": run.manifest.run,
         "device": run.manifest.device,
         "state": fate(run),

@@ -15,8 +15,7 @@ from tfwatch.core.events import StagesFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from tfwatch.runs.groups.reading import Group
-    from tfwatch.runs.library.labels import Labels
+    from tfwatch.runs.group import Group
     from tfwatch.runs.reading.opened import Run
 
 #: Characters of one text on the page: a name may have any length.
@@ -83,20 +82,16 @@ def shown(text: str, redaction: Redaction | None, longest: int = LONGEST) -> str
     return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
-def redaction_of_group(
-    group: Group, labels: Labels, home: Path, known_workloads: Collection[str]
-) -> Redaction:
+def redaction_of_group(group: Group, home: Path, known_workloads: Collection[str]) -> Redaction:
     """Return the redaction of a group: that of all its ranks, and its own names."""
     folder = group.folder
     names = dict.fromkeys((group.file.name, folder.name), "[group]")
     names |= dict.fromkeys((str(folder), str(folder.absolute())), "[path]")
-    each = [redaction_of(run, labels, home, known_workloads) for run in group.ranks.values()]
+    each = [redaction_of(run, home, known_workloads) for run in group.ranks.values()]
     return Redaction.joined(_secrets(names), each)
 
 
-def redaction_of(
-    run: Run, labels: Labels, home: Path, known_workloads: Collection[str]
-) -> Redaction:
+def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Redaction:
     """Return the redaction of a run: its paths, its names, its host, and the user.
 
     known_workloads: names that are not the user's own.
@@ -105,10 +100,8 @@ def redaction_of(
     names = {
         manifest.run: "[run]",
         manifest.after: "[run]",
-        labels.name: "[name]",
         home.name: "[user]",
     }
-    names |= dict.fromkeys(labels.tags, "[tag]")
     names[str(run.manifest.machine.get("host") or "")] = "[host]"
     names[str(home)] = "[path]"
     if run.path is not None:

@@ -25,9 +25,8 @@ from tfwatch.runs.format import (
     make_folder,
     write_atomically,
 )
-from tfwatch.runs.groups.group_file import is_group, rank_folders, read_group_file
-from tfwatch.runs.groups.joining import WINDOW_S
-from tfwatch.runs.library.labels import read_labels
+from tfwatch.runs.group import is_group, rank_folders, read_group_file
+from tfwatch.runs.group_joining import WINDOW_S
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.streams import FolderSource, read_file
 
@@ -182,9 +181,8 @@ def _dated_name(entry: Path) -> str:
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """Return the run that a user names; None, and `latest`, are the newest one.
 
-    A user names it by its folder, its name, the name given by `tfwatch runs rename`, or a part of its name (the newest
-    match). The run of a rank is GROUP/RANK, and GROUP may be a part of the group's name; a group itself is found as a
-    run is.
+    A user names it by its folder, its name, or a part of its name (the newest match). The run of a rank is GROUP/RANK,
+    and GROUP may be a part of the group's name; a group itself is found as a run is.
 
     Failed starts match last, and are never the newest run.
 
@@ -205,8 +203,6 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
         if wanted is None
         else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
     )
-    if wanted and not any(run.name == wanted for run in runs):
-        runs = [run for run in listed if read_labels(run).name == wanted] or runs
     if not runs or wanted == "":
         raise FileNotFoundError(_not_found(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])

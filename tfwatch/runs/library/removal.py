@@ -18,7 +18,6 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
 from tfwatch.runs.library.finding import default_runs_dir, runs_of
-from tfwatch.runs.library.labels import may_be_tagged
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.opened import open_run
 
@@ -42,7 +41,7 @@ class RunsToKeep:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A run that may be removed: it is over and has no tag. age_s: since its start. size_bytes: of its files."""
+    """A run that may be removed: it is over. age_s: since its start. size_bytes: of its files."""
 
     folder: Path
     age_s: float
@@ -71,7 +70,7 @@ def _written_s_ago(folder: Path, clock: Clock) -> float:
 
 
 def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
-    """Return the runs that a limit may remove, in the order given: over, readable and without a tag."""
+    """Return the runs that a limit may remove, in the order given: over and readable."""
     removable: list[Candidate] = []
     for folder in folders:
         with suppress(NotARunError, OSError):
@@ -81,7 +80,7 @@ def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate
 
 
 def _candidate(folder: Path, clock: Clock) -> Candidate | None:
-    if folder.is_symlink() or may_be_tagged(folder):
+    if folder.is_symlink():
         return None
     runs = [open_run(run, clock) for run in runs_of(folder)]
     if not runs or not all(run.life.is_over for run in runs):

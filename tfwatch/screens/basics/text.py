@@ -1,4 +1,4 @@
-"""Text for the screen: sanitized text from outside, and rows of a given width."""
+"""Text for the screen: sanitized text from outside, rows of a given width, the time of day."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from textual.content import Content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: Terminal control sequences: colours, cursor moves, titles.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
@@ -132,3 +134,8 @@ def fit(parts: Sequence[tuple[int, Content]], width: int, gap: str = "  ") -> Co
     while len(kept) > 1 and sum(part.cell_length + len(gap) for _, part in kept) - len(gap) > width:
         kept.remove(max(kept, key=lambda piece: piece[0]))
     return Content(gap).join([part for _, part in kept])
+
+
+def clock(snapshot: Snapshot, at_s: float) -> str:
+    """Return the local time of a moment of the run: 10:18:31."""
+    return snapshot.local_time(at_s).strftime("%H:%M:%S")

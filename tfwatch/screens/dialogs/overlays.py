@@ -15,8 +15,7 @@ from tfwatch.analysis.steps.stalls import StallGroup, arrange, arrange_group, pe
 from tfwatch.core import units
 from tfwatch.core.knobs import KEYS, PY_DATASET_ONLY, knob_name
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
-from tfwatch.screens.basics.text import column, row
-from tfwatch.screens.live.timeline.picture import clock
+from tfwatch.screens.basics.text import clock, column, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

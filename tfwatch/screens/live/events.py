@@ -42,8 +42,7 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import KEYS, epochs_until, knob_name
 from tfwatch.live.run_situation import metric_name
 from tfwatch.screens.basics.row_list import RowList
-from tfwatch.screens.basics.text import plain, row
-from tfwatch.screens.live.timeline.picture import clock
+from tfwatch.screens.basics.text import clock, plain, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

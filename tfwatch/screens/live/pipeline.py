@@ -24,8 +24,7 @@ from tfwatch.screens.basics.glyphs import (
     WAIT_COLOUR,
 )
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import column, plain, row, wrap_text
-from tfwatch.screens.live.timeline.picture import clock
+from tfwatch.screens.basics.text import clock, column, plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

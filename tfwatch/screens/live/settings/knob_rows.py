@@ -18,7 +18,7 @@ from tfwatch.core.knobs import KEYS, stage_value
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
-from tfwatch.screens.live.timeline.picture import clock
+from tfwatch.screens.basics.text import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

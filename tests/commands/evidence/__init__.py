@@ -1,1 +1,0 @@
-"""Commands on recorded runs."""

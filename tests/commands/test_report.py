@@ -1,0 +1,110 @@
+"""`tfwatch report`: where it writes, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import usual
+from tfwatch.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD, NEW = "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of two runs."""
+    for name in (OLD, NEW):
+        run = usual(tmp_path / "runs" / name, run=name)
+        run.ended().writer.close()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "runs"
+
+
+def report(runs: Path, *words: str) -> int:
+    return main(["report", *words, "--runs-dir", str(runs)])
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [([], NEW), (["latest"], NEW), ([OLD], OLD), (["11-19"], OLD)],
+    ids=["default", "latest", "name", "part"],
+)
+def test_the_page_is_named_after_its_run(
+    runs: Path, words: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(runs, *words) == 0
+
+    assert capsys.readouterr().out == f"tfwatch-{name}.html\n"
+    (page,) = (runs.parent / "here").iterdir()
+    assert page.name == f"tfwatch-{name}.html"
+    assert page.read_text(encoding="utf-8").endswith("</html>\n")
+
+
+def test_a_redacted_page_has_no_name_of_a_run(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(runs, "--redact") == 0
+
+    assert capsys.readouterr().out == "tfwatch-report.html\n"
+    assert NEW not in (runs.parent / "here" / "tfwatch-report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_goes_to_a_file_or_to_standard_output(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(runs, "-o", "page.html") == 0
+    capsys.readouterr()
+    assert report(runs, "-o", "-") == 0
+
+    assert capsys.readouterr().out == (runs.parent / "here" / "page.html").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(runs, "--markdown") == 0
+
+    assert capsys.readouterr().out.startswith("### cnn on CPU, 2 cores\n")
+    assert list((runs.parent / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nothing"], "no run 'nothing' in {runs}: tfwatch runs lists them"),
+        (["-o", "none/page.html"], "none/page.html cannot be written: No such file or directory"),
+        (["-o", "."], ". cannot be written: Is a directory"),
+        (["--markdwn"], "unrecognized arguments: --markdwn: did you mean --markdown?"),
+    ],
+    ids=["run", "folder", "a folder", "option"],
+)
+def test_bad_input_is_one_sentence(
+    runs: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = report(runs, *words)
+    except SystemExit as end:
+        code = int(end.code or 0)
+
+    assert code == 2
+    assert capsys.readouterr().err == f"tfwatch: {sentence.format(runs=runs)}\n"
+
+
+def test_a_page_that_fails_leaves_the_old_one(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = runs.parent / "here" / "page.html"
+    page.write_text("old", encoding="utf-8")
+    monkeypatch.setattr("pathlib.Path.replace", _fail)
+
+    assert report(runs, "-o", "page.html") == 2
+    assert page.read_text(encoding="utf-8") == "old"
+    assert [one.name for one in page.parent.iterdir()] == ["page.html"]
+
+
+def _fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")

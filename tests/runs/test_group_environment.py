@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tfwatch.runs.group_joining import MOST_RANKS, Membership, find_membership
+
+HOST = "node1"
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_NUM_TASKS": "4",
+}
+TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
+
+
+def tf_config(role: str, index: int | str, **cluster: object) -> dict[str, str]:
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})}
+
+
+def place(environ: dict[str, str]) -> tuple[int | None, int | None, str] | None:
+    found = find_membership(environ, HOST)
+    return (found.rank, found.size, found.launcher) if found else None
+
+
+WORKERS = ["a:1", "b:1", "c:1"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        pytest.param({}, None, id="alone"),
+        pytest.param(tf_config("worker", 1, worker=WORKERS), (1, 3, "TF_CONFIG"), id="a worker"),
+        pytest.param(
+            tf_config("worker", "1", worker=WORKERS), (1, 3, "TF_CONFIG"), id="its index as text"
+        ),
+        pytest.param(
+            tf_config("worker", 1, worker=WORKERS, chief=["d:1"]),
+            (2, 4, "TF_CONFIG"),
+            id="beside a chief",
+        ),
+        pytest.param(
+            tf_config("chief", 0, worker=WORKERS, chief=["d:1"]),
+            (0, 4, "TF_CONFIG"),
+            id="the chief",
+        ),
+        pytest.param(tf_config("evaluator", 0, worker=WORKERS), None, id="an evaluator"),
+        pytest.param(
+            tf_config("worker", 1, worker=WORKERS, ps=["d:1"]), None, id="parameter servers"
+        ),
+        pytest.param(
+            tf_config("worker", 3, worker=WORKERS), None, id="an index beyond the cluster"
+        ),
+        pytest.param(tf_config("worker", 0, worker=["a:1"]), None, id="a cluster of one"),
+        pytest.param({"TF_CONFIG": "{"}, None, id="no JSON"),
+        pytest.param(SLURM, (2, 4, "SLURM"), id="srun"),
+        pytest.param({**SLURM, "SLURM_STEP_ID": ""}, None, id="a batch script without srun"),
+        pytest.param(TORCHRUN, (3, 8, "torchrun"), id="torchrun"),
+        pytest.param({"RANK": "3", "WORLD_SIZE": "8"}, None, id="somebody's RANK"),
+        pytest.param({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"}, (0, 2, "Horovod"), id="Horovod"),
+        pytest.param(
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+            (1, 2, "Open MPI"),
+            id="Open MPI",
+        ),
+        pytest.param(
+            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, None, id="mpirun of one"
+        ),
+        pytest.param({**SLURM, **TORCHRUN}, (3, 8, "torchrun"), id="torchrun within SLURM"),
+        pytest.param({"TFWATCH_GROUP": "mine"}, (None, None, "TFWATCH_GROUP"), id="a named group"),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "1", "TFWATCH_SIZE": "2"},
+            (1, 2, "TFWATCH_GROUP"),
+            id="its rank",
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", **SLURM},
+            (2, 4, "TFWATCH_GROUP"),
+            id="a name for SLURM's ranks",
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "2", "TFWATCH_SIZE": "2"},
+            (2, None, "TFWATCH_GROUP"),
+            id="from 1",
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "9", "TFWATCH_SIZE": "2", **SLURM},
+            (2, 4, "TFWATCH_GROUP"),
+            id="a contradiction beside SLURM's ranks",
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_SIZE": "2"},
+            (None, 2, "TFWATCH_GROUP"),
+            id="its size alone",
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "3"},
+            (3, None, "TFWATCH_GROUP"),
+            id="its rank alone",
+        ),
+        pytest.param(
+            {"TFWATCH_GROUP": "mine", "TFWATCH_SIZE": "99999"},
+            (None, None, "TFWATCH_GROUP"),
+            id="too many ranks",
+        ),
+        *(
+            pytest.param({rank: "2", size: "2", **more}, None, id=f"a rank beyond the size: {rank}")
+            for rank, size, more in (
+                ("HOROVOD_RANK", "HOROVOD_SIZE", {}),
+                ("RANK", "WORLD_SIZE", {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}),
+                ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {}),
+                (
+                    "SLURM_PROCID",
+                    "SLURM_STEP_NUM_TASKS",
+                    {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"},
+                ),
+            )
+        ),
+    ],
+)
+def test_rank_and_size_are_those_of_the_launcher(
+    environ: dict[str, str], expected: tuple[int, int, str] | None
+) -> None:
+    assert place(environ) == expected
+
+
+def launch(environ: dict[str, str], host: str = HOST) -> str:
+    found = find_membership(environ, host)
+    assert found
+    return found.launch
+
+
+def test_ranks_of_one_launch_have_the_same_text_and_those_of_another_one_do_not() -> None:
+    assert (
+        len(
+            {
+                launch(tf_config("worker", index, worker=WORKERS), f"node{index}")
+                for index in range(3)
+            }
+        )
+        == 1
+    )
+    assert launch(SLURM) == launch({**SLURM, "SLURM_PROCID": "0"}, "node9")
+    others = [
+        {**SLURM, "SLURM_JOB_ID": "8"},
+        {**SLURM, "SLURM_STEP_ID": "1"},
+        {**SLURM, "SLURM_RESTART_COUNT": "1"},
+    ]
+    assert len({launch(SLURM), *map(launch, others)}) == 4
+
+
+def test_a_cluster_of_this_machine_only_is_another_one_on_each_machine() -> None:
+    local = tf_config("worker", 0, worker=["localhost:1", "localhost:2"])
+
+    assert launch(local, "a") != launch(local, "b")
+
+
+_VARIABLES = (
+    "TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS", "HOROVOD_RANK", "HOROVOD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE",
+)  # fmt: skip
+_KEYS = st.sampled_from(["cluster", "task", "type", "index", "worker", "chief", "x"])
+_JSON = st.recursive(
+    st.none()
+    | st.integers(-2, 5)
+    | st.text("01x", max_size=3)
+    | st.sampled_from(["worker", "chief", "ps"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+_TEXTS = (
+    st.integers(-1, MOST_RANKS + 1).map(str)
+    | st.text("01-./ x\0é", max_size=5)
+    | _JSON.map(json.dumps)
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that others use
+@example({"TFWATCH_GROUP": "0", "TF_CONFIG": "0", "TFWATCH_RANK": "1", "TFWATCH_SIZE": "1"})
+@given(st.dictionaries(st.sampled_from(_VARIABLES), _TEXTS, max_size=6))
+def test_any_environment_gives_a_sound_place_or_none(environ: dict[str, str]) -> None:
+    found = find_membership(environ, HOST)
+
+    assert found is None or _is_sound(found)
+
+
+def _is_sound(found: Membership) -> bool:
+    is_placed = found.rank is None or found.size is None or 0 <= found.rank < found.size
+    return (
+        is_placed and bool(found.name) and "/" not in found.name and not found.name.startswith(".")
+    )
+
+
+@given(st.integers(1, 5), st.integers(0, 5), st.data())
+def test_the_ranks_of_a_cluster_count_from_0_without_a_gap(
+    workers: int, chiefs: int, data: st.DataObject
+) -> None:
+    cluster = {
+        "worker": [f"w{n}" for n in range(workers)],
+        "chief": [f"c{n}" for n in range(chiefs)],
+    }
+    tasks = [(role, n) for role in ("chief", "worker") for n in range(len(cluster[role]))]
+
+    found = [
+        find_membership(tf_config(role, n, **cluster), HOST)
+        for role, n in data.draw(st.permutations(tasks))
+    ]
+
+    ranks = sorted(one.rank for one in found if one and one.rank is not None)
+    assert ranks == (list(range(len(tasks))) if len(tasks) > 1 else [])

@@ -1,1 +1,0 @@
-"""A recorded run as evidence, for people and for other programs."""

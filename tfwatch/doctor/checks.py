@@ -1,0 +1,631 @@
+"""The checks: pure functions of the facts of a machine, each a row with its result and its remedy.
+
+A check that does not concern this machine returns None and has no row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.errors import printable
+from tfwatch.doctor.crash_reasons import explain, explain_cuda
+from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR, Installed
+from tfwatch.doctor.quick_facts import Interpreter, Nvidia
+from tfwatch.doctor.trial import SKIPPED, Trial, fell_back
+from tfwatch.sensors.protocol import Available, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from tfwatch.doctor.packages import Problem
+    from tfwatch.sensors.protocol import Availability
+
+_NOT_LOOKED = Unavailable("not checked", "")
+_LONGEST = 600
+
+
+class Status(Enum):
+    """The outcome of a check; the members are in the order of display."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    OK = "ok"
+    NA = "n/a"
+
+    @property
+    def word(self) -> str:
+        """The word on the screen; problems are in capitals."""
+        word = str(self.value)
+        return word.upper() if self in (Status.FAIL, Status.WARN) else word
+
+
+_ORDER = list(Status)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    #: Its name.
+    id: str
+    status: Status
+    #: The result in one or two sentences with figures; for `n/a` the reason.
+    found: str
+    #: The remedy; empty where none is needed.
+    todo: str = ""
+
+    def __post_init__(self) -> None:
+        # These texts quote tools and libraries, so they may hold control characters and many lines.
+        object.__setattr__(self, "found", _short(self.found))
+        object.__setattr__(self, "todo", _short(self.todo))
+
+
+def _short(text: str) -> str:
+    """Return the text on one line of at most `_LONGEST` characters, without control characters."""
+    return " ".join(printable(text[: 2 * _LONGEST]).split())[:_LONGEST]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckUp:
+    """The results of all checks, worst first, and the machine in one line."""
+
+    machine: str
+    checks: tuple[Check, ...]
+
+
+def worst(checks: Iterable[Check]) -> Status:
+    """Return the worst status; `ok` where no check fails or warns."""
+    status = min((check.status for check in checks), key=_ORDER.index, default=Status.OK)
+    return Status.OK if status is Status.NA else status
+
+
+def counted(checks: Sequence[Check]) -> str:
+    """Return the number of checks by status, e.g. `1 failed, 2 warnings, 6 ok`."""
+    count = {status: sum(check.status is status for check in checks) for status in Status}
+    warnings = "1 warning" if count[Status.WARN] == 1 else f"{count[Status.WARN]} warnings"
+    unknown = f", {count[Status.NA]} n/a" if count[Status.NA] else ""
+    return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok{unknown}"
+
+
+# -- the facts ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory that a training can take, and what was moved to disk."""
+
+    free_bytes: float
+    #: Of the machine, or of its container.
+    total_bytes: float
+    is_container: bool = False
+    swapped_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Numbers of cores."""
+
+    all: int
+    #: Those that this process may run on.
+    usable: int
+    #: A container's limit on the processor's time, in cores; None without one.
+    quota: float | None = None
+    #: Those that other programs keep busy; None beside a training of this process.
+    busy: float | None = None
+
+
+#: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to
+#: 200 files a second.
+_SLOW_BYTES_S = 60e6
+_SLOW_FILES_S = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpeed:
+    """A sequential read of files."""
+
+    folder: str
+    read_bytes: float
+    took_s: float
+    files: int
+    #: The share that came from the disk and not from memory, 0 to 1; None where it is unknown.
+    from_disk: float | None = None
+
+    @property
+    def bytes_s(self) -> float:
+        """The bytes a second."""
+        return self.read_bytes / max(self.took_s, 1e-9)
+
+    @property
+    def files_s(self) -> float:
+        """The files a second."""
+        return self.files / max(self.took_s, 1e-9)
+
+    @property
+    def is_slow(self) -> bool:
+        """True where the disk is the likely limit of a training, if nothing else slowed the read."""
+        return self.bytes_s < _SLOW_BYTES_S and self.files_s < _SLOW_FILES_S
+
+
+@dataclass(frozen=True, slots=True)
+class RunsFolder:
+    """The folder of the runs."""
+
+    path: str
+    #: The reason why it cannot be written; empty where it can.
+    problem: str = ""
+    free_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts; an `Unavailable` holds the reason why one is unknown."""
+
+    machine: str = ""
+    interpreter: Interpreter = field(default_factory=Interpreter)
+    installed: Installed = field(default_factory=Installed)
+    #: The distributions that install TensorFlow.
+    providers: tuple[str, ...] = ()
+    #: Keras' backend.
+    backend: str = "tensorflow"
+    #: TF_USE_LEGACY_KERAS is set.
+    is_keras_2: bool = False
+    trial: Trial = SKIPPED
+    nvidia: Nvidia = field(default_factory=Nvidia)
+    cores: Cores | Unavailable = _NOT_LOOKED
+    memory: Memory | Unavailable = _NOT_LOOKED
+    disk: DiskSpeed | Unavailable = _NOT_LOOKED
+    runs: RunsFolder | Unavailable = _NOT_LOOKED
+    #: The GPU sensors that a run would ask, in their order, and the availability of each.
+    gpu_sensors: tuple[tuple[str, Availability], ...] = ()
+
+    @property
+    def is_mac(self) -> bool:
+        """True on macOS."""
+        return self.installed.system == "darwin"
+
+    @property
+    def has_tensorflow(self) -> bool:
+        """True where TensorFlow is installed."""
+        return "tensorflow" in self.installed.versions
+
+
+# -- Python and packages --------------------------------------------------------------------------
+
+#: The range of `requires-python` in pyproject.toml; the second version is excluded.
+PYTHONS = ((3, 10), (3, 15))
+_ARM_PYTHON = (
+    "install an arm64 Python (python.org's, Homebrew's in /opt/homebrew, conda's for osx-arm64) and "
+    "tfwatch with it; in Terminal's Get Info turn off Open using Rosetta"
+)
+
+
+def python(facts: Facts) -> Check:
+    """Check Python's version and architecture."""
+    version = ".".join(map(str, facts.interpreter.version))
+    found = f"Python {version}, {facts.installed.machine}"
+    if facts.interpreter.bits != 64:
+        found = f"{found}, {facts.interpreter.bits} bit: TensorFlow needs 64 bit"
+        return Check("python", Status.FAIL, found, "install a 64-bit Python")
+    if not PYTHONS[0] <= facts.interpreter.version[:2] < PYTHONS[1]:
+        found += ": tfwatch knows no TensorFlow wheel for this version"
+        return Check("python", Status.FAIL, found, "use Python 3.11 or 3.12")
+    return _intel_python(found, facts) or Check("python", Status.OK, found)
+
+
+def _intel_python(found: str, facts: Facts) -> Check | None:
+    """Return the problem of a Python built for Intel Macs; None for any other."""
+    if not facts.installed.is_mac_x86:
+        return None
+    if facts.interpreter.is_rosetta:
+        found += ": an Intel Python under Rosetta 2, whose newest TensorFlow is 2.16, without GPU"
+        return Check("python", Status.FAIL, found, _ARM_PYTHON)
+    found += ": an Intel Mac, whose newest TensorFlow is 2.16"
+    return Check("python", Status.WARN, found, "train on an Apple chip or on Linux")
+
+
+def versions(facts: Facts) -> Check:
+    """Check the versions of TensorFlow, Keras and tensorflow-metal."""
+    problems = [one for one in facts.installed.find_problems() if not _is_refuted(one, facts)]
+    if problems:
+        status = Status.FAIL if any(one.is_blocking for one in problems) else Status.WARN
+        found = "; ".join(one.found for one in problems)
+        todo = "; ".join(dict.fromkeys(one.todo for one in problems))
+        if not facts.has_tensorflow and facts.nvidia.has_card and not facts.is_mac:
+            todo = AND_CUDA
+        return Check("versions", status, found, todo)
+    if len(facts.providers) > 1:
+        found = "several packages install TensorFlow and overwrite each other's files: "
+        todo = "uninstall all of them, then install the one that you want"
+        return Check("versions", Status.WARN, found + ", ".join(facts.providers), todo)
+    return Check("versions", Status.OK, facts.installed.stack)
+
+
+def _is_refuted(problem: Problem, facts: Facts) -> bool:
+    """Return True for a plug-in said not to load where TensorFlow started, or to be missing."""
+    has_started = "import" in facts.trial.results
+    return problem.is_metal and bool(facts.trial.gpus or (has_started and problem.is_blocking))
+
+
+def keras(facts: Facts) -> Check | None:
+    """Check Keras' backend; None where it is TensorFlow."""
+    if facts.has_tensorflow and facts.is_keras_2:
+        found = "TF_USE_LEGACY_KERAS is set: tf.keras is Keras 2, whose steps tfwatch cannot split"
+        return Check("keras", Status.WARN, found, "unset TF_USE_LEGACY_KERAS")
+    if facts.has_tensorflow and facts.backend != "tensorflow":
+        found = f"Keras' backend is {facts.backend}: your scripts do not train with TensorFlow"
+        todo = "export KERAS_BACKEND=tensorflow, or change backend in ~/.keras/keras.json"
+        return Check("keras", Status.WARN, found, todo)
+    return None
+
+
+# -- the trial of TensorFlow ----------------------------------------------------------------------
+
+#: A longer import is worth a warning; 2 to 10 s are usual.
+_SLOW_IMPORT_S = 30.0
+_SHOWN = 6
+#: The trial's losses differ between devices by rounding. Simulated on a CPU, all factors rounded to
+#: 10 bits, as in TensorFloat-32, changed them by at most 0.1 % in ten steps, and to 7 bits, as in
+#: bfloat16, by 0.3 %. An Adam without momentum changed them by up to 32 %, a third of the learning
+#: rate by 29 %, and weights that stand still by 125 %.
+_LOSSES_DIFFER = 0.03
+#: The moves of its weights, as shares of those on the CPU: bfloat16 changed them by at most 8 %. A
+#: weight that stands still differs by 100 %, one that moves backwards by 200 %; of a bias or a
+#: normalisation, losses show 0.6 % of that.
+_MOVES_DIFFER = 0.5
+_TRAINS_WRONGLY = (
+    "do not train on this device: update TensorFlow and its plug-in or driver; until then "
+    "tfwatch train --device cpu"
+)
+_BROKEN_DEVICE = (
+    "the device or its driver does not work: update the driver, then TensorFlow; until then hide it"
+)
+#: The oldest driver for each major version of CUDA on Linux: NVIDIA's CUDA Compatibility guide,
+#: minor version compatibility.
+_OLDEST_DRIVER = {"12": (525, 60), "13": (580, 65)}
+#: The driver installs these, not pip.
+_DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")
+
+
+def importing(facts: Facts) -> Check | None:
+    """Check that `import tensorflow` ends, and its time; None without TensorFlow."""
+    trial = facts.trial
+    if not facts.has_tensorflow:
+        return None
+    if trial.outcome == "skipped":
+        return Check("import", Status.NA, trial.log_text or "TensorFlow was not tried")
+    done = trial.results.get("import")
+    if done is None:
+        found, todo = explain(trial)
+        is_rosetta = facts.interpreter.is_rosetta
+        return Check("import", Status.FAIL, found, "see python" if is_rosetta else todo)
+    names = f"TensorFlow {done.get('tensorflow')} with Keras {done.get('keras')}"
+    found = f"{names} is imported in {done['took_s']:.1f} s"
+    if done["took_s"] > _SLOW_IMPORT_S:
+        todo = (
+            "a first import reads 1 to 2 GB; if the next one is as slow, keep Python's packages on "
+            "a local disk"
+        )
+        return Check("import", Status.WARN, found, todo)
+    return Check("import", Status.OK, found)
+
+
+def devices(facts: Facts) -> Check | None:
+    """Check the devices that TensorFlow sees, and the reason for a missing GPU."""
+    trial = facts.trial
+    if "import" not in trial.results:
+        return None
+    if not trial.devices:
+        return Check("devices", Status.FAIL, *explain(trial))
+    names = ", ".join(_name(device, facts) for device in trial.devices)
+    if not trial.gpus:
+        status, why, todo = _no_gpu_on_a_mac(facts) if facts.is_mac else _no_gpu(facts)
+        return Check("devices", status, f"{names} only: {why}", todo)
+    if trial.results.get("products", {}).get("xla_error") or explain_cuda(trial):
+        return _faulty_cuda(names, trial)
+    return Check("devices", Status.OK, names)
+
+
+def _name(device: Mapping[str, str], facts: Facts) -> str:
+    model = device.get("model", "")
+    # The Metal plug-in names every GPU METAL; the chip's name is more useful.
+    model = facts.interpreter.chip if model == "METAL" else model
+    return f"{device.get('name')} ({model})" if model else str(device.get("name"))
+
+
+def _no_gpu_on_a_mac(facts: Facts) -> tuple[Status, str, str]:
+    if not facts.installed.is_apple_silicon:
+        return Status.WARN, "TensorFlow has no GPU for Intel Pythons", "see python"
+    metal = facts.installed.versions.get("tensorflow-metal")
+    if not metal:
+        return Status.WARN, "the GPU needs tensorflow-metal", "see versions"
+    todo = f"{METAL_PAIR} --force-reinstall; a virtual machine shows no GPU"
+    return Status.FAIL, f"although tensorflow-metal {metal} is installed", todo
+
+
+def _no_gpu(facts: Facts) -> tuple[Status, str, str]:
+    nvidia = facts.nvidia
+    if not nvidia.driver and not nvidia.has_card:
+        return Status.OK, "this machine has no NVIDIA GPU, so the CPU computes", ""
+    if nvidia.hides_all:
+        why = f"CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
+        return Status.WARN, why, "unset CUDA_VISIBLE_DEVICES"
+    if not nvidia.driver:
+        why = "there is an NVIDIA card but no driver (/proc/driver/nvidia/version is missing)"
+        return Status.WARN, why, f"install NVIDIA's driver, then {AND_CUDA}"
+    if not nvidia.has_device_files:
+        why = f"NVIDIA driver {nvidia.driver}, but this container has no access to the GPU"
+        todo = "docker run --gpus all (NVIDIA container toolkit), unless you train on the CPU"
+        return Status.WARN, why, todo
+    return Status.FAIL, *_no_cuda(facts)
+
+
+def _no_cuda(facts: Facts) -> tuple[str, str]:
+    """Return why TensorFlow sees no GPU although there are a driver and its files; the remedy."""
+    driver, trial = facts.nvidia.driver, facts.trial
+    if trial.build.get("is_cuda_build") != "True":
+        return f"NVIDIA driver {driver}, but this TensorFlow was built without CUDA", AND_CUDA
+    version = trial.build.get("cuda_version", "")
+    if oldest := _too_old(driver, version):
+        why = f"NVIDIA driver {driver} is older than CUDA {version} needs"
+        return why, f"install driver {oldest} or later"
+    lost = [name for name in trial.log.missing_libraries if not name.startswith("libnvinfer")]
+    if lost:
+        own = any(name.startswith(_DRIVER_LIBRARIES) for name in lost)
+        todo = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" if own else AND_CUDA
+        return f"TensorFlow could not load {', '.join(lost)}", todo
+    if fault := explain_cuda(trial):
+        return fault
+    why = f"driver {driver} and TensorFlow for CUDA {version} are there, and it sees no GPU"
+    return why, "run nvidia-smi to check the driver; reboot after a driver update"
+
+
+def _too_old(driver: str, cuda_version: str) -> str:
+    """Return the oldest driver that works where this one is older; else an empty string."""
+    oldest = _OLDEST_DRIVER.get(cuda_version.partition(".")[0])
+    found = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", driver)
+    if not oldest or not found or (int(found[1]), int(found[2] or 0)) >= oldest:
+        return ""
+    return f"{oldest[0]}.{oldest[1]}"
+
+
+def _faulty_cuda(names: str, trial: Trial) -> Check:
+    """Return the fault of CUDA beside a GPU: a warning where everything still works."""
+    error = trial.results.get("products", {}).get("xla_error")
+    fault, todo = explain_cuda(trial) or (f"XLA cannot compile for the GPU: {error}", AND_CUDA)
+    is_right = all(_product(product)[1] for product in trial.products)
+    works = trial.outcome == "completed" and is_right and not error
+    return Check("devices", Status.WARN if works else Status.FAIL, f"{names}; {fault}", todo)
+
+
+def training(facts: Facts) -> Check | None:
+    """Check that a matrix product and a small network are right on each device, and their time."""
+    trial = facts.trial
+    if not trial.devices:
+        return None
+    if not trial.products:
+        return Check("training", Status.FAIL, *explain(trial))
+    texts, are_right = zip(*map(_product, trial.products), strict=True)
+    product = "a product of 1024 x 1024: " + ", ".join(texts)
+    if not all(are_right):
+        why, todo = explain_cuda(trial) or ("", _BROKEN_DEVICE)
+        return Check("training", Status.FAIL, f"{why}; {product}" if why else product, todo)
+    step = trial.results.get("step")
+    if step is None or trial.stage == "exit":
+        return Check("training", Status.FAIL, *explain(trial))
+    return _training_step(step, product, trial)
+
+
+def _product(product: Mapping[str, Any]) -> tuple[str, bool]:
+    name = product.get("device")
+    if "error" in product:
+        return f"{name} failed: {product['error']}", False
+    if product["placed"] != name:
+        return f"{name} requested, but {product['placed']} computed", False
+    text = f"{name} {units.milliseconds(product['took_ms'])}"
+    return (text, True) if product["right"] else (f"{text} and a WRONG result", False)
+
+
+def _training_step(step: Mapping[str, Any], product: str, trial: Trial) -> Check:
+    if not step["finite"]:
+        found = "a small network trains, but its loss is not a number"
+        return Check("training", Status.FAIL, found, _BROKEN_DEVICE)
+    parted = parting_of_losses(step.get("losses", {})) or parting_of_moves(step.get("moves", {}))
+    if parted:
+        found = f"a small network trains, but {parted}"
+        return Check("training", Status.FAIL, found, _TRAINS_WRONGLY)
+    if trial.gpus and (fallen := fell_back(trial.log)):
+        return _fallback(fallen, trial)
+    same = ", with the CPU's losses and weights" if step.get("losses") else ""
+    compiled, one = units.milliseconds(step["compile_ms"]), units.milliseconds(step["step_ms"])
+    found = f"a small network trains{same}: compiled in {compiled}, a step takes {one}; {product}"
+    return Check("training", Status.OK, found)
+
+
+def parting_of_losses(losses: Mapping[str, Sequence[float]]) -> str:
+    """Return where a device's losses part from the CPU's; empty where they agree."""
+    reference = losses.get("CPU:0", ())
+    if len(losses) == 1:
+        return "trained on the GPU, its weights are on the CPU"
+    for device, values in losses.items():
+        if len(values) != len(reference):
+            ends = f"ends after {len(values)} steps, and after {len(reference)} on the CPU"
+            return f"on {device} it {ends}"
+        for step, (right, value) in enumerate(zip(reference, values, strict=True), 1):
+            if not abs(value - right) <= _LOSSES_DIFFER * abs(right):
+                found = f"its loss is {value:.4g} at step {step}, and {right:.4g} on the CPU"
+                return f"on {device} {found}"
+    return ""
+
+
+def parting_of_moves(moves: Mapping[str, float]) -> str:
+    """Return the weight that differs most from the CPU's; empty where all agree."""
+    apart = {name: share for name, share in moves.items() if not share <= _MOVES_DIFFER}
+    if not apart:
+        return ""
+    name = max(apart, key=lambda one: apart[one])
+    return f"on the GPU {name} moves otherwise than on the CPU, by {units.percent(apart[name])}"
+
+
+def _fallback(fallen: Sequence[str], trial: Trial) -> Check:
+    more = f" and {len(fallen) - _SHOWN} more" if len(fallen) > _SHOWN else ""
+    kinds = f"{len(fallen)} of {trial.log.placed} kinds of operations of a training step"
+    found = f"{kinds} fell back to the CPU: {', '.join(fallen[:_SHOWN])}{more}"
+    todo = (
+        "each one copies data to the CPU and back; use other layers, or another version of "
+        "TensorFlow or its plug-in"
+    )
+    return Check("training", Status.WARN, found, todo)
+
+
+# -- the machine ----------------------------------------------------------------------------------
+
+#: TensorFlow with a small network takes 0.6 GB (its trial, on Linux); a training twice that or more.
+_LITTLE_BYTES = 1.5 * 2**30
+#: 45 MB hold 10 hours at 20 steps/s.
+_LITTLE_DISK_BYTES = 200 * 2**20
+#: More swap in use than this share of the memory means that something large does not fit.
+_SWAPPED = 0.25
+#: Where other programs use more of the cores, times are theirs too.
+_BUSY = 0.4
+#: Below this share from the disk, the speed is the memory's.
+_FROM_DISK = 0.5
+
+
+def cores(facts: Facts) -> Check:
+    """Check that the cores are free, and no more threads start than may run."""
+    known = facts.cores
+    if isinstance(known, Unavailable):
+        return _not_available("cores", known)
+    found = f"{known.all} {'core' if known.all == 1 else 'cores'}"
+    if known.usable < known.all:
+        found = f"{known.usable} of {found}: the process is limited to them"
+    if known.quota is not None and known.quota < known.usable:
+        found += f"; a container's quota allows {known.quota:g}, for which {known.usable} threads compete"
+        threads = max(int(known.quota), 1)
+        todo = (
+            "limit it to cores instead (docker run --cpuset-cpus), or set tf.config.threading to "
+            f"{threads} threads"
+        )
+        return Check("cores", Status.WARN, found, todo)
+    if _is_busy(facts):
+        found = f"other programs use {known.busy:.1f} of {found}: a training's times are theirs too"
+        return Check("cores", Status.WARN, found, "end them before you measure")
+    return Check("cores", Status.OK, found)
+
+
+def _is_busy(facts: Facts) -> bool:
+    known = facts.cores
+    return not isinstance(known, Unavailable) and (known.busy or 0.0) >= _BUSY * known.all
+
+
+def memory(facts: Facts) -> Check:
+    """Check the free memory, and the memory that was moved to disk."""
+    known = facts.memory
+    if isinstance(known, Unavailable):
+        return _not_available("memory", known)
+    found = f"{units.gigabytes(known.free_bytes)} of {units.gigabytes(known.total_bytes)} available"
+    found += " (a container's limit)" if known.is_container else ""
+    if known.free_bytes < _LITTLE_BYTES:
+        found += ": too little for most trainings"
+        todo = "close other programs, or raise the container's limit"
+        return Check("memory", Status.WARN, found, todo)
+    if known.swapped_bytes > _SWAPPED * known.total_bytes:
+        found += f", {units.gigabytes(known.swapped_bytes)} are swapped to disk"
+        todo = "close other programs; a step that touches swapped memory waits for the disk"
+        return Check("memory", Status.WARN, found, todo)
+    return Check("memory", Status.OK, found)
+
+
+def disk(facts: Facts) -> Check:
+    """Check the read speed of the data folder."""
+    read = facts.disk
+    if isinstance(read, Unavailable):
+        return _not_available("disk", read)
+    found = f"{_speed(read)} in {read.folder}, {_source(read)}"
+    if read.is_slow and _is_busy(facts):
+        todo = "run tfwatch doctor again while the machine is idle"
+        return Check("disk", Status.NA, f"{found}; other programs were busy: not judged", todo)
+    if read.is_slow:
+        todo = "copy the data to a local SSD, keep it in few large files (TFRecord), or cache() it"
+        return Check("disk", Status.WARN, found, todo)
+    return Check("disk", Status.OK, found)
+
+
+def _speed(read: DiskSpeed) -> str:
+    digits = 0 if read.bytes_s >= 1e7 else 1
+    speed = f"{read.bytes_s / 1e6:.{digits}f} MB/s"
+    return f"{speed}, {units.count(round(read.files_s))} files/s" if read.files > 1 else speed
+
+
+def _source(read: DiskSpeed) -> str:
+    if read.from_disk is None:
+        return "part of it may come from memory"
+    if read.from_disk < _FROM_DISK:
+        share = units.percent(1 - read.from_disk)
+        return f"{share} of it from memory: this is not the disk's speed"
+    return "read from the disk"
+
+
+def runs_folder(facts: Facts) -> Check:
+    """Check that runs can be recorded."""
+    known = facts.runs
+    if isinstance(known, Unavailable):
+        found = f"{known.reason}: training goes on without a record"
+        return Check("runs-folder", Status.FAIL, found, "use --runs-dir DIR on a local disk")
+    if known.problem:
+        found = f"{known.path} cannot be written: {known.problem}; nothing is recorded"
+        todo = "free space or change its permissions, or use --runs-dir DIR"
+        return Check("runs-folder", Status.FAIL, found, todo)
+    if known.free_bytes is None:
+        return Check("runs-folder", Status.OK, known.path)
+    found = f"{known.path}, {units.gigabytes(known.free_bytes)} free"
+    if known.free_bytes < _LITTLE_DISK_BYTES:
+        todo = "free space: 10 hours of training take 45 MB"
+        return Check("runs-folder", Status.WARN, found, todo)
+    return Check("runs-folder", Status.OK, found)
+
+
+def gpu_sensors(facts: Facts) -> Check | None:
+    """Check that a run can show the GPU's activity; None without a GPU."""
+    if not facts.gpu_sensors or not (facts.is_mac or facts.nvidia.driver):
+        return None
+    first, answer = facts.gpu_sensors[0]
+    works = [name for name, one in facts.gpu_sensors if isinstance(one, Available)]
+    found = f"read through {works[0]}" if works else "GPU activity cannot be shown"
+    if isinstance(answer, Available):
+        return Check("gpu-activity", Status.OK, found)
+    status = Status.OK if works else Status.WARN
+    return Check("gpu-activity", status, f"{found}; {first}: {answer.reason}", answer.fix)
+
+
+def _not_available(id: str, why: Unavailable) -> Check:
+    return Check(id, Status.NA, why.reason, why.fix)
+
+
+#: Checks of the same status are shown in this order.
+CHECKS = (
+    python,
+    versions,
+    keras,
+    importing,
+    devices,
+    training,
+    cores,
+    memory,
+    disk,
+    runs_folder,
+    gpu_sensors,
+)
+
+
+def judge(facts: Facts) -> CheckUp:
+    """Run every check that concerns this machine; the worst result comes first."""
+    rows = [row for check in CHECKS if (row := check(facts))]
+    rows.sort(key=lambda row: _ORDER.index(row.status))
+    return CheckUp(facts.machine, tuple(rows))

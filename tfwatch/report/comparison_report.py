@@ -1,0 +1,332 @@
+"""A comparison of runs as text, Markdown and JSON: the answer, and every figure with its interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core import units
+from tfwatch.core.errors import printable
+from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.live.comparing.measured_runs import PARTS
+from tfwatch.live.past_run import state_of
+from tfwatch.report.document_switches import finite
+from tfwatch.report.markdown import plain, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.live.comparing.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.live.comparing.measured_runs import RunToCompare
+
+SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: The share of the cores that other programs use, for a remark.
+_BUSY = 0.1
+#: The most names of a side in one line.
+_MOST_NAMES = 3
+_LOSS_DIGITS = 4
+
+
+def side_text(side: Sequence[RunToCompare]) -> str:
+    """Return the names of a side's runs, its workload and their number."""
+    shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
+    more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
+    workload = printable(side[0].run.manifest.title)
+    return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
+
+
+def comparison_lines(
+    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+) -> list[str]:
+    """Return the comparisons of the first side with each of the others as text."""
+    lines = [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
+    for letter, one in zip(SIDES[1:], found, strict=False):
+        lines += ["", answer_text(one, letter), *part_lines(one), "", *_table(_rows(one, letter))]
+        lines += ["", *why_lines(one), *change_lines(one)]
+    return lines
+
+
+def comparison_markdown(
+    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+) -> str:
+    """Return the comparisons in Markdown, for a pull request."""
+    lines = [f"* {SIDES[n]}: {plain(side_text(side))}" for n, side in enumerate(sides)]
+    for letter, one in zip(SIDES[1:], found, strict=False):
+        head, *rows = _rows(one, letter)
+        lines += ["", f"**{plain(answer_text(one, letter))}**", "", *table(head, rows)]
+        lines += [plain(line) for line in (*part_lines(one), *why_lines(one), *change_lines(one))]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(found: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
+    """Return the head, the figures of a step, the time breakdown, and the figures of the last common epoch."""
+    rows: list[tuple[str, ...]] = [("", "A", letter, f"{letter} less A", "95 % interval")]
+    rows += map(_row, found.figures)
+    epoch = f"after epoch {(found.loss_epoch or 0) + 1}"
+    for head, figures in (("time breakdown", found.time_spent), (epoch, found.losses)):
+        rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
+    return rows
+
+
+def answer_text(found: ComparedRuns, letter: str) -> str:
+    """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 % to +5.0 %)`."""
+    of = "time per example" if found.by_example else "step time"
+    low, high = (1 / end - 1 for end in (found.estimate.high, found.estimate.low))
+    change, within = (
+        1 / found.estimate.ratio - 1,
+        f"95 % interval {signed_percent(low)} to {signed_percent(high)}",
+    )
+    if found.answer in ("faster", "slower"):
+        return f"{letter} is {found.answer} than A: {of} {signed_percent(change)} ({within})"
+    if found.answer == "same":
+        return f"{letter} is as fast as A: {of} {signed_percent(change)}, within 3 % ({within})"
+    return f"no clear difference in {of}: {signed_percent(change)} ({within})"
+
+
+def part_lines(found: ComparedRuns) -> list[str]:
+    """Return the parts of a step that differ clearly where the whole step does not."""
+    if found.answer in ("faster", "slower"):
+        return []
+    return [
+        f"{part.name} differs: {change_text(part)} ({interval_text(part)})"
+        for part in found.clear_parts
+    ]
+
+
+def _row(figure: ComparedFigure) -> tuple[str, str, str, str, str]:
+    indent = "  " if figure.name in PARTS or figure.unit in ("s", "ms/step", "") else ""
+    if figure.difference is None:
+        values = (value_text(figure.before, figure.unit), value_text(figure.after, figure.unit))
+        return (indent + printable(figure.name), *values, "n/a", printable(figure.missing))
+    interval = interval_text(figure) if figure.low is not None else units.MISSING
+    clear = "" if not figure.is_clear else "  clear"
+    before, after = pair_text(figure)
+    return indent + printable(figure.name), before, after, change_text(figure), interval + clear
+
+
+def pair_text(figure: ComparedFigure) -> tuple[str, str]:
+    """Return both values with their unit."""
+    if figure.unit in ("ms", "ms/step"):
+        return small_ms(figure.before), small_ms(figure.after)
+    return value_text(figure.before, figure.unit), value_text(figure.after, figure.unit)
+
+
+def value_text(value: float | None, unit: str) -> str:
+    """Return a value with its unit; `n/a` where it is missing."""
+    if value is None:
+        return units.MISSING
+    as_text = _TEXTS.get(unit)
+    return as_text(value) if as_text else f"{value:.{_LOSS_DIGITS}f}"
+
+
+def _percent(share: float | None) -> str:
+    return units.MISSING if share is None else f"{share * 100:.1f} %"
+
+
+def small_ms(value: float | None) -> str:
+    """Return milliseconds with three digits: `0.118 ms`, `5.81 ms`, `23.4 ms`, `412 ms`."""
+    if value is None:
+        return units.MISSING
+    digits = 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:.{digits}f} ms"
+
+
+def _whole(value: float | None) -> str:
+    return units.number(value, 0)
+
+
+_TEXTS: dict[str, Callable[[float | None], str]] = {
+    "workers": _whole,
+    "ms": small_ms,
+    "ms/step": small_ms,
+    "s": units.seconds,
+    "J": units.joules,
+    "bytes": units.memory,
+    "share": _percent,
+}
+
+
+def change_text(figure: ComparedFigure) -> str:
+    """Return the difference with its sign."""
+    return _signed(figure.difference, figure.unit)
+
+
+def interval_text(figure: ComparedFigure) -> str:
+    """Return `-0.1 ms to +0.4 ms`; empty without an interval."""
+    if figure.low is None or figure.high is None:
+        return ""
+    return f"{_signed(figure.low, figure.unit)} to {_signed(figure.high, figure.unit)}"
+
+
+def _signed(value: float | None, unit: str) -> str:
+    if value is None:
+        return units.MISSING
+    return f"{'-' if value < 0 else '+'}{value_text(abs(value), unit)}"
+
+
+def signed_percent(share: float) -> str:
+    """Return `+3.1 %`."""
+    digits = 1 if abs(share) < 1 else 0
+    return f"{round(share * 100, digits) + 0.0:+.{digits}f} %"  # no -0.0
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[n]) for row in rows) for n in range(4)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3)), row[4]]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def why_lines(found: ComparedRuns) -> list[str]:
+    """Return the origin of the interval, and the remedies for a wide one."""
+    of = "mean" if found.in_bursts else "median"
+    lines = [
+        f"Each run counts with the {of} of the same {units.counted(found.steps, 'steady step')}."
+    ]
+    alone = any(
+        one.low is None and one.difference is not None
+        for one in (*found.figures, *found.time_spent)
+    )
+    once = (
+        ["A figure with one value a run has an interval from two runs of each side on."]
+        if alone
+        else []
+    )
+    return [*lines, spread_text(found), *_remarks(found), *once]
+
+
+def spread_text(found: ComparedRuns) -> str:
+    """Return the spread between equal runs, and its origin."""
+    spread = f"Equal runs differ by about {found.spread.deviation * 100:.1f} %"
+    if found.spread.source == "measured":
+        return f"{spread} (standard deviation), measured by these runs."
+    if found.spread.source == "past":
+        return f"{spread} (standard deviation), from past runs with the same settings and from changes within these."
+    cause = (
+        "so few runs cannot show it"
+        if found.alternating or _is_single(found)
+        else "the sides were not run in turn"
+    )
+    return f"{spread} (standard deviation): assumed in part, because {cause}."
+
+
+def _is_single(found: ComparedRuns) -> bool:
+    return len(found.before) + len(found.after) < 6
+
+
+def _remarks(found: ComparedRuns) -> list[str]:
+    remarks = []
+    if found.spread.source != "measured":
+        remarks.append(
+            "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3"
+        )
+    if max((share for share in found.others if share is not None), default=0.0) >= _BUSY:
+        shares = " and ".join(map(units.percent, found.others))
+        remarks.append(
+            f"Other programs used up to {shares} of the cores, which makes equal runs differ more."
+        )
+    if not found.same_host:
+        remarks.append(
+            "The hosts differ and have the same hardware, which makes equal runs differ more."
+        )
+    return remarks
+
+
+def change_lines(found: ComparedRuns) -> list[str]:
+    """Return the settings, versions and machines that differ."""
+    if not found.changes:
+        return ["Settings, versions and machine are the same."]
+    words = [
+        f"{change_name(one.name)} {_or_none(one.before)} → {_or_none(one.after)}"
+        for one in found.changes
+    ]
+    return [printable(f"Differs: {', '.join(words)}")]
+
+
+def change_name(name: str) -> str:
+    """Return a knob by the name that `--switch` takes, and any other name as it is."""
+    return option_name(name) if name in KNOBS else name
+
+
+def _or_none(value: str) -> str:
+    return value or "none"
+
+
+def comparison_json(
+    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+) -> dict[str, Any]:
+    """Return all comparisons with the first side."""
+    document: dict[str, Any] = finite(
+        {
+            "sides": [
+                {"side": SIDES[n], "runs": [_run(one) for one in side]}
+                for n, side in enumerate(sides)
+            ],
+            "comparisons": [_comparison(one, SIDES[n]) for n, one in enumerate(found, start=1)],
+        }
+    )
+    return document
+
+
+def _run(one: RunToCompare) -> dict[str, Any]:
+    return {
+        "run": one.run.manifest.run,
+        "path": str(one.run.path.absolute()) if one.run.path else None,
+        "workload": one.run.manifest.workload,
+        "state": state_of(one.run),
+        "steps": len(one.run.steps),
+        "steady_steps": len(one.rows),
+    }
+
+
+def _comparison(found: ComparedRuns, side: str) -> dict[str, Any]:
+    return {
+        "baseline": "A",
+        "side": side,
+        "per": "example" if found.by_example else "step",
+        "answer": found.answer,
+        "speedup": found.estimate.ratio,
+        "speedup_low": found.estimate.low,
+        "speedup_high": found.estimate.high,
+        "steps": found.steps,
+        "statistic": "mean" if found.in_bursts else "median",
+        "figures": [figure_json(one) for one in found.figures],
+        "time_breakdown": [figure_json(one) for one in found.time_spent],
+        "loss_epoch": found.loss_epoch,
+        "losses": [figure_json(one) for one in found.losses],
+        "changes": [
+            {
+                "kind": one.kind,
+                "name": change_name(one.name),
+                "from": one.before or None,
+                "to": one.after or None,
+            }
+            for one in found.changes
+        ],
+        "spread": {
+            "share": found.spread.deviation,
+            "degrees_of_freedom": found.spread.freedom,
+            "source": found.spread.source,
+        },
+        "alternating": found.alternating,
+        "same_host": found.same_host,
+        "others_share_before": found.others[0],
+        "others_share_after": found.others[1],
+    }
+
+
+def figure_json(one: ComparedFigure) -> dict[str, Any]:
+    """Return one figure of both sides."""
+    return {
+        "name": one.name,
+        "unit": one.unit or None,
+        "before": one.before,
+        "after": one.after,
+        "difference": one.difference,
+        "low": one.low,
+        "high": one.high,
+        "is_clear": one.is_clear,
+        "missing": one.missing or None,
+    }

@@ -1,1 +1,0 @@
-"""Runs as evidence: comparisons, checks and explanations as text, JSON and for CI systems."""

@@ -1,0 +1,346 @@
+"""Makes a rank's run folder below its group's: the ranks of one launch find the same folder by themselves.
+
+The group's folder has a name that every rank works out by itself, from the launch. Making it is exclusive: one rank
+makes it, the others find it there. A folder of an earlier launch with the same name is recognised by its ranks: the
+last sign of life of one of them is older than this process. Then the next number is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.events import RunEnded, decode
+from tfwatch.runs import format as layout
+from tfwatch.runs.format import FOLDER_MODE, NotARunError, decode_pulse, make_folder
+from tfwatch.runs.group import (
+    GroupFile,
+    folder_of_rank,
+    is_group,
+    rank_folders,
+    read_group_file,
+    write_group_file,
+)
+from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.reading.liveness import is_process_alive
+from tfwatch.runs.reading.streams import FolderSource, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tfwatch.core.clock import Clock
+
+#: Variables of a user whose launcher sets none: the group's name, and, where they are known, rank and size.
+GROUP, RANK, SIZE = "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE"
+#: The most ranks of a group.
+MOST_RANKS = 65_536
+#: Numbers of a scheduler's job: they are the same in all processes of a launch.
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+_LOOPBACK = ("localhost", "127.", "[::1]", "::1", "0.0.0.0")
+#: The roles of a `TF_CONFIG` that take part in the collective, in the order of their ranks.
+_ROLES = ("chief", "master", "worker")
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The place of a process in its group.
+
+    rank: None where the first free one is taken. size: the number of ranks, None where it is not known.
+    launcher: whose variables say so. launch: a text that is the same in all processes of a launch. name: of the group.
+    """
+
+    rank: int | None
+    size: int | None
+    launcher: str
+    launch: str
+    name: str
+
+
+def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
+    """Return the place of a process with this environment on this host; None where it trains alone.
+
+    A process that trains alone under a launcher, and one without a part in the collective (a parameter server, an
+    evaluator), is in no group.
+    """
+    membership = next((one for read in _LAUNCHERS if (one := read(environ, host))), None)
+    if name := environ.get(GROUP, "").strip():
+        return _named(name, environ, membership)
+    if membership is None or membership.size is None or membership.size < 2:
+        return None
+    job = [environ[variable] for variable in _JOBS if environ.get(variable)]
+    return replace(membership, launch="\n".join([membership.launcher, membership.launch, *job]))
+
+
+def _named(name: str, environ: Mapping[str, str], membership: Membership | None) -> Membership:
+    """Return the place in a group that the user names; a launcher's rank is kept.
+
+    Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is kept.
+    """
+    rank, size = _whole(environ.get(RANK)), _whole(environ.get(SIZE))
+    place = _place(rank, size, "", "", "") or membership
+    if place:
+        rank, size = place.rank, place.size
+    elif rank is not None or size not in range(1, MOST_RANKS + 1):
+        size = None
+    return Membership(rank, size, GROUP, f"{GROUP}\n{name}", _folder_name(name))
+
+
+def _tf_config(environ: Mapping[str, str], host: str) -> Membership | None:
+    """Read TensorFlow's own variable: the chief has rank 0, the workers follow."""
+    try:
+        config = json.loads(environ.get("TF_CONFIG", ""))
+        cluster, task = config["cluster"], config["task"]
+        names = [str(one) for role in _ROLES for one in cluster.get(role, ())]
+        index = _whole(str(task["index"]))
+        if (
+            "ps" in cluster
+            or task["type"] not in _ROLES
+            or index is None
+            or index >= len(cluster[task["type"]])
+        ):
+            return None
+        before = _ROLES[: _ROLES.index(task["type"])]
+        rank = sum(len(cluster.get(role, ())) for role in before) + index
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return _place(rank, len(names), "TF_CONFIG", _addresses(names, host), "tf_config")
+
+
+def _horovod(environ: Mapping[str, str], host: str) -> Membership | None:
+    address = environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")
+    launch = [_addresses([address], host), environ.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "")]
+    return _numbered(environ, "HOROVOD_RANK", "HOROVOD_SIZE", "Horovod", launch, "horovod")
+
+
+def _torchrun(environ: Mapping[str, str], host: str) -> Membership | None:
+    """Read torchrun's variables: RANK alone may be anybody's."""
+    address = environ.get("MASTER_ADDR", "")
+    if not address or "MASTER_PORT" not in environ:
+        return None
+    names = ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    launch = [_addresses([address], host), *(environ.get(name, "") for name in names)]
+    return _numbered(environ, "RANK", "WORLD_SIZE", "torchrun", launch, "torchrun")
+
+
+def _open_mpi(environ: Mapping[str, str], host: str) -> Membership | None:
+    launch = [environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid", "")]
+    return _numbered(
+        environ, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI", launch, "mpi"
+    )
+
+
+def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
+    """Read the variables of `srun`: in a batch script without it, one process trains, whatever the job's tasks are."""
+    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    if not job or not step:
+        return None
+    launch = [environ.get("SLURM_CLUSTER_NAME", ""), step, environ.get("SLURM_RESTART_COUNT", "")]
+    return _numbered(
+        environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM", launch, f"slurm-{job}.{step}"
+    )
+
+
+#: A process may have the variables of several: the one that starts the processes of the collective goes first.
+_LAUNCHERS = (_tf_config, _horovod, _torchrun, _open_mpi, _slurm)
+
+
+def _numbered(
+    environ: Mapping[str, str], rank: str, size: str, launcher: str, launch: list[str], name: str
+) -> Membership | None:
+    """Return the place that two variables hold; None where one is missing or no number."""
+    return _place(
+        _whole(environ.get(rank)), _whole(environ.get(size)), launcher, "\n".join(launch), name
+    )
+
+
+def _place(
+    rank: int | None, size: int | None, launcher: str, launch: str, name: str
+) -> Membership | None:
+    if rank is None or size is None or not rank < size <= MOST_RANKS:
+        return None
+    return Membership(rank, size, launcher, launch, _folder_name(name))
+
+
+def _whole(text: Any) -> int | None:
+    """Return a whole number from 0; None for any other text."""
+    return (
+        int(text)
+        if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10
+        else None
+    )
+
+
+def _addresses(names: list[str], host: str) -> str:
+    """Return addresses as a text; those that every machine has are this host's."""
+    is_local = any(name.startswith(_LOOPBACK) for name in names)
+    return ",".join([*names, host] if is_local else names)
+
+
+def _folder_name(name: str) -> str:
+    """Return a name as a folder's: it never begins with a dot."""
+    safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in name)
+    return safe[:_LONGEST_NAME].lstrip(".-") or "group"
+
+
+#: The processes of a launch start within this time.
+WINDOW_S = 600.0
+#: Clocks of two machines differ by less; so does the start of a process of this one, by the kernel's clock.
+CLOCKS_S = 5.0
+_OWN_CLOCK_S = 0.1
+#: Groups of one launch's name, and ranks.
+_MOST = 100_000
+#: The last bytes of events.jsonl, which hold the end of a run.
+_TAIL_BYTES = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The folder of a rank's run. rank: its number, also where it was the first free one."""
+
+    folder: Path
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A rank of a group as a process that comes later finds it.
+
+    last_s: its last sign of life, seconds since 1970; infinite where its process is alive. is_here: on this machine.
+    """
+
+    process_started_s: float
+    last_s: float
+    is_here: bool = False
+
+    def is_since(self, started_s: float) -> bool:
+        """Return whether the last sign of life came after a process of this machine started."""
+        return self.last_s >= started_s - (_OWN_CLOCK_S if self.is_here else CLOCKS_S)
+
+
+#: The group that this process has joined, by its id and the folder of the runs: later runs of the process go there.
+_joined: dict[tuple[int, Path], tuple[Path, int]] = {}
+
+
+def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock) -> Joined:
+    """Create the folder of a rank's next run. started_s: the start of this process, since 1970.
+
+    Raises:
+        OSError: the runs folder cannot be written.
+    """
+    make_folder(runs_dir)
+    key = os.getpid(), runs_dir.absolute()
+    if key in _joined:
+        return _next_run(*_joined[key])
+    for group in _candidates(runs_dir, _folder_stem(membership)):
+        made = _make_group(group, membership, started_s, clock)
+        if not made and not _is_same_launch(group, started_s):
+            continue
+        rank = _take_rank(group, membership.rank)
+        if rank is not None:
+            _joined[key] = group, rank
+            return Joined(folder_of_rank(group, rank), rank)
+    raise FileExistsError(f"{runs_dir / _folder_stem(membership)} and all after it are taken")
+
+
+def is_same_launch(group_started_s: float, ranks: list[Sign], started_s: float) -> bool:
+    """Return whether a process that started at a moment belongs to the launch of these ranks.
+
+    It does where it started within `WINDOW_S` of them, and none of them gave its last sign of life before that: the
+    ranks of one launch train at the same time.
+    """
+    begins = [group_started_s, *(rank.process_started_s for rank in ranks)]
+    is_near = all(abs(started_s - begin) <= WINDOW_S for begin in begins)
+    return is_near and all(rank.is_since(started_s) for rank in ranks)
+
+
+def _folder_stem(membership: Membership) -> str:
+    launch = membership.launch.encode(errors="surrogatepass")  # a variable may hold any bytes
+    return f"{membership.name}_{hashlib.sha256(launch).hexdigest()[:8]}"
+
+
+def _candidates(runs_dir: Path, stem: str) -> Iterator[Path]:
+    """Yield the group folders of a launch's name that there are, the newest first, and then those to make."""
+    pattern = re.compile(re.escape(stem) + r"(?:-(\d{1,6}))?", re.ASCII)
+    names = (pattern.fullmatch(folder.name) for folder in runs_dir.iterdir())
+    numbers = sorted((int(one[1] or 1) for one in names if one), reverse=True)
+    last = numbers[0] if numbers else 0
+    for number in (*numbers, *range(last + 1, last + _MOST)):
+        yield runs_dir / (stem if number == 1 else f"{stem}-{number}")
+
+
+def _make_group(group: Path, membership: Membership, started_s: float, clock: Clock) -> bool:
+    """Create the group's folder; return False where another rank did. Its file is written by whoever finds none."""
+    made = True
+    try:
+        group.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        made = False
+    if not is_group(group):
+        file = GroupFile(
+            membership.name, membership.launcher, started_s, clock.wall_ns(), membership.size
+        )
+        write_group_file(group, file)
+    return made
+
+
+def _is_same_launch(group: Path, started_s: float) -> bool:
+    try:
+        signs = [sign for one in rank_folders(group) if (sign := _sign(one.folder))]
+        return is_same_launch(read_group_file(group).process_started_s, signs, started_s)
+    except (NotARunError, OSError):
+        return False
+
+
+def _sign(folder: Path) -> Sign | None:
+    """Return a rank's last sign of life; None where its run cannot be read, or has written nothing yet."""
+    with suppress(NotARunError, OSError):
+        source = FolderSource(folder)
+        manifest = source.manifest()
+        is_here = manifest.boot_id == boot_id()
+        if is_here and is_process_alive(manifest):
+            return Sign(manifest.process_started_s, math.inf, is_here)
+        pulse = decode_pulse(source.read(layout.PULSES, 0, 4096))
+        last_ns = max(
+            manifest.origin_wall_ns, pulse.wall_ns if pulse else 0, _end_wall_ns(folder, manifest)
+        )
+        return Sign(manifest.process_started_s, last_ns / 1e9, is_here)
+    return None
+
+
+def _end_wall_ns(folder: Path, manifest: layout.Manifest) -> int:
+    """Return the time of a run's end event; 0 without one."""
+    path = folder / layout.EVENTS
+    with suppress(OSError):
+        size = path.stat().st_size
+        lines = read_file(path, max(0, size - _TAIL_BYTES), _TAIL_BYTES).splitlines()
+        ends = [event for line in lines if isinstance(event := decode(line), RunEnded)]
+        return manifest.origin_wall_ns + ends[-1].at_ns if ends else 0
+    return 0
+
+
+def _take_rank(group: Path, rank: int | None) -> int | None:
+    """Create the folder of a rank, or of the first free one; return its number, None where it is taken."""
+    for number in range(_MOST) if rank is None else (rank,):
+        with suppress(FileExistsError):
+            folder_of_rank(group, number).mkdir(FOLDER_MODE)
+            return number
+    return None
+
+
+def _next_run(group: Path, rank: int) -> Joined:
+    """Create the folder of a later run of this process."""
+    make_folder(group)
+    for number in range(2, _MOST):
+        folder = folder_of_rank(group, rank, number)
+        with suppress(FileExistsError):
+            folder.mkdir(FOLDER_MODE)
+            return Joined(folder, rank)
+    raise FileExistsError(f"all runs of rank {rank} in {group} are taken")

@@ -1,1 +1,0 @@
-"""Groups: the runs of processes that train together, each rank's run in a folder below the group's."""

@@ -203,7 +203,7 @@ def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
     rows = plain(400)
     rows["wait_ms"][20::20] += 60
     rows["wait_ms"][350] = 3000
-    run = open_written(tmp_path / "run", restart(rows), FINISHED)
+    run = open_written(tmp_path / "run", restart(rows), RunEnded(13 * 10**9, "finished", 400))
 
     hiccup, periodic = document.as_json(run)["stalls"]
 

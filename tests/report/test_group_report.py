@@ -70,7 +70,7 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "FAILED rank 1" in text
     assert "The steps of rank 0 are not split: by Keras" in text
     assert "Rank 2 has no run" in text
-    assert "Rank 1: failed at step 30, 30 steps behind: ValueError: no" in text
+    assert "Rank 1: failed at step 30: ValueError: no, 30 steps behind" in text
 
 
 def hostile_group(folder: Path) -> Path:

@@ -36,8 +36,8 @@ def test_the_summary_tells_what_the_gpu_did_and_drew() -> None:
 
 
 def test_the_summary_tells_what_held_it_back() -> None:
-    assert "slowed down by heat 10.0 s" in lines_of(hardware.throttled(None))
-    assert "slowed down by swapping 15.0 s" in lines_of(hardware.swapping(None))
+    assert "slowed down by heat for 10.0 s" in lines_of(hardware.throttled(None))
+    assert "slowed down by swapping for 15.0 s" in lines_of(hardware.swapping(None))
 
 
 def test_without_figures_the_summary_says_why_and_how_to_get_them() -> None:

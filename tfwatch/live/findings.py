@@ -10,6 +10,7 @@ from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergence_text, divergences
 from tfwatch.analysis.steps.patterns import pattern_text
+from tfwatch.analysis.steps.stalls import stall_place_text
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, MODERATELY_FROM
 from tfwatch.analysis.tuning.switch_text import best
 from tfwatch.core import units
@@ -80,8 +81,9 @@ def _failure(judged: JudgedRun) -> Iterator[Finding]:
     )
     if failed:
         facts = (Fact("step", failed.step, "step"),)
-        words = f"failed at step {units.count(failed.step)}: {failed.error}"
-        yield Finding("failed", "FAILED", words, facts, "high", "the error was recorded")
+        yield Finding(
+            "failed", "FAILED", judged.run.failure, facts, "high", "the error was recorded"
+        )
 
 
 def _limits(judged: JudgedRun) -> Iterator[Finding]:
@@ -185,10 +187,10 @@ def _slow_steps(judged: JudgedRun) -> Iterator[Finding]:
             Fact("step", stall.step, "step"),
             Fact("cause", stall.cause),
         )
-        lost = units.seconds(stall.lost_ms / 1e3)
-        words = (
-            f"longest stall: {lost} without data at step {units.count(stall.step)}, {stall.cause}"
-        )
+        lost, step = units.seconds(stall.lost_ms / 1e3), units.count(stall.step)
+        over = f" over {stall.steps} steps" if stall.steps > 1 else ""
+        place = f"{stall.cause}{stall_place_text(stall, judged.run.events)}"
+        words = f"longest stall: {lost} without data at step {step}{over}, {place}"
         yield Finding("stall", "STALL", words, facts, *_cause_confidence(stall.cause))
     pattern = max(judged.summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
     if pattern and pattern.lost_ms >= least_ms:
@@ -197,7 +199,8 @@ def _slow_steps(judged: JudgedRun) -> Iterator[Finding]:
             Fact("step", pattern.step, "step"),
             Fact("cause", pattern.cause),
         )
-        words = f"{pattern_text(pattern)} from step {units.count(pattern.step)}"
+        where = f"from step {units.count(pattern.step)} over {units.counted(pattern.steps, 'step')}"
+        words = f"{pattern_text(pattern)} {where}: {units.seconds(pattern.lost_ms / 1e3)} lost"
         yield Finding("pattern", "PATTERN", words, facts, *_cause_confidence(pattern.cause))
 
 

@@ -11,7 +11,7 @@ from tfwatch.analysis.findings.hardware.machine import PIPELINE
 from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
 from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
-from tfwatch.core.events import EpochEnded, SensorMissing, StallLocated
+from tfwatch.core.events import EpochEnded, SensorMissing
 from tfwatch.live.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document_switches import (
@@ -78,20 +78,6 @@ def pipeline_json(
         "bottleneck": _bottleneck(table, table.bottleneck) if table.bottleneck else None,
         "missing": missing if math.isnan(table.all_ms) else None,
     }
-
-
-def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
-    """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not located."""
-    steps = range(stall.step, stall.step + stall.steps)
-    located = next(
-        (event for event in events if isinstance(event, StallLocated) and event.step in steps), None
-    )
-    if located is None:
-        return ""
-    place = located.place if located.thread == "generator" or not located.stage else ""
-    return "".join(f", in {words}" for words in (located.stage,) if words) + (
-        f", at {place}" if place else ""
-    )
 
 
 def _bottleneck(table: StageTable, place: Bottleneck) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from tfwatch.analysis.findings.hardware.gpus import extremes_text
 from tfwatch.analysis.findings.hardware.machine import GPU
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
-from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.switch_text import (
@@ -29,10 +28,9 @@ from tfwatch.core.events import (
     RecordingResumed,
     SwitchFailed,
     SwitchMissed,
-    TrainingFailed,
 )
+from tfwatch.live.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.document import stall_place_text
 from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
@@ -40,12 +38,14 @@ from tfwatch.runs.library.finding import default_runs_dir
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.live.findings import Finding
     from tfwatch.runs.reading.opened import Run
 
 #: The most lines of one kind; of more, the rest is a number.
@@ -63,6 +63,7 @@ def as_text(run: Run, home: Path) -> str:
     Text from outside is cut to one line, without control characters.
     """
     judged = JudgedRun(run)
+    findings = find_all(judged)
     summary, time_breakdown, machine = judged.summary, judged.time_breakdown, judged.hardware
     lines = [
         _what(run, summary),
@@ -77,13 +78,12 @@ def as_text(run: Run, home: Path) -> str:
         *_copy(run, summary),
         *_op_by_op(run, summary),
         *_machine(run, machine),
-        *_memory(machine),
+        *_findings(findings, "heat", "swapping", "memory-growth"),
         *filter(None, [restart_words(judged.restart)]),
         *_switches(summary, run.manifest.fast_pipeline),
         *_without_effect(run),
         *filter(None, [switch_text.record_text(judged.record)]),
-        *_stall(summary, run),
-        *_pattern(summary),
+        *_findings(findings, "stall", "pattern"),
         *next_words(judged),
         *_said(run),
         *_recorded(run, home),
@@ -118,11 +118,8 @@ def fate(run: Run) -> str:
 
 def failure(run: Run) -> list[str]:
     """Return why a run failed, in one sentence; empty where it did not."""
-    failed = next(
-        (event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None
-    )
-    if failed:
-        return [f"failed at step {units.count(failed.step)}: {failed.error}"]
+    if run.failure:
+        return [run.failure]
     return [run.ended.detail] if run.ended and run.ended.detail else []
 
 
@@ -266,17 +263,14 @@ def _keras(run: Run, step_ms: float) -> list[str]:
 
 
 def _machine(run: Run, machine: Hardware) -> list[str]:
-    """Return the activity and energy of the GPU, and the time that heat and swapping cost."""
-    held = {"heat": machine.heat_s, "swapping": machine.swap_s}
-    slowed = [f"{name} {units.seconds(lasted_s)}" for name, lasted_s in held.items() if lasted_s]
-    back = [f"slowed down by {' and '.join(slowed)}"] if slowed else []
+    """Return the activity and energy of the GPU."""
     busy, ours, others = (
         machine.medians["gpu_busy"],
         machine.medians["gpu_process_busy"],
         machine.others,
     )
     if busy is None or not run.manifest.accelerated:
-        return [*_energy(machine), *back, *_gpu_missing(run, machine)]
+        return [*_energy(machine), *_gpu_missing(run, machine)]
     shares = [f"{units.percent(ours)} ours"] if ours is not None else []
     shares += [f"{units.percent(others)} other programs'"] if others is not None else []
     shared = f" ({', '.join(shares)})" if shares else ""
@@ -285,18 +279,16 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
     if len(machine.gpus) > 1:
         named = extremes_text(machine.gpus)
         gpus = f"the {len(machine.gpus)} GPUs were {units.percent(busy)} busy{shared}{watts}"
-        return [f"{gpus}, median{named and f': {named}'}", *_energy(machine), *back]
+        return [f"{gpus}, median{named and f': {named}'}", *_energy(machine)]
     return [
         f"the GPU was {units.percent(busy)} busy{shared}{watts}, median",
         *_energy(machine),
-        *back,
     ]
 
 
-def _memory(machine: Hardware) -> list[str]:
-    """Return the memory of the process where it grew."""
-    memory = machine.process_memory
-    return [f"memory of the process: {memory.text}"] if memory and memory.grew else []
+def _findings(findings: Iterable[Finding], *kinds: str) -> list[str]:
+    """Return the sentences of the findings of some kinds."""
+    return [one.sentence for one in findings if one.kind in kinds]
 
 
 def _energy(machine: Hardware) -> list[str]:
@@ -391,26 +383,6 @@ def _left_out(summary: Summary) -> str:
     if not summary.left_out:
         return ""
     return f"; {units.counted(summary.left_out, 'step')} excluded{words and f': {words}'}"
-
-
-def _stall(summary: Summary, run: Run) -> list[str]:
-    stall = max(summary.stalls, key=lambda stall: stall.lost_ms, default=None)
-    if stall is None:
-        return []
-    over = f" over {stall.steps} steps" if stall.steps > 1 else ""
-    lost = units.seconds(stall.lost_ms / 1e3)
-    place = stall_place_text(stall, run.events)
-    return [
-        f"longest stall: {lost} without data at step {units.count(stall.step)}{over}, {stall.cause}{place}"
-    ]
-
-
-def _pattern(summary: Summary) -> list[str]:
-    worst = max(summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
-    if worst is None:
-        return []
-    where = f"from step {units.count(worst.step)} over {units.counted(worst.steps, 'step')}"
-    return [f"{pattern_text(worst)} {where}: {units.seconds(worst.lost_ms / 1e3)} lost"]
 
 
 def _said(run: Run) -> list[str]:

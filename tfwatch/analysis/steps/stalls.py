@@ -14,7 +14,7 @@ from tfwatch.analysis.steps.causes import STOPPED
 from tfwatch.analysis.steps.patterns import LEAST_TIMES, find_period
 from tfwatch.analysis.steps.spikes import NO_PAUSES, flag_cause
 from tfwatch.core import units
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, is_of_experiment
+from tfwatch.core.events import PipelineSwitched, StallLocated, SwitchAsked, is_of_experiment
 from tfwatch.core.rows import STEP, Flag, step_ms
 
 if TYPE_CHECKING:
@@ -314,3 +314,17 @@ def _period(stalls: Sequence[Stall]) -> int | None:
     if len(stalls) < LEAST_TIMES:
         return None
     return find_period(np.diff(np.array([stall.step for stall in stalls], dtype=np.int64)))
+
+
+def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
+    """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not located."""
+    steps = range(stall.step, stall.step + stall.steps)
+    located = next(
+        (event for event in events if isinstance(event, StallLocated) and event.step in steps), None
+    )
+    if located is None:
+        return ""
+    place = located.place if located.thread == "generator" or not located.stage else ""
+    return "".join(f", in {words}" for words in (located.stage,) if words) + (
+        f", at {place}" if place else ""
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.core import units
-from tfwatch.core.events import EpochEnded, TrainingFailed
+from tfwatch.core.events import EpochEnded
 from tfwatch.live.comparing import intervals
 from tfwatch.live.comparing.comparability import check_side
 from tfwatch.live.comparing.compared_runs import (
@@ -124,11 +124,8 @@ def _end(runs: Sequence[RunToCompare]) -> CheckedFigure:
 
 
 def _end_text(one: RunToCompare) -> str:
-    failed = next(
-        (event for event in reversed(one.run.events) if isinstance(event, TrainingFailed)), None
-    )
-    if failed:
-        return f"{one.name} failed at step {units.count(failed.step)}: {failed.error}"
+    if one.run.failure:
+        return f"{one.name} {one.run.failure}"
     unrecorded = "ended (no end record)" if one.run.has_unrecorded_end else "killed (no end record)"
     return f"{one.name}: {one.run.ended.cause if one.run.ended else unrecorded}"
 

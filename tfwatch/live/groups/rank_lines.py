@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.live.past_run import state_of
 from tfwatch.runs.group import HELD_S
@@ -130,11 +129,7 @@ def state_words(judged: JudgedGroup, state: RankState) -> str:
     if run.life.is_stale:
         silence = "not responding" if run.life is Life.NOT_RESPONDING else "unknown, no new data"
         return f"{silence} for {units.seconds(run.silent_s)}, since step {step}{behind}"
-    failed = next(
-        (event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None
-    )
-    why = f": {failed.error}" if failed else ""
-    return f"{state_of(run)} at step {step}{behind}{why}"
+    return f"{run.failure or f'{state_of(run)} at step {step}'}{behind}"
 
 
 def _held_word(run: Run) -> str:

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.hardware.machine import PIPELINE
 from tfwatch.analysis.steps.patterns import Pattern, pattern_text
-from tfwatch.analysis.steps.stalls import Stall, StallGroup, period_text, split_periodic
+from tfwatch.analysis.steps.stalls import (
+    Stall,
+    StallGroup,
+    period_text,
+    split_periodic,
+    stall_place_text,
+)
 from tfwatch.analysis.steps.time_breakdown import PARTS
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import knob_name
-from tfwatch.report.document import stall_place_text
 from tfwatch.report.html.plot import time_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import EpochStarted, RunEnded, decode
+from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed, decode
 from tfwatch.core.rows import GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
@@ -103,6 +104,14 @@ class Run:
     def ended(self) -> RunEnded | None:
         """The run's end event; None where it is running or was killed."""
         return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
+
+    @property
+    def failure(self) -> str:
+        """`failed at step 7: ValueError: no`; empty where the training did not fail."""
+        failed = next(
+            (event for event in reversed(self.events) if isinstance(event, TrainingFailed)), None
+        )
+        return f"failed at step {units.count(failed.step)}: {failed.error}" if failed else ""
 
     @property
     def has_unrecorded_end(self) -> bool:

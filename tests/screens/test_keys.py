@@ -303,17 +303,6 @@ async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
             assert cost == (" tfwatch 3.1 % of a core" if width == 120 else "")
 
 
-async def test_the_footer_of_a_finished_run_lists_the_view_keys(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path).ended(), (80, 24), live=False) as show:
-        assert "space freeze" in show.rows[-1]
-        assert "z zoom" in show.rows[-1]
-
-
-async def test_the_footer_of_a_run_opened_from_a_list_says_that_q_goes_back(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path).ended(), (80, 24), live=False, goes_back=True) as show:
-        assert show.rows[-1].rstrip().endswith("q back")
-
-
 async def test_enter_shows_the_whole_of_a_line_that_its_row_cuts(tmp_path: Path) -> None:
     run = usual(tmp_path).event(facts.Noted, text="a note " * 30)
     async with shown(run, (80, 24)) as show:

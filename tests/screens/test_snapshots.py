@@ -10,13 +10,22 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.screens import hardware, states
-from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
+from tests.screens.canned import (
+    COMPUTE_BOUND,
+    N_A,
+    PREFETCHED,
+    STAGES,
+    STARVING,
+    Canned,
+    usual,
+)
 from tests.screens.showing import shown
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
@@ -95,6 +104,62 @@ def _diverged(folder: Path | None) -> Canned:
     return run.event(facts.LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, STARVING)
 
 
+def _experimented(folder: Path | None, cause: str) -> Canned:
+    """Make a run with an A/B test of prefetch: `running`, `answered`, or `interrupted` by the run's end."""
+    run = states.starving(folder)
+    test: dict[str, Any] = {"knob": "prefetch", "values": ["off", "4"]}
+    run.event(facts.ExperimentBegan, **test, step=150, budget=600, seed=0)
+    if cause != "answered":
+        run.experimented("off", "4").steps(20, COMPUTE_BOUND)
+        return run.ended("stopped") if cause == "interrupted" else run
+    for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
+        run.experimented(old, new).steps(20, COMPUTE_BOUND)
+    answer: dict[str, Any] = {"answer": "faster", "value": "4", "against": "off", "ratio": 1.68}
+    counts: dict[str, Any] = {"rounds": 6, "steps": 412, "spent": 60, "kept": "4"}
+    steps_ms: dict[str, Any] = {"step_ms": {"off": 23.4, "4": 13.9}, "low": 1.61, "high": 1.74}
+    times: dict[str, Any] = {"began": 150, "step": 210, "cause": "clear"}
+    run.event(facts.ExperimentEnded, **test, **answer, **counts, **steps_ms, **times)
+    return run.steps(30, COMPUTE_BOUND)
+
+
+def _switched_after_test(folder: Path | None) -> Canned:
+    run = _experimented(folder, "answered").switched("prefetch", "4", "off")
+    return run.steps(80, STARVING)
+
+
+def _autopilot(folder: Path | None, *, is_over: bool) -> Canned:
+    """Make a run with one move of the autopilot: kept, or interrupted by the run's end."""
+    run = states.starving(folder).event(facts.AutopilotBegan, step=1, memory_bytes=2e9)
+    move: dict[str, Any] = {"knob": "prefetch", "old": "off", "new": "4"}
+    times: dict[str, Any] = {"before_ms": 23.4, "after_ms": 13.9}
+    run.event(facts.MoveMade, step=run.step, **move, why="it overlaps", forecast_ms=13.8)
+    run.switched(**move, by="autopilot").steps(80, COMPUTE_BOUND)
+    if not is_over:
+        return run.ended("stopped")
+    judged = {"steps": 40, "kept": True, "forecast_ms": 13.8}
+    run.event(facts.MoveJudged, step=run.step, **move, **times, **judged)
+    gain: dict[str, Any] = {"steps": 80, "ratio": 1.68, "low": 1.61, "high": 1.74}
+    why: dict[str, Any] = {"cause": "compute_floor", "reason": "each step waits 0.2 of 13.9 ms"}
+    return run.event(facts.AutopilotEnded, step=run.step, **why, **times, **gain)
+
+
+def _switched_thrice(folder: Path | None) -> Canned:
+    run = states.starving(folder)
+    for knob, old, new in (
+        ("prefetch", "off", "4"),
+        ("workers", "off", "auto"),
+        ("prefetch", "4", "8"),
+    ):
+        run.switched(knob, old, new).steps(71, COMPUTE_BOUND)
+    return run
+
+
+def _missed(folder: Path | None) -> Canned:
+    """Make a finished run with a switch that is too young to judge, and one that came too late."""
+    run = _behind(folder).switched("workers", "off", "4").steps(30, STARVING)
+    return run.event(facts.SwitchMissed, knob="prefetch", old="4", new="8", step=900).ended()
+
+
 def _logged(folder: Path | None) -> Canned:
     run = _staged(folder)
     assert folder
@@ -109,7 +174,14 @@ SCENARIOS = {
     "importing": Scenario(states.importing),
     "first_batch": Scenario(_first_batch),
     "starving": Scenario(states.starving),
-    "requested": Scenario(_requested, _WIDE),
+    "requested": Scenario(_requested, SIZES[1:3]),
+    "switched_thrice": Scenario(_switched_thrice, _WIDE),
+    "ab_test_running": Scenario(partial(_experimented, cause="running"), _WIDE),
+    "ab_test_answered": Scenario(partial(_experimented, cause="answered"), _WIDE),
+    "ab_test_then_switched": Scenario(_switched_after_test, _WIDE),
+    "ab_test_interrupted": Scenario(partial(_experimented, cause="interrupted"), _WIDE, live=False),
+    "autopilot_ended": Scenario(partial(_autopilot, is_over=True), SIZES[1:3]),
+    "autopilot_interrupted": Scenario(partial(_autopilot, is_over=False), _WIDE, live=False),
     "settling": Scenario(states.settling, _WIDE),
     "compute_bound": Scenario(_staged),
     "compute_bound_ascii": Scenario(_staged, options=_ASCII),
@@ -123,6 +195,11 @@ SCENARIOS = {
     "diverged": Scenario(_diverged, SIZES[:3]),
     "failed": Scenario(states.failed),
     "finished": Scenario(states.finished, live=False),
+    "finished_from_list": Scenario(
+        states.finished, SIZES[1:2], live=False, options=(("goes_back", True),)
+    ),
+    "finished_diverged": Scenario(lambda folder: _diverged(folder).ended(), _WIDE, live=False),
+    "finished_missed": Scenario(_missed, _WIDE, live=False),
     "own_loop": Scenario(_own_loop, SIZES[2:]),
     **{
         f"pane_{key}": Scenario(_logged, SIZES[:2], keys=(key,))

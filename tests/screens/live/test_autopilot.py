@@ -8,7 +8,7 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.analysis.tuning.switch_text import forecast_note
-from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.events import AutopilotBegan, MoveMade
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control.requests import Autopilot
 
@@ -63,61 +63,9 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
             assert knob.note == forecast_note(forecast), "as beside any other knob"
 
 
-async def test_its_result_is_listed_among_the_events(tmp_path: Path) -> None:
-    run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
-    move = {"knob": "prefetch", "old": "off", "new": "4"}
-    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(
-        **move, by="autopilot"
-    ).steps(80, COMPUTE_BOUND)
-    run.event(
-        MoveJudged,
-        step=run.step,
-        **move,
-        before_ms=23.4,
-        after_ms=13.9,
-        steps=40,
-        kept=True,
-        forecast_ms=13.8,
-    )
-    run.event(
-        AutopilotEnded,
-        step=run.step,
-        cause="compute_floor",
-        reason="each step waits 0.2 of 13.9 ms for data",
-        steps=80,
-        before_ms=23.4,
-        after_ms=13.9,
-        ratio=1.68,
-        low=1.61,
-        high=1.74,
-    )
-    async with shown(run) as show:
-        await show.frame()
-        assert "AUTOPILOT" not in show.text
-        assert "prefetch off → 4 kept: 23.4 to 13.9 ms" in show.text
-        assert "autopilot: 1.68 x faster (1.61 to 1.74), 23.4 to 13.9 ms" in show.text
-        assert "autopilot: 1.68 x faster (1.61 to 1.74), 1 of 1 moves" in show.text
-        assert "at the start" in show.text
-        assert "prefetch off → 4 kept: 23.4 to 13.9 ms, forecast 13.8" in show.text
-    async with shown(
-        run.switched("workers", "off", "4").steps(80, COMPUTE_BOUND), (80, 24)
-    ) as show:
-        assert "at the start" not in show.text
-
-
 async def test_a_read_only_run_starts_no_autopilot(tmp_path: Path) -> None:
     async with shown(starving(tmp_path), live=False) as show:
         await show.press("f")
         assert [note.message for note in show.app._notifications] == [
             "autopilot: read only: tfwatch attach switches it"
         ]
-
-
-async def test_a_run_that_ended_during_a_move_shows_the_kept_setting(tmp_path: Path) -> None:
-    run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
-    move = {"knob": "prefetch", "old": "off", "new": "4"}
-    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(
-        **move, by="autopilot"
-    ).steps(80, COMPUTE_BOUND)
-    async with shown(run.ended("stopped"), live=False) as show:
-        assert "run ended in its test; kept off" in show.text

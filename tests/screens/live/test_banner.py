@@ -216,12 +216,13 @@ FINDINGS: list[Any] = [
 
 
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)
-def test_advice_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
+def test_the_banner_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
     pane = BannerPane()
-    pane.banner = banner(replace(RUNNING, **changes))
-    _, _, line = pane.rows(WIDTH, 3)
+    pane.banner = found = banner(replace(RUNNING, **changes))
+    first, sentence, line = pane.rows(WIDTH, 3)
+    assert found.word in first.plain
     assert advice in line.plain
-    assert line.cell_length <= WIDTH, "cut in the middle of a word"
+    assert max(first.cell_length, sentence.cell_length, line.cell_length) <= WIDTH
 
 
 @pytest.mark.parametrize("given", SourceKind, ids=lambda given: given.name)
@@ -256,13 +257,3 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
             )
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain
-
-
-@pytest.mark.parametrize(("changes", "advice"), FINDINGS)
-def test_a_sentence_keeps_its_figures_at_80_columns(changes: dict[str, Any], advice: str) -> None:
-    del advice
-    pane = BannerPane()
-    pane.banner = found = banner(replace(RUNNING, **changes))
-    first, sentence, _ = pane.rows(WIDTH, 3)
-    assert found.word in first.plain
-    assert max(first.cell_length, sentence.cell_length) <= WIDTH

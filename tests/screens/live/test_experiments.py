@@ -10,7 +10,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Experiment
@@ -59,12 +59,6 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
         assert (given.knob, given.values) == ("workers", ("off", 8))
 
 
-async def test_a_proved_difference_offers_nothing() -> None:
-    async with shown(usual(None)) as show:
-        assert "1.69 x faster (1.67 to 1.71) over 150 steps" in show.text
-        assert "a runs an A/B test" not in show.text
-
-
 async def test_off_comes_first_also_where_the_knob_is_on() -> None:
     async with shown(usual(None)) as show:
         await show.press("a")
@@ -110,52 +104,3 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
         await show.press("a")
         assert show.control is not None
         assert show.control.next_tuner_request(0, 0.0) == (1, None)
-
-
-async def test_a_finished_experiment_is_one_event_and_fills_the_card(tmp_path: Path) -> None:
-    run = starving(tmp_path)
-    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
-    for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
-        run.experimented(old, new).steps(20, COMPUTE_BOUND)
-    values = {
-        "knob": "prefetch",
-        "values": ["off", "4"],
-        "began": 150,
-        "step": 210,
-        "cause": "clear",
-    }
-    found = {
-        "answer": "faster",
-        "value": "4",
-        "against": "off",
-        "ratio": 1.68,
-        "low": 1.61,
-        "high": 1.74,
-    }
-    counts = {
-        "rounds": 6,
-        "steps": 412,
-        "spent": 60,
-        "kept": "4",
-        "step_ms": {"off": 23.4, "4": 13.9},
-    }
-    run.event(ExperimentEnded, **values, **found, **counts).steps(30, COMPUTE_BOUND)
-    async with shown(run) as show:
-        assert "did it help?" in show.text
-        assert "1.68 x faster (1.61 to 1.74) over 412 steps" in show.text
-        assert "prefetch off → 4" not in show.text
-        assert show.text.count("A/B test: prefetch off vs 4") == 1
-        assert "u undo: prefetch back to off" in show.text
-        run.switched("prefetch", "4", "off").steps(80, STARVING)
-        await show.frame()
-        assert " x slower (" in show.text
-
-
-async def test_a_run_that_ended_during_an_experiment_shows_the_kept_setting(tmp_path: Path) -> None:
-    run = starving(tmp_path)
-    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
-    run.experimented("off", "4").steps(20, COMPUTE_BOUND)
-    async with shown(run.ended("stopped"), live=False) as show:
-        assert "run ended in its test; kept off" in show.text
-        assert "no answer: the run ended first" in show.text
-        assert "A/B test, block 1" not in show.text

@@ -22,9 +22,3 @@ async def test_it_is_an_event_and_leaves_the_banner_when_it_is_over(tmp_path: Pa
     async with shown(run) as show:
         assert show.text.count("loss is NaN since step 451") == 1
         assert "! loss is finite again, from step 502 on" in show.text
-
-
-async def test_a_finished_run_shows_it_too(tmp_path: Path) -> None:
-    async with shown(diverged(tmp_path).ended(), live=False) as show:
-        assert "FINISHED" in show.text
-        assert show.text.count("loss is NaN since step 451") == 2

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.live.test_view import look
 from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
-from tests.screens.showing import shown
-from tests.screens.states import MARKUP, importing, starving
+from tests.screens.states import importing, starving
 from tfwatch.core import events as facts
-from tfwatch.core.events import ExperimentBegan
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.pipeline import PipelinePane, PipelineView, StageFigures, pipeline_view
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: A prefetch buffer that runs empty: a stage of the pipeline is the bottleneck.
 BEHIND = ("prefetch", "Prefetch", 1.8, N_A, 1.0, 4.0)
@@ -125,13 +119,6 @@ def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
     assert "the stages appear with the first batches" in " ".join(alone(importing(None), 60))
 
 
-async def test_a_replay_shows_the_newest_reading(tmp_path: Path) -> None:
-    run = usual(tmp_path).staged(*STAGES, BEHIND).ended()
-    async with shown(run, live=False) as show:
-        assert "newest reading" in show.text
-        assert row_of(show.rows, "map(decode)").startswith("→ map(decode) 7.7")
-
-
 async def test_stages_that_were_read_before_the_process_fell_silent_raise_no_alarm() -> None:
     run = starving(None).staged(*STAGES)
     view = look(run)
@@ -139,30 +126,6 @@ async def test_stages_that_were_read_before_the_process_fell_silent_raise_no_ala
     silent = replace(view, snapshot=replace(view.snapshot, life=Life.NOT_RESPONDING))
     assert not pipeline_view(silent).starves
     assert pipeline_view(silent).stages == pipeline_view(view).stages
-
-
-async def test_names_of_stages_are_no_markup() -> None:
-    name = MARKUP[-18:]
-    async with shown(usual(None).staged((name, "Map", 1.0, 1.0, N_A, N_A)), (200, 60)) as show:
-        assert name in show.text
-
-
-async def test_a_finished_run_shows_each_knobs_effect_and_no_forecast() -> None:
-    run = usual(None).switched("workers", "off", "4").steps(30, STARVING).ended()
-    async with shown(run, live=False) as show:
-        assert "prefetch 4 1.69 x faster than off" in show.words
-        assert "workers 4 not enough steps: 30 of 60 steps" in show.words
-        assert "measuring:" not in show.text
-
-
-async def test_a_running_experiment_is_shown_in_the_card() -> None:
-    run = starving(None)
-    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
-    async with shown(run) as show:
-        assert "A/B test: prefetch off vs 4" in show.text
-        assert "no forecast while trying both" in show.text
-        assert "runs until the answer is clear" in show.text
-        assert "u undo:" not in show.text
 
 
 def test_without_batches_the_reason_is_shown() -> None:

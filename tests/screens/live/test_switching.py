@@ -9,8 +9,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
-from tfwatch.core.events import SwitchAsked, SwitchMissed
-from tfwatch.core.rows import Flag, Phase
+from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,16 +98,6 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         assert "p prefetch 4 next: off" in show.words
 
 
-async def test_a_pending_request_keeps_the_current_setting_in_effect(tmp_path: Path) -> None:
-    run = starving(tmp_path).event(
-        SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key"
-    )
-    async with shown(run, (80, 24)) as show:
-        assert "prefetch off in effect until then" in show.words
-        assert "prefetch 4 requested, waits for the current batch" in show.words
-        assert show.words.count("requested, waits") == 1
-
-
 @pytest.mark.parametrize(
     ("keys", "undoes"),
     [
@@ -125,41 +114,6 @@ async def test_the_first_switch_shows_its_undo_key(keys: list[str], undoes: str)
         assert [note.message for note in show.app._notifications] == [
             f"{undoes} undoes the switch, space freezes the charts"
         ]
-
-
-async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
-    run = starving(None)
-    for knob, old, new in (
-        ("prefetch", "off", "4"),
-        ("workers", "off", "auto"),
-        ("prefetch", "4", "8"),
-    ):
-        run.switched(knob, old, new).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
-            70, COMPUTE_BOUND
-        )
-    async with shown(run) as show:
-        words = [
-            " ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)
-        ]
-        assert [line.partition(" \u2588")[0] for line in words[:2]] == ["prefetch 4", "prefetch 8"]
-        assert words[2] == "a runs an A/B test of prefetch 4 vs 8"
-        assert words[4:] == ["workers off → auto", "prefetch off → 4"]
-
-
-async def test_the_expected_step_heads_the_column_of_the_forecasts() -> None:
-    sizes = ((120, 40), (80, 24), (60, 18))
-    async with shown(starving(None)) as show:
-        for size in sizes:
-            await show.resize(size)
-            rows = show.rows
-            at = next(y for y, row in enumerate(rows) if "p  prefetch off next: 4" in row)
-            assert rows[at - 1].index("expected step") == rows[at].index(
-                "13.9 ms", rows[at].index("next: 4")
-            )
-    async with shown(starving(None), live=False) as show:
-        for size in sizes:
-            await show.resize(size)
-            assert "expected step" not in show.text
 
 
 async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:
@@ -207,9 +161,3 @@ async def test_keys_in_quick_succession_reach_the_pane_of_the_first() -> None:
     async with shown(starving(None, knobs=knobs, switchable=[*knobs])) as show:
         show.live.action_pane(1)
         assert show.app.focused is show.live.knobs
-
-
-async def test_a_switch_that_the_run_ended_before_is_among_the_events(tmp_path: Path) -> None:
-    run = usual(tmp_path).event(SwitchMissed, knob="prefetch", old="4", new="8", step=900).ended()
-    async with shown(run, live=False) as show:
-        assert "p prefetch 4 → 8 at step 900: the run ended before" in show.text

@@ -28,7 +28,6 @@ class Simulated:
     """A run in memory. `step_ms(knobs, step)`: how long a step takes.
 
     flags: of steps, by their number. refuses: why no switch can be made. before_step: called with each step's number.
-    proof_steps: during which vectorised maps are proved equal, if they need it.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Simulated:
         self.step = 0
         self.flags: dict[int, Flag] = {}
         self.odd: set[int] = set()
-        self.proof_steps = 0
         self._step_ms = step_ms
         self._steps = steps
         self._refuses = refuses
@@ -98,10 +96,7 @@ class Simulated:
     def _obey(self) -> Flag:
         """A switch is built, the old pipeline's batches are handed out, then the new one's first arrives."""
         now = self.writer.now_ns()
-        proof_steps = self.proof_steps if self._asked and self._asked.new == "on" else 0
-        if self._asked and self.step >= self._asked.step + BUFFERED + proof_steps:
-            self.proof_steps -= proof_steps
-            self.writer.describe(proof="equal in 9 batches (265 examples)" if proof_steps else "")
+        if self._asked and self.step >= self._asked.step + BUFFERED:
             asked, request, self._asked = self._asked, self._request, None
             assert request is not None
             self.control.knobs = self.control.knobs.with_value(request.knob, request.value)

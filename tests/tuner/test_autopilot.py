@@ -325,28 +325,3 @@ def test_what_is_undone_is_called_slower_only_where_it_was() -> None:
     assert slower
     assert all(one.after_ms and one.after_ms > one.before_ms for one in slower)
     assert {one.reason for one in undone} <= {"slower", "no gain beyond noise"}
-
-
-OF_SCRIPT: dict[str, Any] = {
-    "settings": {"fast_pipeline": "vectorised"},
-    "switchable": ["prefetch", "fast_pipeline"],
-}
-
-
-def test_it_has_vectorised_maps_of_a_script_proved_in_steps_that_are_not_of_its_budget() -> None:
-    training = PlantTraining(GENERATOR, Knobs(), **OF_SCRIPT)
-    training.proof_steps = 2 * BUDGET
-    autopilot.run(training.driver(), ROOMY)
-    training.train(100)
-    (ended,) = training.events(AutopilotEnded)
-    assert ended.knobs["fast_pipeline"] == "on"
-    assert ended.cause != "budget"
-    assert len(training.settings) > 2 * BUDGET > BUDGET > ended.steps
-
-
-def test_maps_that_are_not_equal_are_left_as_written() -> None:
-    training = PlantTraining(GENERATOR, Knobs(), **OF_SCRIPT)
-    training.refuses = frozenset({"fast_pipeline"})
-    autopilot.run(training.driver(), ROOMY)
-    (refused,) = [one for one in training.events(MoveJudged) if one.knob == "fast_pipeline"]
-    assert (refused.kept, refused.reason) == (False, "no memory")

@@ -253,53 +253,6 @@ def test_a_setting_that_cannot_be_had_ends_it() -> None:
     )
 
 
-VECTORISED = Experiment("fast_pipeline", (False, True), 600)
-
-
-def of_script(run: Simulated) -> Driver:
-    """Make it the run of a script whose maps can be vectorised."""
-    driver = run.driver(VECTORISED)
-    run.writer.describe(
-        knobs={"prefetch": "default", "fast_pipeline": "off"},
-        switchable=["prefetch", "fast_pipeline"],
-        settings={"fast_pipeline": "vectorised"},
-    )
-    return driver
-
-
-def by_form(knobs: Knobs, step: int) -> float:
-    """Step times of a script whose vectorised maps take less; they are longer while a proof runs."""
-    return (8.0 if knobs.fast_pipeline else 20.0) + 0.1 * (step % 3)
-
-
-def test_vectorised_maps_are_proved_before_their_first_block_in_steps_that_count_in_no_budget() -> (
-    None
-):
-    run = Simulated(by_form)
-    run.proof_steps = 2 * 600
-    experiment.run(of_script(run), VECTORISED)
-    ended = end_of(run)
-    assert (ended.cause, ended.answer, ended.value, ended.kept) == ("clear", "faster", "on", "on")
-    assert ended.spent > 1200
-
-
-def test_maps_that_are_not_equal_end_the_test_of_them_with_the_reason_of_the_proof() -> None:
-    why = "values differ in 3 of 32 000 elements"
-    run = Simulated(by_form, refuses=why)
-    experiment.run(of_script(run), VECTORISED)
-    ended = end_of(run)
-    assert (ended.cause, ended.reason, ended.kept) == ("failed", why, "off")
-
-
-def test_a_proof_that_takes_too_long_is_given_up() -> None:
-    run = Simulated(by_form)
-    run.proof_steps = 100_000
-    experiment.run(of_script(run), VECTORISED)
-    run.advance(20)
-    assert end_of(run).reason == "its proof takes longer than 60 s"
-    assert not run.control.knobs.fast_pipeline
-
-
 def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,7 +30,7 @@ class PlantTraining:
         control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what the process takes
         for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built;
         pace: between two looks of a pilot. epoch_steps: after so many each an epoch begins; 0 is never.
-        refuses: knobs that cannot be had. proof_steps: that are done while vectorised maps are proved equal.
+        refuses: knobs that cannot be had.
     """
 
     def __init__(self, plant: Plant, knobs: Knobs, seed: int = 0, **manifest: Any) -> None:
@@ -38,7 +38,7 @@ class PlantTraining:
         self.control = Control(knobs)
         self.settings: list[dict[str, str]] = []
         self.bytes_a_batch = plant.batch_bytes
-        self.build_steps, self.pace, self.epoch_steps, self.proof_steps = 0, PACE, 0, 0
+        self.build_steps, self.pace, self.epoch_steps = 0, PACE, 0
         self.refuses: frozenset[str] = frozenset()
         self._plant = plant
         self._rng = np.random.default_rng(seed)
@@ -125,8 +125,6 @@ class PlantTraining:
                 self.writer.event(event)
             depth = self.control.knobs.prefetch
             self._in_flight = self.build_steps + (depth if isinstance(depth, int) else 0)
-            if knobs.fast_pipeline and self.writer.manifest().needs_proof:
-                self._in_flight += self.proof_steps
             self._next = (knobs, asked) if asked else None
         if self._next is None:
             return 0
@@ -135,8 +133,6 @@ class PlantTraining:
             return 0
         knobs, asked = self._next
         self._next, self.control.knobs = None, knobs
-        if knobs.fast_pipeline:
-            self.writer.describe(proof="equal in 9 batches (265 examples)")
         for one in asked:
             self.writer.event(
                 PipelineSwitched(now, one.knob, one.old, one.new, one.step, step, 1.0, one.by)

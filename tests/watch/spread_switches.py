@@ -54,12 +54,6 @@ CACHED: list[dict[str, Any]] = [
     {"prefetch": 2},
     {"workers": "off"},
 ]
-VECTORISED: list[dict[str, Any]] = [
-    {"fast_pipeline": True},
-    {"workers": 2},
-    {"prefetch": 2},
-    {"workers": "off"},
-]
 
 
 def shifted(x: Any, y: Any) -> Any:
@@ -127,7 +121,6 @@ def kinds(folder: str) -> dict[str, Kind]:
         "distributed": Kind(given),
         "from a function": Kind(from_function),
         "a cache": Kind(settings=CACHED, epochs=6),
-        "vectorised": Kind(settings=VECTORISED),
     }
 
 

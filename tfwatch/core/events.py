@@ -126,7 +126,7 @@ class AutopilotEnded(Event, frozen=True):
     ]
     #: The cause in a sentence.
     reason: str
-    #: Steps of the run, without those during a proof.
+    #: Steps of the run.
     steps: Count
     #: Mean step time at the beginning and at the end.
     before_ms: Milliseconds | None = None

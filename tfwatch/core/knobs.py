@@ -108,8 +108,6 @@ class Knobs:
 
 #: A script's own pipeline has TensorFlow's defaults, and what its author wrote.
 AS_WRITTEN = Knobs(prefetch="default", workers="default")
-#: The name of a script's fast pipeline: each map before a batch takes the whole batch.
-VECTORISED = "vectorised"
 
 
 def epochs_until(knob: str, value: str) -> int:

@@ -33,10 +33,6 @@ class Refusal(Enum):
     NO_PY_DATASET = "its data is not a PyDataset"
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
-    CACHE_OF_VECTORISED = "the maps take whole batches, and a cache keeps single examples: turn the fast pipeline off first"
-    VECTORISED_CACHE = (
-        "the cache keeps single examples, and its maps cannot take whole batches: turn it off first"
-    )
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "batches are spread over several devices"
     OTHER_STRATEGY = "not live below this strategy"

@@ -31,7 +31,7 @@ from tfwatch.core.bounds import (
 )
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, MOST_STAGES, VECTORISED, as_value, epochs_until
+from tfwatch.core.knobs import KNOBS, MOST_STAGES, as_value, epochs_until
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
@@ -160,8 +160,6 @@ class Manifest(msgspec.Struct, frozen=True):
     filled_shuffle: str = ""
     #: The lowest map below it, where the shuffle can come before that; empty where it is not known.
     map_below_shuffle: str = ""
-    #: The batches on which a script's fast pipeline was equal to its own; empty before it was compared.
-    proof: str = ""
     #: Where a loop of the script's own stands, e.g. `train.py:22`; empty for a `fit`.
     loop: str = ""
     #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
@@ -205,11 +203,6 @@ class Manifest(msgspec.Struct, frozen=True):
     def fast_pipeline(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
         return self.settings.get("fast_pipeline") or ""
-
-    @property
-    def needs_proof(self) -> bool:
-        """True while the vectorised maps of a script are not proved equal: a switch to them begins with their proof."""
-        return self.fast_pipeline == VECTORISED and not self.proof
 
     def has_knob(self, knob: str) -> bool:
         """Return whether the run has a knob; simulated latency only where the run started with it."""

@@ -26,14 +26,13 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchFailed,
 )
-from tfwatch.core.knobs import VECTORISED, KnobChange, as_value
+from tfwatch.core.knobs import KnobChange, as_value
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.analysis.tuning.before_after import SwitchEffect
-    from tfwatch.core.knobs import KnobValue
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Autopilot
     from tfwatch.runs.format import Manifest
@@ -74,7 +73,7 @@ class _AutopilotJob:
         self._open_move: Move | None = None
         self._first_rows: Rows | None = None
         self._kept_rows: Rows | None = None
-        self._seen = self._unseen = self._uncounted = 0
+        self._seen = self._unseen = 0
 
     def run(self) -> None:
         self._begin()
@@ -171,8 +170,6 @@ class _AutopilotJob:
         }
         for knob in sorted(due):
             self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
-        if "fast_pipeline" in due:
-            self._wait_proved(as_value("fast_pipeline", turned["fast_pipeline"]))
         self._wait(
             lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)),
             move,
@@ -184,11 +181,6 @@ class _AutopilotJob:
         return max(
             steps, default=self._driver.snapshot.steps_total
         ) + autopilot_moves.settling_steps(turned)
-
-    def _wait_proved(self, fast_pipeline: KnobValue) -> None:
-        """Wait for the proof of vectorised maps, outside the budget of steps."""
-        self._uncounted += self._driver.wait_proved("fast_pipeline", fast_pipeline, AUTOPILOT)
-        self._seen = self._driver.snapshot.steps_total
 
     def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
         """Return the events of a kind after the known ones."""
@@ -299,11 +291,10 @@ class _AutopilotJob:
     def _limits(self) -> SearchLimits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
         latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
-        slow = {"cache", "fast_pipeline"} if manifest.fast_pipeline == VECTORISED else {"cache"}
         made = [
             one
             for one in snapshot.events.of(PipelineSwitched)
-            if one.by == AUTOPILOT and one.knob not in slow
+            if one.by == AUTOPILOT and one.knob != "cache"
         ]
         return SearchLimits(
             memory_bytes=self._memory_bytes,
@@ -311,7 +302,7 @@ class _AutopilotJob:
             cores=cores_of(manifest),
             switchable=_switchable(manifest),
             accelerated=manifest.accelerated,
-            steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began - self._uncounted),
+            steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
             switch_steps=max((one.step - one.asked_step for one in made), default=0),
         )
@@ -348,7 +339,7 @@ class _AutopilotJob:
                 step,
                 cause,
                 reason,
-                step - self._began - self._uncounted,
+                step - self._began,
                 search.first.step_ms if search else None,
                 search.now.step_ms if search else None,
                 search.first.wait_share if search else None,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 POLL_S = 0.02
 #: The longest time between two looks, for a key that ends the request: a look takes 0.5 ms of CPU and holds the GIL.
 _SELDOM_S = 0.2
-#: The longest wait for the proof of vectorised maps: it reads eight batches again, without parallel calls.
-LONGEST_PROOF_S = 60.0
 #: The share of an expected wait with few looks.
 _SURELY = 0.8
 
@@ -220,30 +218,6 @@ class Driver:
         if isinstance(answer, SwitchFailed):
             raise RefusedError(answer.reason)
         return answer
-
-    def wait_proved(self, knob: str, value: KnobValue, by: str) -> int:
-        """Wait for the proof that vectorised maps are equal, where a requested setting needs one.
-
-        Returns the steps meanwhile, which count in no budget: they say nothing about either setting.
-
-        Raises:
-            Interrupt: the request is over. RefusedError: the proof takes too long, and the setting is withdrawn.
-        """
-        manifest, begun = self.snapshot.manifest, self.snapshot.steps_total
-        if not (knob == "fast_pipeline" and value and manifest.needs_proof):
-            return 0
-        until_ns = self.clock.now_ns() + round(LONGEST_PROOF_S * 1e9)
-
-        def is_open(snapshot: Snapshot) -> bool:
-            return (
-                snapshot.manifest.needs_proof and self._answer(snapshot, knob, show(value)) is None
-            )
-
-        self.wait(lambda snapshot: not is_open(snapshot) or self.clock.now_ns() >= until_ns)
-        if is_open(self.snapshot):
-            self.ask(knob, False, by)
-            raise RefusedError(f"its proof takes longer than {LONGEST_PROOF_S:g} s")
-        return self.snapshot.steps_total - begun
 
     def _answer(
         self, snapshot: Snapshot, knob: str, value: str

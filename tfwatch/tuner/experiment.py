@@ -107,7 +107,7 @@ class _ExperimentJob:
         self._first_setting = driver.setting_of(request.knob)
         self._now = self._first_setting
         self._coming: str | None = None
-        self._next = self._uncounted = 0
+        self._next = 0
         self._blocks: list[list[Rows]] = [[] for _ in request.values]
         self._found = evaluate(block_means(self._times()))
         rows = driver.rows(max(1, self._began - _RECENT))
@@ -200,9 +200,6 @@ class _ExperimentJob:
         self._driver.ask(self._request.knob, self._request.values[value], EXPERIMENT)
         self._coming = self._values[value]
         try:
-            self._uncounted += self._driver.wait_proved(
-                self._request.knob, self._request.values[value], EXPERIMENT
-            )
             switched = self._driver.wait_switched(self._request.knob, self._request.values[value])
         except RefusedError:
             self._coming = None
@@ -217,7 +214,7 @@ class _ExperimentJob:
         return settling_steps({"prefetch": prefetch or "off"})
 
     def _check_budget(self) -> None:
-        spent = self._driver.snapshot.steps_total - self._began - self._uncounted
+        spent = self._driver.snapshot.steps_total - self._began
         lasted_s = (self._driver.now_ns() - self._began_ns) / 1e9
         if spent >= (self._request.steps or BUDGET_STEPS) and (
             self._request.steps or lasted_s >= _LEAST_S

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.analysis.situations import RUNNING, judged
+from tfwatch.analysis.findings.advice import batch_first_text
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.situation import BatchSource, SourceKind, find_batch_source
@@ -480,3 +481,38 @@ def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
         "; use_multiprocessing=True too if it computes in Python"
         in found(SourceKind.GENERATOR, unknown).advice
     )
+
+
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        pytest.param(
+            [Stage("map(scale)", "Map", 0.96), Stage("batch(32)", "Batch", 0.1)],
+            "map(scale) takes 30 us an example: .batch(32) before it, "
+            "with a function of whole batches, saves about 0.6 ms a batch",
+            id="cheap",
+        ),
+        pytest.param(
+            [Stage("map(scale)", "ParallelMap", 0.96, 2.0), Stage("batch(32)", "Batch", 0.1)],
+            "map(scale) takes 30 us an example: .batch(32) before it, "
+            "with a function of whole batches, saves about 0.3 ms a batch",
+            id="parallel",
+        ),
+        pytest.param(
+            [Stage("map(decode)", "Map", 32.0), Stage("batch(32)", "Batch", 0.1)], "", id="costly"
+        ),
+        pytest.param(
+            [Stage("batch(32)", "Batch", 0.1), Stage("map(scale)", "Map", 0.96)], "", id="after"
+        ),
+        pytest.param(
+            [Stage("map(read)", "Map python", 0.96), Stage("batch(32)", "Batch", 0.1)],
+            "",
+            id="Python",
+        ),
+        pytest.param([Stage("map(scale)", "Map", 0.96)], "", id="no batch"),
+    ],
+)
+def test_a_cheap_map_is_called_once_a_batch_by_the_batch_before_it(
+    stages: list[Stage], words: str
+) -> None:
+    assert batch_first_text(StageTable(0, tuple(stages)), 32) == words

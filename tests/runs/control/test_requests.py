@@ -15,13 +15,6 @@ def test_the_last_request_for_a_knob_wins() -> None:
     assert not control.has_requests
 
 
-def test_a_request_asked_again_gives_way_to_one_asked_since() -> None:
-    control, waited = Control(), Request("fast_pipeline", True)
-    control.ask(Request("fast_pipeline", False))
-    control.ask_again(waited)
-    assert control.take() == [Request("fast_pipeline", False)]
-
-
 def test_the_tuner_asks_only_without_a_user_request() -> None:
     control = Control()
     user_request_count = control.user_request_count

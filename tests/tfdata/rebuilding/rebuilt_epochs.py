@@ -50,11 +50,11 @@ def replayed(iterator: Any, script: Any, got: list[Any], knobs: Knobs) -> Any:
 
 
 def rebuilt_epoch(
-    iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False, fast: bool = False
+    iterator: Any, script: Any, chooser: random.Random, *, cache: bool = False
 ) -> tuple[list[Any], int]:
     """Return the batches of an epoch, and the number of switches among them.
 
-    cache: it begins with the cache on. fast: every second setting has vectorised maps.
+    cache: it begins with the cache on.
     """
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
@@ -63,7 +63,7 @@ def rebuilt_epoch(
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
     others = [
-        replace(others[0], fast_pipeline=fast),
+        others[0],
         _stage_by_stage(script, others[1], _OF_STAGES, chooser),
     ]
     new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)

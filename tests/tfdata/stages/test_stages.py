@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +12,6 @@ import pytest
 
 from tests.runs.folders import FakeClock, write_run
 from tests.runs.processes import wait_until
-from tests.tfdata.batches import next_batch
-from tests.tfdata.rebuilding import vectorisable
 from tests.whole import events_of, only
 from tfwatch.analysis.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
@@ -25,7 +22,6 @@ from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stages.stage_names import find_code_stages
 from tfwatch.tfdata.stages.stage_reader import STALL_NS, StageReader
-from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +80,6 @@ def read_after(held: Held, reader: StageReader, batches: int) -> None:
 def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
     from tfwatch.tfdata.work_ahead import options
 
     source = iter(
@@ -124,53 +119,6 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     assert by_name["shuffle(100)"].buffer_size == 100
     assert by_name["shuffle(100)"].buffered >= 99
     assert all(stage.busy_ms >= 0 for stage in made.stages if not stage.is_buffer)
-
-
-@pytest.mark.parametrize(
-    ("name", "written", "vectorised"),
-    [
-        (
-            "shuffle",
-            "shuffle(20), map(normalise), batch(4)",
-            "shuffle(20), batch(4), map(normalise)",
-        ),
-        (
-            "JPEG before",
-            "map(encode), map(fixed), map(normalise), map(one_hot), batch(4)",
-            "map(encode), map(fixed), batch(4), map(normalise), map(one_hot)",
-        ),
-        (
-            "batches of batches",
-            "map(augment), batch(4), map(mask), batch(2)",
-            "batch(4), map(augment), batch(2), map(mask)",
-        ),
-        (
-            "random below",
-            "map(jitter), map(normalise), batch(4)",
-            "map(jitter), batch(4), map(normalise)",
-        ),
-    ],
-)
-def test_vectorised_maps_follow_their_batch(
-    name: str, written: str, vectorised: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vectorisable, "COUNT", 1600)
-    data, script = vectorisable.EQUAL[name](), ScriptPipeline()
-    script.read(iter(data))
-    assert script.maps
-    script.maps.prove(lambda: False)
-    pipeline, off = SwitchablePipeline(script.build), Knobs("default", "default")
-    pipeline.start(script.source(iter(data), 0, off), off)
-    held, writer, reader, _ = begin(pipeline.iterator, pipeline.source)
-    for knobs in (off, replace(off, fast_pipeline=True)):
-        pipeline.switch(knobs)
-        for _ in range(40):
-            next_batch(pipeline)
-        held.batches = pipeline.iterator
-        reader.read()
-    tables = [", ".join(event.names[1:]) for event in events_of(recorded(writer), StagesFound)]
-    assert tables == [written, vectorised]
-    pipeline.close()
 
 
 def copied_ahead(
@@ -222,7 +170,6 @@ def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(
 def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import SwitchablePipeline
     from tfwatch.tfdata.work_ahead import prefetch_only, without_autotune
 
     numbers = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64))

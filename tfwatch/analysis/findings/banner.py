@@ -15,7 +15,7 @@ from tfwatch.analysis.findings.starving_cost import DataWaitCost
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.core import units
-from tfwatch.core.knobs import VECTORISED, knob_name
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -362,9 +362,7 @@ def _switching(now: Situation) -> Banner | None:
     if not now.asked:
         return None
     knob, new = next(reversed(list(now.asked.items())))
-    compares = knob == "fast_pipeline" and new == "on" and now.fast_pipeline == VECTORISED
-    waits = "compares real batches first" if compares else "waits for the current batch"
-    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: {waits}"
+    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the current batch"
     return Banner("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfwatch.core.code_edits import edited_lines
-from tfwatch.core.knobs import PY_DATASET_KNOBS, VECTORISED
+from tfwatch.core.knobs import PY_DATASET_KNOBS
 from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
@@ -258,12 +258,6 @@ def costliest_map(table: StageTable | None) -> str:
 def _fast(fast_name: str, name: str) -> str:
     if fast_name == _GENERATOR:
         return FROM_GENERATOR
-    if fast_name == VECTORISED:
-        return (
-            "dataset = dataset.batch(batch_size)"
-            f".map(lambda *batch: tf.vectorized_map(lambda example: {name}(*example), batch))"
-            f"  # in place of .map({name}).batch(batch_size)"
-        )
     whole = f"dataset = dataset.batch(batch_size).map({name}_batch)"
     return f"{whole}  # one call per batch, in place of .map({name}).batch(batch_size)"
 

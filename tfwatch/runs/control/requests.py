@@ -155,11 +155,6 @@ class Control:
             )
             self._requests.append(request)
 
-    def ask_again(self, request: Request) -> None:
-        """Put back a request that was taken and has waited since: before those asked meanwhile, which win."""
-        with self._lock:
-            self._requests.appendleft(request)
-
     def take(self) -> list[Request]:
         """Remove and return the waiting requests, the last one of each knob."""
         latest: dict[str, Request] = {}

@@ -27,13 +27,12 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     label_of,
     reshuffles,
 )
-from tfwatch.tfdata.stages.stage_names import HIDDEN, TAKES_BATCHES, inputs_of
+from tfwatch.tfdata.stages.stage_names import HIDDEN, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.knobs import Knobs, Setting
-    from tfwatch.tfdata.rebuilding.vectorised_maps import VectorisedMaps
 
 AS_WRITTEN = ParallelCalls()
 OTHER_SHAPE = "its batches would have another shape or type"
@@ -96,26 +95,13 @@ class RebuiltPipeline:
         skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
-    def build(
-        self,
-        blocks: tf.data.Dataset,
-        knobs: Knobs,
-        calls: ParallelCalls,
-        vectorised: VectorisedMaps | None = None,
-    ) -> tf.data.Dataset:
-        """Return the pipeline under these knobs over the elements of `source`.
-
-        calls: those of its maps. vectorised: the maps that take whole batches where `fast_pipeline` is on.
-        """
-        data, upper = blocks, self._upper
-        stages = vectorised.reorder(upper) if vectorised and knobs.fast_pipeline else upper
-        # Where a batch comes first, the elements of the source are its batches already.
-        first = int(bool(stages) and kind_of(stages[0]) in BATCHES)
-        for _ in [node for node in upper if kind_of(node) in BATCHES][first:]:
+    def build(self, blocks: tf.data.Dataset, knobs: Knobs, calls: ParallelCalls) -> tf.data.Dataset:
+        """Return the pipeline under these knobs over the elements of `source`. calls: those of its maps."""
+        data = blocks
+        for _ in [node for node in self._upper if kind_of(node) in BATCHES]:
             data = _hide_over(data.unbatch(), data)
-        for n, node in enumerate(stages[first:]):
+        for node in self._upper:
             data = _with_own_calls(node, data, calls)
-            setattr(data, TAKES_BATCHES, bool(first) and n == 0)
         size = (
             self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         )

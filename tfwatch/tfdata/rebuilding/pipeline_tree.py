@@ -368,13 +368,6 @@ def why_not_same(node: Any) -> str:
     )
 
 
-def why_not_read_twice(node: Any) -> str:
-    """Return the reason why a second reader of a stage may change what the first one gets; empty if it does not."""
-    if any(name in vars(node) for name in _FUNCTIONS):
-        return _worst_effect(node, _shared_effect)
-    return "" if kind_of(node) in _SAME else f"{label_of(node)} is not known to give the same again"
-
-
 def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
     makes_data = kind_of(node) in (*INTERLEAVES, "FlatMap")
     try:
@@ -421,15 +414,6 @@ def _lasting_effect(operation: str) -> str:
     if operation in _READING - _UNCHANGING:
         return "reads a variable, which may change"
     return _effect(operation).partition(",")[0]
-
-
-def _shared_effect(operation: str) -> str:
-    """Return the effect of a stateful operation on other iterators of its data set; empty if it has none.
-
-    An iterator has kernels of its own, and with them its own random numbers; those of a generator are shared.
-    """
-    is_own = _RANDOM.search(operation) and not operation.startswith(("Rng", "Stateful"))
-    return "" if is_own else _effect(operation)
 
 
 def _stateful_operations(graph: Any) -> Iterator[str]:

@@ -36,9 +36,6 @@ GATE = "tfwatch_gate"
 OWN = "tfwatch_own"
 #: An attribute that marks a stage of tfwatch's own in a script's pipeline.
 HIDDEN = "tfwatch_hidden"
-#: An attribute that marks a map of a script's pipeline that takes batches as they come through tfwatch's gate: the
-#: lowest hidden batch below the gate is then the script's own.
-TAKES_BATCHES = "tfwatch_takes_batches"
 _GENERATOR = "from_generator"
 #: The argument of `fit` that a function of these modules of Keras turns into a data set.
 _GIVEN = {
@@ -55,7 +52,7 @@ class CodeStage:
     kind: without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: in elements; NaN if it has
     none or TensorFlow chooses it. python: its function calls Python. files: it reads files. given: the argument of
     `fit` that Keras made the stage of, `PyDataset`, `generator` or `arrays`. hidden: another stage needs it, and it is
-    not in the code. takes_batches: see `TAKES_BATCHES`.
+    not in the code.
     """
 
     kind: str
@@ -65,7 +62,6 @@ class CodeStage:
     files: bool = False
     given: str = ""
     hidden: bool = False
-    takes_batches: bool = False
 
 
 def label_of_kind(kind: str) -> str:
@@ -90,14 +86,6 @@ def find_code_stages(dataset: Any) -> list[CodeStage]:
         ):  # one element, from which the generator's data set is made
             stages[n] = replace(stages[n], hidden=True)
     return stages
-
-
-def with_own_batch(stages: Sequence[CodeStage]) -> list[CodeStage]:
-    """Return the stages below a gate for a map over it that takes batches: their lowest hidden batch is shown."""
-    lowest = next(
-        (n for n, stage in enumerate(stages) if stage.hidden and stage.kind == "Batch"), None
-    )
-    return [replace(stage, hidden=stage.hidden and n != lowest) for n, stage in enumerate(stages)]
 
 
 def align(kinds: Sequence[str], stages: Sequence[CodeStage]) -> list[tuple[CodeStage, ...]]:
@@ -148,11 +136,7 @@ def _stages_of(dataset: Any) -> Iterator[CodeStage]:
     name = type(dataset).__name__.lstrip("_")
     (kind, *_) = code_kinds(re.sub(r"Dataset(V\d+)?$", "", name))
     if kind not in _NO_STAGES and not getattr(dataset, OWN, False):
-        hidden, takes_batches = (
-            getattr(dataset, HIDDEN, False),
-            getattr(dataset, TAKES_BATCHES, False),
-        )
-        yield replace(_describe(kind, dataset), hidden=hidden, takes_batches=takes_batches)
+        yield replace(_describe(kind, dataset), hidden=getattr(dataset, HIDDEN, False))
 
 
 def _describe(kind: str, dataset: Any) -> CodeStage:

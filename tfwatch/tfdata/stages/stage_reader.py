@@ -34,7 +34,6 @@ from tfwatch.tfdata.stages.stage_names import (
     find_code_stages,
     label_of_all,
     label_of_kind,
-    with_own_batch,
 )
 from tfwatch.tfdata.stages.stall_location import WaitCpu, find_running_line
 
@@ -197,8 +196,6 @@ class StageReader:
             return changes_since(seen, nodes, batches), batches
         gate, nodes = without_gate(nodes)
         below = self._source = follow(self._source, source)
-        if any(stage.takes_batches for stage in seen.stages):
-            below = replace(below, stages=with_own_batch(below.stages))
         return [
             *self._below(below, source, gate, batches),
             *changes_since(seen, nodes, batches),

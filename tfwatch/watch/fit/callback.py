@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: The knobs that describe a script's own pipeline.
 _PIPELINE_KNOBS = ("prefetch", "workers", "device_prefetch")
-_SCRIPT_KNOBS = (*_PIPELINE_KNOBS, "cache", "fast_pipeline")
+_SCRIPT_KNOBS = (*_PIPELINE_KNOBS, "cache")
 
 
 class _Boundary:
@@ -129,7 +129,6 @@ class Watch(keras.callbacks.Callback):
         workers: Setting | StageSettings | None = None,
         device_prefetch: Setting | None = None,
         cache: bool | None = None,
-        fast_pipeline: bool | None = None,
         multiprocessing: bool | None = None,
         queue_size: Setting | None = None,
     ) -> None:
@@ -145,15 +144,13 @@ class Watch(keras.callbacks.Callback):
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where there is none, and
                 where they take more than half of the free memory.
-            fast_pipeline: each map before a batch takes the whole batch, once it is proved to give the same batches bit
-                for bit. Refused where it does not, or a map cannot be vectorised.
             multiprocessing, queue_size: `use_multiprocessing` and `max_queue_size` of a `PyDataset`.
 
         Raises:
             ValueError: it is none of these.
         """
         settings = {"prefetch": prefetch, "workers": workers, "device_prefetch": device_prefetch}
-        flags = {"cache": cache, "fast_pipeline": fast_pipeline, "multiprocessing": multiprocessing}
+        flags = {"cache": cache, "multiprocessing": multiprocessing}
         shown = {knob: None if flag is None else show(flag) for knob, flag in flags.items()}
         for knob, value in {**settings, **shown, "queue_size": queue_size}.items():
             if value is not None:

@@ -324,13 +324,3 @@ def test_a_short_copy_is_hidden_whole() -> None:
     assert step_ms_of(
         forecast(copied_by_the_step(0.3, 1.5, 0.1), "device_prefetch", "2")
     ) == pytest.approx(1.9)
-
-
-def test_vectorised_maps_of_a_script_have_no_forecast() -> None:
-    known = evidence(20.0, knobs={"fast_pipeline": "off"}, fast_pipeline="vectorised")
-    found = forecast(known, "fast_pipeline", "on")
-    assert not found.is_known
-    assert (
-        found.why
-        == "no forecast: tf.data does not show which part of a map is spent on calling it for each example"
-    )

@@ -19,7 +19,6 @@ KINDS = (
     "endless, asked before",
     "from a function",
     "a cache",
-    "vectorised",
 )
 
 
@@ -43,7 +42,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             id="a function distributes",
         ),
         pytest.param("a cache", 2, [], id="a cache"),
-        pytest.param("vectorised", 2, [], id="vectorised maps"),
         pytest.param(
             "fused",
             2,

@@ -259,135 +259,7 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
     assert results[0] == results[1]
 
 
-def _wait_for_proof() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "tfwatch-proof":
-            thread.join(30)
-
-
-def _switching_fast(watch: Any, settings: dict[int, dict[str, Any]]) -> Any:
-    """Return a callback that switches after these steps, and waits for a proof."""
-    import keras
-
-    calls = itertools.count(1)
-
-    def switch(*_: Any, **__: Any) -> None:
-        if settings_now := settings.get(next(calls)):
-            watch.set(**settings_now)
-        _wait_for_proof()
-
-    return keras.callbacks.LambdaCallback(on_train_batch_end=switch)
-
-
-@pytest.mark.parametrize("make_data", [at_once, with_epoch])
-def test_proved_maps_take_whole_batches_and_leave_the_weights_equal(
-    make_data: Any, arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    settings: dict[int, dict[str, Any]] = {
-        2: {"fast_pipeline": True},
-        3: {"workers": 2},
-        5: {"cache": True},
-    }
-    settings |= (
-        {6: {"fast_pipeline": False}, 8: {"fast_pipeline": True}} if make_data is at_once else {}
-    )
-    results, watch = [], watch_in(tmp_path)
-    for callbacks in ([], [watch, _switching_fast(watch, settings)]):
-        model = make_model()
-        history = model.fit(make_data(arrays), epochs=3, verbose=0, callbacks=callbacks)
-        results.append((_weights(model), history.history["loss"]))
-    assert results[0] == results[1]
-    run = open_run(watch.run_path)
-    made = [
-        event.new for event in events_of(run, PipelineSwitched) if event.knob == "fast_pipeline"
-    ]
-    assert made == (["on", "off", "on"] if make_data is at_once else ["on"])
-    (failed,) = events_of(run, SwitchFailed)
-    assert failed.knob == "cache"
-    assert run.manifest.proof.startswith("equal in ")
-
-
-def _exponents(arrays: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(arrays).map(lambda x, y: (tf.exp(x), y)).batch(BATCH)
-
-
-def test_maps_that_differ_in_the_last_bit_stay_as_written(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    watch = watch_in(tmp_path)
-    switch = _switching_fast(watch, {1: {"fast_pipeline": True}})
-    make_model().fit(_exponents(arrays), epochs=2, verbose=0, callbacks=[watch, switch])
-    run = open_run(watch.run_path)
-    (failed,) = events_of(run, SwitchFailed)
-    assert failed.reason == run.manifest.fixed["fast_pipeline"]
-    assert "fast_pipeline" not in run.manifest.switchable
-    assert not events_of(run, PipelineSwitched)
-
-
-def test_a_key_pressed_again_before_the_proof_cancels_the_switch(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import keras
-
-    from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
-
-    begin = threading.Event()
-    prove = ProvableMaps.prove
-    monkeypatch.setattr(
-        ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments)
-    )
-    watch, settings = watch_in(tmp_path), [True, False]
-    switch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: (
-            watch.set(fast_pipeline=settings.pop(0)) if settings else begin.set()
-        )
-    )
-    make_model().fit(at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch])
-    run = open_run(watch.run_path)
-    assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [
-        ("off", "on"),
-        ("off", "off"),
-    ]
-    assert not [
-        *events_of(run, PipelineSwitched),
-        *events_of(run, SwitchFailed),
-        *events_of(run, SwitchMissed),
-    ]
-
-
-def test_a_cache_that_is_requested_before_the_proof_refuses_the_switch(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import keras
-
-    from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
-
-    begin = threading.Event()
-    prove = ProvableMaps.prove
-    monkeypatch.setattr(
-        ProvableMaps, "prove", lambda *arguments: begin.wait(30) and prove(*arguments)
-    )
-    watch, settings = watch_in(tmp_path), [{"fast_pipeline": True}, {"cache": True}]
-
-    def switch(*_: Any, **__: Any) -> None:
-        if settings:
-            watch.set(**settings.pop(0))
-        else:
-            begin.set()
-            _wait_for_proof()
-
-    callback = keras.callbacks.LambdaCallback(on_train_batch_end=switch)
-    make_model().fit(at_once(arrays), epochs=3, verbose=0, callbacks=[watch, callback])
-    run = open_run(watch.run_path)
-    assert [event.knob for event in events_of(run, SwitchFailed)] == ["fast_pipeline"]
-    assert [event.knob for event in events_of(run, PipelineSwitched)] == ["cache"]
-    assert not events_of(run, SwitchMissed)
-
-
 _NO_MAP = "the pipeline has no map"
-_NO_BATCH = "no map stands directly before a batch"
 _OTHER_ORDER = "shuffle(50) gives filter(is_positive) other elements in each epoch"
 _DRAWS = "map(moved) draws random numbers, in the order of its calls"
 _SHUFFLE = {"shuffle": "buffer_size of shuffle(50) sets the order of training"}
@@ -400,29 +272,29 @@ _INTERLEAVE = {
 @pytest.mark.parametrize(
     ("make_data", "switchable", "fixed", "from_epoch"),
     [
-        (at_once, ["prefetch", "workers", "cache", "fast_pipeline"], _SHUFFLE, ["cache"]),
+        (at_once, ["prefetch", "workers", "cache"], _SHUFFLE, ["cache"]),
         (
             with_epoch,
-            ["prefetch", "workers", "fast_pipeline"],
+            ["prefetch", "workers"],
             {"cache": _OTHER_ORDER, **_SHUFFLE},
-            ["workers", "fast_pipeline"],
+            ["workers"],
         ),
         (
             interleaved,
             ["prefetch", "workers"],
-            {"cache": _NO_MAP, "fast_pipeline": _NO_BATCH, **_INTERLEAVE},
+            {"cache": _NO_MAP, **_INTERLEAVE},
             ["workers"],
         ),
         (
             known,
             ["prefetch"],
-            {"workers": _NO_MAP, "cache": _NO_MAP, "fast_pipeline": _NO_MAP, **_SHUFFLE},
+            {"workers": _NO_MAP, "cache": _NO_MAP, **_SHUFFLE},
             [],
         ),
         (
             augmented,
             ["prefetch", "cache"],
-            {"workers": _DRAWS, "fast_pipeline": _DRAWS, **_SHUFFLE},
+            {"workers": _DRAWS, **_SHUFFLE},
             ["cache"],
         ),
     ],

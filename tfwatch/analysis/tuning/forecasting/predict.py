@@ -23,7 +23,6 @@ from tfwatch.analysis.tuning.forecasting.stage_supply import staged
 from tfwatch.core.knobs import (
     BETWEEN_STAGES,
     PY_DATASET_KNOBS,
-    VECTORISED,
     parse_latency,
     stage_value,
 )
@@ -63,8 +62,6 @@ _PY_DATASET = {
     "multiprocessing": "the time to send a batch between processes is unknown",
     "queue_size": "tf.data sees no queue of a PyDataset",
 }
-#: The reason for no forecast of a script's vectorised maps.
-_VECTORISED = "tf.data does not show which part of a map is spent on calling it for each example"
 #: The reasons for no forecast where single stages have a setting of their own.
 _NO_STAGE = "tf.data does not show the work of each stage"
 _AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
@@ -105,8 +102,6 @@ def predict(
         return _PY_DATASET[knob]
     if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
         return _INTERLEAVE
-    if knob == "fast_pipeline" and evidence.fast_pipeline == VECTORISED:
-        return _VECTORISED
     if knob == "device_prefetch":
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     if evidence.replicas > 1 and evidence.stages is None:

@@ -325,11 +325,8 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
 def _purpose(view: RunView, state: KnobState) -> str:
     if state.knob == "cache":
         return _cache_note(view.snapshot, state)
-    if state.knob != "fast_pipeline":
-        return ""
-    manifest = view.snapshot.manifest
-    unproved = "proved equal first, map after batch" if manifest.needs_proof else ""
-    return unproved or manifest.proof or f"fast: {manifest.fast_pipeline}"
+    is_fast = state.knob == "fast_pipeline"
+    return f"fast: {view.snapshot.manifest.fast_pipeline}" if is_fast else ""
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
@@ -375,12 +372,7 @@ def _note(
                 not view.is_over,
             )
         if newest.ratio is not None:
-            proof = (
-                view.snapshot.manifest.proof
-                if state.knob == "fast_pipeline" and state.now == "on"
-                else ""
-            )
-            return "; ".join(filter(None, (versus_text(newest), proof))), False
+            return versus_text(newest), False
     return None
 
 
@@ -406,10 +398,7 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
         return f"from epoch {first}; {key} undoes it" if key else f"{requested}, from epoch {first}"
     if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
         return f"{requested}, applies at start"
-    manifest, waits = view.snapshot.manifest, "waits for the current batch"
-    if state.knob == "fast_pipeline" and manifest.needs_proof:
-        waits = "compares real batches first"
-    return f"{requested} {clock(view.snapshot, state.asked_s)}, {waits}"
+    return f"{requested} {clock(view.snapshot, state.asked_s)}, waits for the current batch"
 
 
 def _cache_note(snapshot: Snapshot, state: KnobState) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.knobs import MOST_STAGES, VECTORISED
+from tfwatch.core.knobs import MOST_STAGES
 from tfwatch.tfdata.distributed import dataset_of, described_options
 from tfwatch.tfdata.rebuilding.pipeline_tree import label_of
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.watch.fit.switching.relayed_epochs import RelayedEpochs
 
-_WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
+_WORKERS, _CACHE = "workers", "cache"
 
 
 class KnobDescriber:
@@ -57,8 +57,7 @@ class KnobDescriber:
         why_none = (
             self._relayed.why_not_later if self._relayed else refused.words if refused else ""
         )
-        why_no_fast = script.why_no_fast or used.why_not_proved(iterator)
-        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache, _FAST: why_no_fast}
+        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache}
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
         fixed |= script.why_order_stays
         others = [knob for knob in manifest.switchable if knob not in reasons]
@@ -68,9 +67,7 @@ class KnobDescriber:
             others = [] if why_none else ["prefetch"]
         switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
         from_epoch = switchable if is_spread else script.from_epoch
-        named = {_FAST: VECTORISED} if _FAST in switchable else {}
         self._writer.describe(
-            settings={**manifest.settings, **named},
             switchable=switchable,
             fixed=fixed,
             code=script.edits,

@@ -19,7 +19,6 @@ from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.deferred_switches import (
     DeferredSwitches,
     LateSwitch,
-    ProvedSwitch,
     waiting_note,
 )
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
@@ -59,7 +58,6 @@ class RequestedSwitches:
             session.py_dataset,
         )
         self._deferred = DeferredSwitches(session, self.script)
-        self._proved = ProvedSwitch(session.control, session.writer, self.script)
         self.current = CurrentPipeline(session, self.script, self._deferred.state, note_failure)
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
         self.requested: list[SwitchAsked] = []
@@ -154,14 +152,13 @@ class RequestedSwitches:
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
-        is_own = knobs.workers == knobs.prefetch == "default" and not (
-            knobs.cache or knobs.fast_pipeline
-        )
+        is_own = knobs.workers == knobs.prefetch == "default" and not knobs.cache
         if (is_own and not begun and self.current.relayed is None) or why_not_switchable(iterator):
             return False
         self.script.read(iterator)
         self.requested += begun
-        knobs = self._without_impossible(knobs)
+        if isinstance(knobs.workers, tuple) and self.script.why_not_workers(knobs.workers):
+            knobs = self._leave("workers", knobs)
         # Below a relay no other source can follow in mid-epoch.
         if self.script.needs_rebuild(knobs) or (self.current.relayed and self.script.keeps_order):
             with fails_open(self._refuse):
@@ -172,19 +169,9 @@ class RequestedSwitches:
         elif begun:
             self._control.knobs = knobs
         knobs = self._control.knobs
-        for knob in ("workers", "cache", "fast_pipeline"):
+        for knob in ("workers", "cache"):
             knobs = self._leave(knob, knobs)
         return False
-
-    def _without_impossible(self, knobs: Knobs) -> Knobs:
-        """Return the knobs without those that the data set of this epoch, another one, cannot have."""
-        if (
-            knobs.fast_pipeline and not self.script.is_proved
-        ):  # the proof is that of another data set
-            knobs = self._leave("fast_pipeline", knobs)
-        if isinstance(knobs.workers, tuple) and self.script.why_not_workers(knobs.workers):
-            knobs = self._leave("workers", knobs)
-        return knobs
 
     def _leave(self, knob: str, knobs: Knobs) -> Knobs:
         """Record that a knob is as in the script again: its next data set cannot be rebuilt so. Return the knobs."""
@@ -333,23 +320,12 @@ class RequestedSwitches:
                 )
                 continue
             turned = knobs.with_value(request.knob, request.value)
-            cancelled = self._deferred.cancelled_by(request) or self._proved.cancelled_by(request)
+            cancelled = self._deferred.cancelled_by(request)
             for name, old, new in cancelled or knobs.differences(turned):
-                asked = self._proved.resumed(request)
-                if asked is None:
-                    asked = SwitchAsked(
-                        now,
-                        name,
-                        old,
-                        new,
-                        steps,
-                        request.by,
-                        self._deferred.epochs_until(name, new),
-                    )
-                    self._writer.event(asked)
-                if self._proved.defer(asked, request):
-                    turned = knobs
-                elif not self._deferred.defer(asked, turned):
+                epochs = self._deferred.epochs_until(name, new)
+                asked = SwitchAsked(now, name, old, new, steps, request.by, epochs)
+                self._writer.event(asked)
+                if not self._deferred.defer(asked, turned):
                     self.requested.append(asked)
                     self._note_off(asked, turned)
             knobs = self._deferred.without_deferred(turned, knobs)
@@ -393,13 +369,9 @@ class RequestedSwitches:
         self.script.read(self.current.keras)
         if request.knob == "workers":
             return self.script.why_not_workers(request.value)
-        if proved := self._proved.refusal(
-            request, self._deferred.with_waiting(self._control.knobs)
-        ):
-            return proved
         if request.knob == "cache":
             return self.script.why_no_cache or self._deferred.refusal(request)
-        is_known = request.knob in ("prefetch", "device_prefetch", "fast_pipeline")
+        is_known = request.knob in ("prefetch", "device_prefetch")
         return "" if is_known else Refusal.NOT_OURS.words
 
     def refuse_all(self, steps: int) -> None:
@@ -460,7 +432,6 @@ class RequestedSwitches:
     def close(self) -> None:
         """End with the training: report the switches that it did not wait for."""
         ends = (
-            self._proved.close,
             self._report_unreached,
             self._end_late,
             self.current.drop,

@@ -26,9 +26,7 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
 )
 from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
 from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
-from tfwatch.tfdata.rebuilding.vectorised_proof import ProvableMaps
 from tfwatch.tfdata.script_code.cache_stage import last_lasting_map, stage_to_cache
-from tfwatch.tfdata.script_code.order_edits import find_order_edits
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.stages.stage_names import find_code_stages, nodes_of
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
 
-_WORKERS, _CACHE, _FAST = "workers", "cache", "fast_pipeline"
+_WORKERS, _CACHE = "workers", "cache"
 #: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.
 _LARGE_SHUFFLE = 5_000
 _NO_DATASET = "its data set is not known"
@@ -53,7 +51,6 @@ class ScriptPipeline:
     is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`, else
     empty. why_not_now: the reason why that knob takes effect with an epoch; empty if it does with the next batch.
     why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where there is none.
-    maps: those that can be vectorised, None where there are none, for the reason `why_no_fast`.
     """
 
     def __init__(self) -> None:
@@ -62,8 +59,6 @@ class ScriptPipeline:
         self.why_not_now = ""
         self.why_no_cache = _NO_DATASET
         self.store: ExampleStore | None = None
-        self.maps: ProvableMaps | None = None
-        self._why_no_maps = _NO_DATASET
         self._dataset: Any = None
         self._pipeline: RebuiltPipeline | None = None
         self._running: RebuiltPipeline | None = None
@@ -76,15 +71,8 @@ class ScriptPipeline:
         if dataset is None or dataset is self._dataset:
             return
         self.close_cache()
-        self._dataset, self._pipeline, self._place, self.store, self.maps = (
-            dataset,
-            None,
-            None,
-            None,
-            None,
-        )
+        self._dataset, self._pipeline, self._place, self.store = dataset, None, None, None
         self.why_not = _why_unreadable(self._read_maps)
-        self._why_no_maps = self.why_not or _why_unreadable(self._read_vectorised)
         self.why_no_cache = _why_unreadable(self._read_cache)
 
     def _read_maps(self) -> None:
@@ -93,10 +81,6 @@ class ScriptPipeline:
         self.why_not_now = self._pipeline.tree.why_not_now
         if self.why_not_now:
             self._refuse_endless()
-
-    def _read_vectorised(self) -> None:
-        assert self._pipeline
-        self.maps = ProvableMaps(self._pipeline.tree)
 
     def _read_cache(self) -> None:
         self._refuse_keras_own(self._dataset)
@@ -129,15 +113,6 @@ class ScriptPipeline:
                 note_seeds(iterator)
 
     @property
-    def why_no_fast(self) -> str:
-        """The reason why it has no knob `fast_pipeline`, also one that a proof found; else empty."""
-        return self.maps.why_not if self.maps else self._why_no_maps
-
-    def why_not_proved(self, iterator: Any) -> str:
-        """Return the reason that a proof found against the maps of an iterator's data set; empty without one."""
-        return self.maps.why_not if self.maps and dataset_of(iterator) is self._dataset else ""
-
-    @property
     def why_order_stays(self) -> dict[str, str]:
         """The reasons why the settings stay that order its elements, by setting; none for batches that Keras makes."""
         return (
@@ -147,18 +122,11 @@ class ScriptPipeline:
         )
 
     @property
-    def is_proved(self) -> bool:
-        """True once the vectorised maps were equal on real batches."""
-        return self.maps is not None and self.maps.proof is not None
-
-    @property
     def edits(self) -> tuple[CodeEdit, ...]:
         """The changes of the script's lines that do what its knobs do."""
         if self._dataset is None:
             return ()
-        groups = self.maps.groups if self.maps else ()
-        lines = find_edits(self._dataset, self.parallel_stages, self._stage_to_cache())
-        return (*lines, *find_order_edits(self._dataset, groups))
+        return tuple(find_edits(self._dataset, self.parallel_stages, self._stage_to_cache()))
 
     def _stage_to_cache(self) -> Any | None:
         """Return the stage that a `.cache()` in the script follows; None where it would fix an order or not last."""
@@ -177,17 +145,13 @@ class ScriptPipeline:
 
     def why_not_again(self, knob: str) -> str:
         """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
-        if knob == _FAST:
-            return self.why_no_fast or "its proof was that of another data set"
-        return (
-            self.why_not or "its data set has other stages"
-            if knob == _WORKERS
-            else self.why_no_cache
-        )
+        if knob != _WORKERS:
+            return self.why_no_cache
+        return self.why_not or "its data set has other stages"
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
-        if (knobs.cache and not self.why_no_cache) or (knobs.fast_pipeline and self.is_proved):
+        if knobs.cache and not self.why_no_cache:
             return True
         if self.why_not:
             return False
@@ -221,10 +185,7 @@ class ScriptPipeline:
     def from_epoch(self) -> list[str]:
         """The knobs of it that take effect with an epoch."""
         waits = [_WORKERS] if self.waits_for_epoch and not self.why_not else []
-        begins = (
-            [_FAST] if self.why_not_now and not self.is_rebuilt and not self.why_no_fast else []
-        )
-        return [*waits, *begins, *([] if self.why_no_cache else [_CACHE])]
+        return [*waits, *([] if self.why_no_cache else [_CACHE])]
 
     def is_far(self, batches: int) -> bool:
         """Return whether another iterator takes long to give so many batches."""
@@ -300,8 +261,7 @@ class ScriptPipeline:
     def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over a gate on a `source`."""
         assert self._running
-        proof = self.maps.proof if self.maps else None
-        return self._running.build(data, knobs, self._calls(knobs), proof.maps if proof else None)
+        return self._running.build(data, knobs, self._calls(knobs))
 
 
 def _given_of(dataset: Any) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
-from tfwatch.core.refusals import PER_REPLICA, Refusal
+from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag, Phase
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
 
 #: The reasons beside the settings of a data set below a strategy.
 SPREAD = {
-    "prefetch": f"{PER_REPLICA} 1",
-    "workers": Refusal.OTHER_STRATEGY.words,
+    "prefetch": Refusal.SPREAD.words,
+    "workers": f"{Refusal.SPREAD.words}: change train.py:24",
 }
 
 

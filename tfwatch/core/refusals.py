@@ -10,8 +10,6 @@ from tfwatch.core.knobs import CACHE_SHARE
 
 #: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the pipeline.
 PER_REPLICA = "experimental_per_replica_buffer_size"
-#: The setting of TensorFlow's that a strategy has in place of a prefetch to the device.
-FETCH_TO_DEVICE = "experimental_fetch_to_device"
 
 
 class Refusal(Enum):
@@ -34,13 +32,7 @@ class Refusal(Enum):
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
-    SPREAD = "batches are spread over several devices"
-    OTHER_STRATEGY = "not live below this strategy"
-    ONE_READER = "its batches come from one generator, which a second iterator below the strategy would read too"
-    SPREAD_AHEAD = (
-        "TensorFlow copies each replica's part ahead by itself (experimental_fetch_to_device)"
-    )
-    NOT_AGAIN = "the pipeline of this epoch was not built again"
+    SPREAD = "not live below a strategy"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfwatch.core.refusals import FETCH_TO_DEVICE, PER_REPLICA
 from tfwatch.tfdata.stages.stage_names import inputs_of
 
 #: Stages that TensorFlow puts between a data set and the split of its batches.
@@ -42,10 +41,3 @@ def _below_split(node: Any) -> Any:
         if type(node).__name__ != name:
             return node
     return next(iter(inputs_of(node)), node)
-
-
-def described_options(distributed: Any) -> str:
-    """Return how TensorFlow prepares batches ahead for each replica; without options of the script by its defaults."""
-    options = getattr(distributed, "_options", None)
-    fetches = "on" if getattr(options, FETCH_TO_DEVICE, True) else "off"
-    return f"{FETCH_TO_DEVICE} {fetches}, {PER_REPLICA} {getattr(options, PER_REPLICA, 1)}"

@@ -14,19 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
-from tfwatch.tfdata.optionals import until_empty
 from tfwatch.tfdata.stages.stage_names import GATE, OWN
 from tfwatch.tfdata.work_ahead import buffer_size, on_device
-
-if TYPE_CHECKING:
-    from tfwatch.tfdata.relay import Relay
 
 
 class SwitchablePipeline:
@@ -35,15 +31,11 @@ class SwitchablePipeline:
     batches: the current pipeline's, None between two epochs. Fetch from them, and `take_over` at their end.
     knobs: of the current pipeline.
     state: what a build depends on beside the knobs (see `PipelinesOfEpoch`).
-    relay: takes the batches and goes on to the next pipeline by itself; None: the caller does.
     """
 
-    def __init__(
-        self, build: Build, state: Callable[[], object] = lambda: None, relay: Relay | None = None
-    ) -> None:
+    def __init__(self, build: Build, state: Callable[[], object] = lambda: None) -> None:
         self._build = build
         self._state = state
-        self._relay = relay
         self._open: Any = None
         self._source: Any = None
         self.batches: Any = None
@@ -60,27 +52,19 @@ class SwitchablePipeline:
         if self._pipelines is None or source is not self._source:
             self.close()
             self._source = source
-            self._pipelines = PipelinesOfEpoch(
-                self._build, source, self._gate(), self._state, once=bool(self._relay)
-            )
+            self._pipelines = PipelinesOfEpoch(self._build, source, self._gate(), self._state)
         self._open.assign(True)
         self._use(*self._pipelines.get(knobs), knobs)
-        if self._relay:
-            self._relay.start(self.batches.iterator)
 
     def _gate(self) -> tf.Variable:
         """Return the gate's variable. Most fits need none, and making it takes 0.7 ms."""
-        if self._relay:
-            self._open = self._relay.is_open
-        elif self._open is None:
+        if self._open is None:
             with tf.device("/CPU:0"):
                 self._open = tf.Variable(True, trainable=False, name="tfwatch_gate")
         return self._open
 
     def close(self) -> None:
         """Dispose of the epoch's pipelines and source."""
-        if self._relay:
-            self._relay.release()
         built = self._pipelines.built if self._pipelines else []
         pipelines, sources = [self._next, self.batches, self._pipelines], [self._source]
         self._next = self.batches = self._pipelines = self._source = None
@@ -94,18 +78,12 @@ class SwitchablePipeline:
         """
         assert self._pipelines
         following = *self._pipelines.get(knobs), knobs
-        if self._relay:
-            self._relay.follow(following[0].iterator)
-        else:
-            self._open.assign(False)
+        self._open.assign(False)
         self._next = following
 
     @property
     def is_switching(self) -> bool:
         """True while the current pipeline delivers its last batches before a switch."""
-        if self._relay and self._next is not None and not self._relay.is_followed:
-            following, self._next = self._next, None
-            self._use(*following)
         return self._next is not None
 
     @property
@@ -172,7 +150,7 @@ class PipelinesOfEpoch:
     """The pipelines over one source: a gate, and a pipeline on it for each setting of the knobs.
 
     is_open: the gate's variable. state: what a build depends on beside the knobs; when it changes, all pipelines are
-    rebuilt. once: none is restarted. built: signals for each data set that it has been freed.
+    rebuilt. built: signals for each data set that it has been freed.
     """
 
     def __init__(
@@ -181,15 +159,12 @@ class PipelinesOfEpoch:
         source: tf.data.Iterator,
         is_open: tf.Variable,
         state: Callable[[], object],
-        *,
-        once: bool = False,
     ) -> None:
         self.built: list[FreedSignal] = []
         self._build = build
         self._source = source
         self._is_open = is_open
         self._state = state
-        self._once = once
         self._gate: tf.data.Dataset | None = None
         self._pipelines: dict[Knobs, _BuiltPipeline] = {}
         self._built_in: object = None
@@ -230,7 +205,7 @@ class PipelinesOfEpoch:
             *(signal for signal in self.built if not signal.is_freed),
             FreedSignal(dataset),
         ]
-        can_restart = not self._once and _can_restart(dataset, knobs)
+        can_restart = _can_restart(dataset, knobs)
         return _BuiltPipeline(
             _restartable(dataset) if can_restart else dataset, can_restart, stamps
         )
@@ -299,9 +274,23 @@ def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
         return source.get_next_as_optional()
 
     # Not `counter`: TensorFlow keeps its function until the process ends.
-    gate = until_empty(tf.data.Dataset.range(tf.int64.max).take_while(is_open_now).map(take))
+    gate = _until_empty(tf.data.Dataset.range(tf.int64.max).take_while(is_open_now).map(take))
     setattr(gate, GATE, True)
     return gate
+
+
+def _until_empty(optionals: tf.data.Dataset) -> tf.data.Dataset:
+    """Return the elements of optionals, up to the first that has none."""
+
+    @tf.autograph.experimental.do_not_convert
+    def has_value(element: tf.experimental.Optional) -> tf.Tensor:
+        return element.has_value()
+
+    @tf.autograph.experimental.do_not_convert
+    def value(element: tf.experimental.Optional) -> Any:
+        return element.get_value()
+
+    return optionals.take_while(has_value).map(value)
 
 
 class BatchIterator:

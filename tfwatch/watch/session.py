@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.shuffle import Shuffle
     from tfwatch.tfdata.stages.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
-    from tfwatch.watch.fit.switching.relayed_epochs import RelayedEpochs
     from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device
     from tfwatch.watch.tuner_factory import Tuner
@@ -56,7 +55,6 @@ class Session:
     source, build: a workload's own data set and pipeline. Without a source the iterator that Keras made is used, and
         prefetch can be added to it.
     py_dataset: the settings of the `PyDataset` that a script's `fit` reads; None where it reads other data.
-    relayed: the epochs of a script's `fit` over several devices; None over one.
     shuffle, store: the source's shuffle and the pipeline's cache, if it has them.
     metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
     on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the model trains again
@@ -70,7 +68,6 @@ class Session:
     build: Build = prefetch_only
     source: tf.data.Dataset | None = None
     py_dataset: PyDatasetSettings | None = None
-    relayed: RelayedEpochs | None = None
     shuffle: Shuffle | None = None
     store: ExampleStore | None = None
     metric: str = ""

@@ -377,21 +377,6 @@ def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> 
     assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit
 
 
-def test_keys_come_first_below_a_strategy_where_they_work() -> None:
-    keys = ("prefetch", "workers", "cache", "fast_pipeline")
-    spread = replace(
-        SCRIPT, origin=BatchSource(SourceKind.TF_DATA), replicas=2, switchable=keys, live=True
-    )
-    said = banner(
-        replace(spread, knobs={**SCRIPT.knobs, "prefetch": "default", "workers": "default"})
-    )
-
-    assert said.advice.startswith("w workers auto")
-    assert "no key helps" not in said.advice
-    assert "cannot be switched" not in said.advice
-    assert "experimental_per_replica_buffer_size=4" in said.edit
-
-
 DECODE = Stage("map(decode)", "ParallelMapV2", 84.0, 4.0)
 AUGMENT = Stage("map(augment)", "ParallelMapV2", 4.0, 4.0)
 LINE = "data = data.map(decode)"

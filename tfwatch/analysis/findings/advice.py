@@ -50,8 +50,6 @@ _FETCHING_IN_LOOP = Advice(
 )
 #: The advice where calls of a loop fetch their batches.
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
-#: The first switch makes the stages visible, and takes effect with an epoch.
-_BELOW_STRATEGY = "w workers auto: its maps run in parallel and its stages show their time; a strategy prepares batches ahead already"
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
 
 
@@ -293,12 +291,6 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
-    if (
-        now.replicas > 1
-        and "workers" in now.switchable
-        and now.knobs.get("workers") in ("off", "default")
-    ):
-        return SwitchAdvice(_BELOW_STRATEGY, _WORKERS)
     prefetches = now.knobs.get("prefetch", "off") != "off"
     if "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":
         cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"

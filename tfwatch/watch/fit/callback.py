@@ -29,7 +29,6 @@ from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
-from tfwatch.watch.fit.switching.relayed_epochs import find_relayed
 from tfwatch.watch.session import ErrorText, Session
 
 if TYPE_CHECKING:
@@ -258,8 +257,6 @@ class Watch(keras.callbacks.Callback):
             run.script.writer.describe(data=kind_of_data(epochs))
             if self._py_dataset:
                 self._py_dataset.describe(run.script.writer)
-            if relayed := find_relayed(epochs):
-                relayed.describe(run.script.writer)
             run.serve(self._control)
             session = Session(
                 run.script.writer,
@@ -267,7 +264,6 @@ class Watch(keras.callbacks.Callback):
                 run.step_log,
                 run.stages,
                 py_dataset=self._py_dataset,
-                relayed=relayed,
                 stop_after=launched().steps,
                 switches=take_switches(),
                 on_error=lambda error: run.fail(ErrorText.of(error)),

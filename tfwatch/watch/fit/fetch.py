@@ -35,7 +35,7 @@ class Fetch:
         self.current = self.switches.current
         self._session, self._writer = session, session.writer
         self._filling = ShuffleFill(None)
-        self._describer = KnobDescriber(session.writer, session.relayed)
+        self._describer = KnobDescriber(session.writer)
         self._is_measured = False
         self._stamps: CopyStamps | None = None
         self._stages = session.stages or StageReader(self._writer)
@@ -51,9 +51,6 @@ class Fetch:
         if self.switches.script.is_rebuilt and iterator is self.current.keras:
             return self.current.spec
         is_new = self.current.use(iterator)
-        if self.current.relayed:
-            self.current.open_direct()
-            return self.current.spec
         self._filling = ShuffleFill(iterator)
         if not self.current.is_ours:
             self.switches.begin_iterator(iterator, is_new=is_new)

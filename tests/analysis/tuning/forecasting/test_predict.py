@@ -46,25 +46,6 @@ def test_what_a_prefetch_hides_lies_a_tenth_around_what_the_stages_tell() -> Non
     )
 
 
-def test_a_strategy_prepares_batches_ahead_without_a_prefetch() -> None:
-    known = evidence(
-        9.6, knobs={"prefetch": "off", "workers": "off"}, stages=stages(Map=23.4), replicas=2
-    )
-
-    assert within(after(known, "prefetch", "4")) == pytest.approx((WORK + 9.6,) * 3, rel=0.03)
-
-
-@pytest.mark.parametrize("knob", ["prefetch", "workers", "cache"])
-def test_below_a_strategy_the_first_switch_has_no_forecast(knob: str) -> None:
-    known = evidence(
-        9.6, knobs={"prefetch": "default", "workers": "default", "cache": "off"}, replicas=2
-    )
-    assert known.breakdown is not None
-
-    found = predict(known, known.breakdown, knob, "on" if knob == "cache" else "auto", WORK, {})
-    assert found == "the first switch below the strategy shows its stages"
-
-
 def test_of_maps_that_ran_in_parallel_the_stages_tell_too_much() -> None:
     known = evidence(
         0.1, knobs={"prefetch": "4", "workers": "16"}, stages=stages(Map=100.0), cores=16

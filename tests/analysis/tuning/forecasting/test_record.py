@@ -33,7 +33,6 @@ class Manifest:
     cache_after: str = ""
     fast_pipeline: str = ""
     parallel_stages: tuple[str, ...] = ()
-    replicas: tuple[str, ...] = ()
     from_epoch: tuple[str, ...] = ()
     memory_limit: float | None = None
     machine: dict[str, Any] = field(default_factory=lambda: {"cores": 16, "cores_allowed": 3.5})

@@ -14,6 +14,7 @@ from tests.keras_fixtures import BATCH, STEPS, compile_built
 from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
+from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata import cache as stores
@@ -389,3 +390,15 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
     run = open_run(watch.run_path)
     assert [event.step for event in events_of(run, PipelineSwitched)] == [STEPS + 1] * (epochs - 1)
     assert len(events_of(run, SwitchMissed)) == 2 - epochs
+
+
+def test_a_knob_below_a_strategy_names_the_line_of_the_script_to_change() -> None:
+    from tfwatch.watch.fit.switching.described_knobs import fixed_below_strategy
+
+    edits = [
+        CodeEdit("workers", "train.py", line, "data = data.map(f)", 0, 0, "", "tf.data.AUTOTUNE")
+        for line in (7, 9)
+    ]
+    fixed = fixed_below_strategy(edits)
+    assert fixed["workers"] == "not live below a strategy: change train.py:7"
+    assert fixed["prefetch"] == fixed["cache"] == "not live below a strategy"

@@ -51,7 +51,6 @@ class Evidence:
     cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
     fast_pipeline: the name of the fast pipeline; empty where the run has none.
     parallel_stages: the names of the stages whose parallel calls are set one by one, in the order of the pipeline.
-    replicas: the devices of a distribution strategy, which prepares a batch ahead for each; 0 without one.
     no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
 
@@ -76,7 +75,6 @@ class Evidence:
     cache_after: str = ""
     fast_pipeline: str = ""
     parallel_stages: Sequence[str] = ()
-    replicas: int = 0
 
     @cached_property
     def history(self) -> list[SettingSpan]:
@@ -112,8 +110,6 @@ class RunDescription(Protocol):
     def fast_pipeline(self) -> str: ...
     @property
     def parallel_stages(self) -> Sequence[str]: ...
-    @property
-    def replicas(self) -> Sequence[str]: ...
     @property
     def memory_limit(self) -> float | None: ...
     @property
@@ -205,7 +201,6 @@ def build_evidence(
         cache_after=run.cache_after,
         fast_pipeline=run.fast_pipeline,
         parallel_stages=run.parallel_stages,
-        replicas=len(run.replicas),
     )
 
 

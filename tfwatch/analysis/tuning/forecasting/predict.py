@@ -67,8 +67,6 @@ _NO_STAGE = "tf.data does not show the work of each stage"
 _AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
 #: The knobs whose forecast distinguishes single stages.
 _STAGED = ("workers", "prefetch")
-#: The reason for no forecast below a strategy whose iterator shows no stages.
-_NO_STAGES = "the first switch below the strategy shows its stages"
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -104,10 +102,8 @@ def predict(
         return _INTERLEAVE
     if knob == "device_prefetch":
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
-    if evidence.replicas > 1 and evidence.stages is None:
-        return _NO_STAGES
     new = {
-        name: _plain(evidence, name, turned)
+        name: "auto" if turned == "default" else turned
         for name, turned in ((knob, value), *together_with.items())
     }
     if _gains_prefetch(evidence, then):
@@ -306,7 +302,7 @@ def _from_history(evidence: Evidence) -> float | None:
         more_ms = _latency(now.get("latency_ms", "off")) - _latency(
             interval.knobs.get("latency_ms", "off")
         )
-        if interval.knobs.get("prefetch", "off") == "off" and evidence.replicas < 2:
+        if interval.knobs.get("prefetch", "off") == "off":
             return max(_typical(interval.split.wait) + more_ms, 0.0)
         if (
             interval.split.wait_share >= MODERATELY_FROM
@@ -331,15 +327,8 @@ def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dic
             works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
             guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
         for knobs, guess in zip(settings, guesses, strict=True):
-            knobs[knob] = _plain(evidence, knob, guess)
+            knobs[knob] = "auto" if guess == "default" else guess
     return settings[0], settings[1], settings[2]
-
-
-def _plain(evidence: Evidence, knob: str, value: str) -> str:
-    """Return a value as it works: a strategy prepares a batch ahead for each replica, whatever the pipeline does."""
-    if (knob, value) == ("prefetch", "off") and evidence.replicas > 1:
-        return "1"
-    return "auto" if value == "default" else value
 
 
 def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:

@@ -202,7 +202,7 @@ class StepByStepRunner:
             if self._calls_at_end:
                 # No call of tfwatch's: another iterator than the one that is exhausted would train another step.
                 current = self._fetch.current
-                is_rebuilt = current.script.is_rebuilt and not current.relayed
+                is_rebuilt = current.script.is_rebuilt
                 return original(current.pipeline.batches.iterator if is_rebuilt else iterator)
             raise
         return self._run(start_ns, batch)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.copy_stamps import CopyStamps
-    from tfwatch.tfdata.live_switch import Build
-    from tfwatch.watch.fit.switching.relayed_epochs import RelayedIterator
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
 
@@ -27,9 +25,7 @@ if TYPE_CHECKING:
 class CurrentPipeline:
     """The iterators of a `fit`: Keras' own, and a `SwitchablePipeline` above it or in its place.
 
-    keras: the iterator that Keras made; under a relay that of the script's data set in its place; None with a source
-        of tfwatch's own.
-    relayed: Keras' iterator over a relay, which takes the batches of the switchable pipeline; else None.
+    keras: the iterator that Keras made; None with a source of tfwatch's own.
     pipeline: the switchable one. script: the script's pipeline, which may give its batches in place of Keras' iterator.
     is_ours: the batches come from a source of tfwatch's own. is_switchable: they come through the switchable pipeline.
     """
@@ -42,17 +38,13 @@ class CurrentPipeline:
         note_failure: Callable[[str], None],
     ) -> None:
         self.keras: Any = None
-        self.relayed: RelayedIterator | None = None
         self.is_ours = self.is_switchable = session.source is not None
         self._session, self.script, self._state = session, script, state
         self._note_failure = note_failure
-        self.pipeline = self._make_pipeline(session.build)
+        self.pipeline = SwitchablePipeline(session.build, state)
         self._direct: Any = None
         self._first_step: int | None = None
         self._rebuilt_after = 0
-
-    def _make_pipeline(self, build: Build) -> SwitchablePipeline:
-        return SwitchablePipeline(build, self._state, self.relayed.relay if self.relayed else None)
 
     def start_own(self, source: tf.data.Iterator, knobs: Knobs) -> None:
         """Begin an epoch over the iterator of a source of tfwatch's own."""
@@ -60,37 +52,16 @@ class CurrentPipeline:
 
     def use(self, iterator: Any) -> bool:
         """Take the iterator of Keras' that the next batches belong to; return whether it is a new one."""
-        if self.relayed and iterator is self.relayed.iterator:
-            return False
-        self._drop_relayed()
         is_new, self.keras = iterator is not self.keras, iterator
         if is_new and not self.is_ours:
             self._first_step = None
         return is_new
 
-    def use_relayed(self, relayed: RelayedIterator) -> None:
-        """Take an iterator of Keras' over a relay, of which no batch has been asked for."""
-        self._drop_relayed()
-        self.relayed, self.keras, self._first_step = relayed, relayed.base, None
-
-    def _drop_relayed(self) -> None:
-        """Let go of Keras' iterator over a relay, and of the iterators below it."""
-        if self.relayed:
-            # As the pipeline's own source it is disposed of with that.
-            last, bases = (
-                [self.relayed.iterator, self._direct],
-                [self.keras] if self.script.is_rebuilt else [],
-            )
-            self.relayed = self.keras = self._direct = None
-            self._replace(self._make_pipeline(self._session.build), is_rebuilt=False)
-            dispose(last, bases, [])
-
     def start_as_written(self, knobs: Knobs) -> None:
         """Begin with Keras' iterator, with the stages that the knobs add."""
-        if self.script.is_rebuilt or self.relayed:
-            self._replace(self._make_pipeline(self._session.build), is_rebuilt=False)
-        is_needed = self.relayed is not None or is_added(knobs)
-        self.is_switchable = is_needed and not why_not_switchable(self.keras)
+        if self.script.is_rebuilt:
+            self._replace(SwitchablePipeline(self._session.build, self._state), is_rebuilt=False)
+        self.is_switchable = is_added(knobs) and not why_not_switchable(self.keras)
         if self.is_switchable:
             self.pipeline.start(self.keras, knobs)
         else:
@@ -98,15 +69,12 @@ class CurrentPipeline:
 
     def open_direct(self) -> None:
         """Prepare to fetch from Keras' iterator itself."""
-        old, self._direct = (
-            [self._direct],
-            BatchIterator(self.relayed.iterator if self.relayed else self.keras),
-        )
+        old, self._direct = [self._direct], BatchIterator(self.keras)
         dispose(old, [], [])
 
     def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:
         """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
-        pipeline = self._make_pipeline(self.script.build)
+        pipeline = SwitchablePipeline(self.script.build, self._state)
         pipeline.start(source, knobs)
         # All or nothing: batches come from the rebuilt pipeline from here on.
         self._replace(pipeline, is_rebuilt=True)
@@ -140,13 +108,12 @@ class CurrentPipeline:
         Raises:
             StopIteration: the data is exhausted, or `has_successor` continues it.
         """
-        is_direct = self.relayed or not self.is_switchable
-        return (self._direct if is_direct else self.pipeline.batches).next()
+        return (self.pipeline.batches if self.is_switchable else self._direct).next()
 
     @property
     def has_successor(self) -> bool:
         """True where another pipeline continues the data that has ended."""
-        return self.is_switchable and not self.relayed and self.pipeline.has_successor
+        return self.is_switchable and self.pipeline.has_successor
 
     def take_over(self) -> None:
         """Continue with the successor. The pipeline that has ended holds nothing, so no batch is lost."""
@@ -166,8 +133,6 @@ class CurrentPipeline:
 
         A pipeline over that iterator must hold no batch.
         """
-        if self.relayed:  # Keras' iterator gives the batches already
-            return
         self.is_switchable = self.is_ours
         if self.script.is_rebuilt:
             self.script.is_rebuilt = False
@@ -185,13 +150,11 @@ class CurrentPipeline:
     @property
     def stamps(self) -> CopyStamps | None:
         """The times at which batches were ready to be copied ahead; None where none are."""
-        return self.pipeline.batches.stamps if self.is_switchable and not self.relayed else None
+        return self.pipeline.batches.stamps if self.is_switchable else None
 
     @property
     def iterator(self) -> Any:
         """The iterator of the next batch."""
-        if self.relayed:
-            return self.relayed.iterator
         return self.pipeline.iterator if self.is_switchable else self.keras
 
     def iterator_like(self, iterator: Any) -> Any:
@@ -213,21 +176,14 @@ class CurrentPipeline:
         """True while a switch waits for the buffered batches of the stages before it."""
         return self.pipeline.is_switching
 
-    def first_step(self, step: int) -> int:
-        """Return the step whose batch is the first one of the current stages; `step` is that of the last batch."""
-        if self.relayed is None or self._first_step is None:
-            return step
-        return self._first_step + self.relayed.relay.before // self.relayed.parts + 1
-
     def leave_gate(self, knobs: Knobs) -> None:
         """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the gate only costs."""
-        is_needed = self.is_ours or self.script.is_rebuilt or self.relayed
+        is_needed = self.is_ours or self.script.is_rebuilt
         if not is_needed and not is_added(knobs):
             self.is_switchable = False
 
     def drop(self) -> None:
         """Let go of Keras' iterator."""
-        self._drop_relayed()
         last = [self.keras]
         self.keras = self._direct = None
         dispose_unless_referenced(last)

@@ -49,7 +49,7 @@ class DeferredSwitches:
             session.store,
         )
         self._script = None if session.source is not None else script
-        self._py_dataset, self._relayed = session.py_dataset, session.relayed
+        self._py_dataset = session.py_dataset
         self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
         self._epochs_begun = 0
@@ -106,8 +106,6 @@ class DeferredSwitches:
 
     def _waits_for_epoch(self, knob: str) -> bool:
         """Return whether a knob of a script's own pipeline takes effect with an epoch."""
-        if self._relayed is not None and not self._relayed.is_active:
-            return True
         if self._py_dataset is not None:
             return knob in PY_DATASET_KNOBS
         return self._script is not None and knob in self._script.from_epoch

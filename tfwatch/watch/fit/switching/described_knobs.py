@@ -5,19 +5,18 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import MOST_STAGES
-from tfwatch.tfdata.distributed import dataset_of, described_options
+from tfwatch.core.refusals import Refusal
+from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.pipeline_tree import label_of
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tfwatch.core.code_edits import CodeEdit
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.watch.fit.switching.relayed_epochs import RelayedEpochs
 
 _WORKERS, _CACHE = "workers", "cache"
 
@@ -28,45 +27,36 @@ class KnobDescriber:
     The thread that reads the stages calls it: a `fit` of less than a second is not described.
     """
 
-    def __init__(self, writer: RunWriter, relayed: RelayedEpochs | None = None) -> None:
-        self._writer, self._relayed = writer, relayed
-        self._described: tuple[Callable[[], Any], bool] = (lambda: None, False)
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._described: Callable[[], Any] = lambda: None
 
     def describe(self, iterator: Any, used: ScriptPipeline) -> None:
-        """Describe the pipeline of an iterator, once, and again once a relay makes its knobs live.
-
-        used: as the training reads it, if a switch was requested.
-        """
-        dataset, is_spread = (
-            dataset_of(iterator),
-            isinstance(iterator, tf.distribute.DistributedIterator),
-        )
-        if dataset is None or (dataset, is_spread) == (self._described[0](), self._described[1]):
+        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch was requested."""
+        dataset = dataset_of(iterator)
+        if dataset is None or dataset is self._described():
             return
-        self._described = weakref.ref(dataset), is_spread
+        self._described = weakref.ref(dataset)
         with fails_open(
             lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")
         ):
-            self._write(iterator, used, is_spread=is_spread)
+            self._write(iterator, used)
 
-    def _write(self, iterator: Any, used: ScriptPipeline, *, is_spread: bool) -> None:
+    def _write(self, iterator: Any, used: ScriptPipeline) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.read(iterator)
         script.is_rebuilt = used.is_rebuilt
         refused = why_not_switchable(iterator)
-        why_none = (
-            self._relayed.why_not_later if self._relayed else refused.words if refused else ""
-        )
+        if refused is Refusal.SPREAD:
+            fixed = {**script.why_order_stays, **fixed_below_strategy(script.edits)}
+            self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
+            return
         reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache}
+        why_none = refused.words if refused else ""
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
         fixed |= script.why_order_stays
         others = [knob for knob in manifest.switchable if knob not in reasons]
-        if self._relayed:
-            fixed |= {"prefetch": why_none} if why_none else {}
-            fixed["device_prefetch"] = described_options(self._relayed.stock)
-            others = [] if why_none else ["prefetch"]
         switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
-        from_epoch = switchable if is_spread else script.from_epoch
         self._writer.describe(
             switchable=switchable,
             fixed=fixed,
@@ -74,8 +64,15 @@ class KnobDescriber:
             parallel_stages=_names_of(script.parallel_stages) if _WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
-            from_epoch=[knob for knob in from_epoch if knob in switchable],
+            from_epoch=[knob for knob in script.from_epoch if knob in switchable],
         )
+
+
+def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
+    """Return the reason why each knob is not live, with the line of the script that takes its place."""
+    lines = {edit.knob: edit.place for edit in reversed(edits)}
+    knobs, why = ("prefetch", _WORKERS, _CACHE, "device_prefetch"), Refusal.SPREAD.words
+    return {knob: f"{why}: change {lines[knob]}" if knob in lines else why for knob in knobs}
 
 
 def _names_of(stages: Sequence[Any]) -> list[str]:

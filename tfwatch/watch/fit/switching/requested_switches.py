@@ -13,7 +13,6 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, Swi
 from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name, show
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.runs.control.requests import Request
-from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.deferred_switches import (
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.watch.fit.switching.relayed_epochs import RelayedIterator
     from tfwatch.watch.session import Session
 
 _STAYS = "prefetch off adds none: what the script prefetches itself stays, as its pipeline is not rebuilt now"
@@ -61,9 +59,6 @@ class RequestedSwitches:
         self.current = CurrentPipeline(session, self.script, self._deferred.state, note_failure)
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
         self.requested: list[SwitchAsked] = []
-        self._relayed = session.relayed
-        if self._relayed is not None:
-            self._relayed.begin, self._relayed.note_failure = self._begin_relayed, note_failure
         self._late: LateSwitch | None = None
         self._build_ms = 0.0
         self._has_noted_off = False
@@ -92,11 +87,8 @@ class RequestedSwitches:
     def begin_script_epoch(self, steps: int) -> None:
         """Begin an epoch of a script's after `steps` steps, before Keras makes its iterator.
 
-        Over several devices a requested switch takes effect with it. So do the settings of a `PyDataset`.
+        The settings of a `PyDataset` take effect with it.
         """
-        if self._relayed is not None:
-            self._install_relay()
-            return
         if self._py_dataset is None or self.current.keras is None:
             return
         with fails_open(self._refuse):
@@ -110,30 +102,6 @@ class RequestedSwitches:
                 self._py_dataset.apply(knobs)
             self._control.knobs = knobs
             self._note_built(start_ns)
-
-    def _install_relay(self) -> None:
-        """Have the batches of the epoch go through a relay if anything is requested."""
-        assert self._relayed
-        is_asked = (
-            self._control.has_requests or self._control.has_tuner_request or self._deferred.waits
-        )
-        if is_asked or self._control.knobs != AS_WRITTEN or self.current.relayed is not None:
-            with fails_open(self._refuse_relay):
-                self._relayed.install()
-
-    def _refuse_relay(self, why: str) -> None:
-        assert self._relayed
-        self._relayed.why_not = f"{Refusal.SPREAD.words} ({why})"
-        _, self.requested = self._deferred.begin_script_epoch(self._control.knobs)
-        self._refuse(self._relayed.why_not)
-
-    def _begin_relayed(self, relayed: RelayedIterator) -> None:
-        """Begin with an iterator of Keras' over a relay."""
-        with fails_open(self._note_failure):
-            self.current.use_relayed(relayed)
-            if not self._begin_rebuilt(relayed.base):
-                self.current.start_as_written(self._control.knobs)
-            self._writer.describe(from_epoch=self.script.from_epoch)
 
     def begin_iterator(self, iterator: Any, *, is_new: bool) -> None:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs ask for it."""
@@ -153,14 +121,13 @@ class RequestedSwitches:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
         is_own = knobs.workers == knobs.prefetch == "default" and not knobs.cache
-        if (is_own and not begun and self.current.relayed is None) or why_not_switchable(iterator):
+        if (is_own and not begun) or why_not_switchable(iterator):
             return False
         self.script.read(iterator)
         self.requested += begun
         if isinstance(knobs.workers, tuple) and self.script.why_not_workers(knobs.workers):
             knobs = self._leave("workers", knobs)
-        # Below a relay no other source can follow in mid-epoch.
-        if self.script.needs_rebuild(knobs) or (self.current.relayed and self.script.keeps_order):
+        if self.script.needs_rebuild(knobs):
             with fails_open(self._refuse):
                 self._start_rebuilt(knobs, 0)
                 return True
@@ -196,8 +163,7 @@ class RequestedSwitches:
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
         if self._late is not None:
             return self._follow(self._late, self.current.batches_given(steps))
-        is_unreported = self.current.relayed is not None and bool(self.requested)
-        if not self._control.has_requests or self.current.is_switching or is_unreported:
+        if not self._control.has_requests or self.current.is_switching:
             return False
         with fails_open(self._refuse):
             knobs = self._accept(steps)
@@ -215,8 +181,6 @@ class RequestedSwitches:
             self.current.switch(knobs)
             self._control.knobs = knobs
             self._note_built(start_ns)
-        elif self.current.relayed:
-            raise CannotRebuildError(Refusal.NOT_AGAIN.words)
         elif self.script.is_far(batches):
             self._late = LateSwitch(self.script.replay(self.current.keras, batches, knobs), knobs)
             self._writer.note(waiting_note(batches))
@@ -359,13 +323,8 @@ class RequestedSwitches:
 
     def _refusal_of_script(self, request: Request) -> str:
         refused = why_not_switchable(self.current.keras)
-        if self._relayed is not None:
-            if why := self._relayed.why_not_later:
-                return why
-            if request.knob == "device_prefetch":
-                return "" if request.value == "off" else Refusal.SPREAD_AHEAD.words
-        elif refused:
-            return refused.words
+        if refused:  # run.json has the line to change in place of it
+            return self._writer.manifest().fixed.get(request.knob, refused.words)
         self.script.read(self.current.keras)
         if request.knob == "workers":
             return self.script.why_not_workers(request.value)
@@ -403,11 +362,7 @@ class RequestedSwitches:
 
     def report(self, step: int) -> bool:
         """Report the switches whose first batch is that of `step`, or came before; return whether there are any."""
-        if (
-            self._late is not None
-            or self.current.is_switching
-            or (first := self.current.first_step(step)) > step
-        ):
+        if self._late is not None or self.current.is_switching:
             return False
         now = self._writer.now_ns()
         requested, self.requested = self.requested, []
@@ -420,7 +375,7 @@ class RequestedSwitches:
                         asked.old,
                         asked.new,
                         asked.step,
-                        first,
+                        step,
                         self._build_ms,
                         asked.by,
                     )
@@ -437,8 +392,7 @@ class RequestedSwitches:
             self.current.drop,
             self.current.close,
         )
-        uninstall = self._relayed.uninstall if self._relayed is not None else lambda: None
-        for part in (*ends, self._deferred.close, uninstall):
+        for part in (*ends, self._deferred.close):
             with fails_open(self._note_failure):
                 part()
 

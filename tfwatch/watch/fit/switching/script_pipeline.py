@@ -21,7 +21,6 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     read_tree,
     reshuffles,
     split_tree,
-    why_in_any_order,
     why_order_stays,
 )
 from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
@@ -173,13 +172,6 @@ class ScriptPipeline:
     def reads_cache(self) -> bool:
         """True while the batches come from a source that reads the cache, filled or not."""
         return self.is_rebuilt and self._has_cache
-
-    @property
-    def keeps_order(self) -> bool:
-        """True if it can be rebuilt and gives its elements in one order."""
-        return (
-            self._pipeline is not None and not self.why_not and not why_in_any_order(self._dataset)
-        )
 
     @property
     def from_epoch(self) -> list[str]:

@@ -22,8 +22,7 @@ from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
 from tfwatch.report.exports.perfetto import write_trace
-from tfwatch.report.exports.recording import Recording
-from tfwatch.report.exports.tables import write_csv, write_parquet
+from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
 from tfwatch.report.group_report import group_html, group_json, group_markdown
 from tfwatch.report.html.page import as_html

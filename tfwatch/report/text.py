@@ -10,7 +10,7 @@ from tfwatch.analysis.findings.hardware.gpus import extremes_text
 from tfwatch.analysis.findings.hardware.machine import GPU
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
-from tfwatch.analysis.steps.time_breakdown import keras_step_ms
+from tfwatch.analysis.steps.time_breakdown import PART_NAMES, keras_step_ms
 from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.switch_text import (
     claim_text,
@@ -209,14 +209,9 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> s
     end: the name of what follows the last step of an epoch.
     """
     total = time_breakdown.total
-    losses = {
-        "between epochs": total.between_s,
-        "compile": total.compile_s,
-        "host": total.host_s,
-        "copy to the GPU": total.copy_s,
-        "data set": total.data_set_s,
-        "import": total.import_s,
-    }
+    single = ("compile_s", "host_s", "copy_s", "data_set_s", "import_s")
+    losses = {PART_NAMES[part]: getattr(total, part) for part in single}
+    losses["between epochs"] = total.between_s
     names = sorted(
         (name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0),
         key=lambda n: -losses[n],

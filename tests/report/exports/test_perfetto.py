@@ -17,9 +17,9 @@ from tests.report.written_runs import FINISHED, open_written
 from tests.screens.canned import PREFETCHED, STAGES, usual
 from tfwatch.core.events import EpochEnded, EpochStarted, Paused, ValidationEnded
 from tfwatch.core.rows import step_ms
-from tfwatch.report.exports import recording as recording_module
+from tfwatch.report.exports import tables
 from tfwatch.report.exports.perfetto import write_trace
-from tfwatch.report.exports.recording import Recording
+from tfwatch.report.exports.tables import Recording
 from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.reading.streams import FolderSource
 
@@ -147,7 +147,7 @@ def test_steps_that_overlap_by_rounding_are_cut(tmp_path: Path) -> None:
 
 def test_the_chunks_leave_no_trace(noisy: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = events_of(written(noisy))
-    monkeypatch.setattr(recording_module, "_CHUNK", 7)
+    monkeypatch.setattr(tables, "_CHUNK", 7)
 
     parts = events_of(written(noisy))
 

@@ -15,9 +15,8 @@ from tests.report.hostile import FORMULA, hostile_run
 from tests.report.written_runs import FINISHED, open_written
 from tests.screens.canned import PREFETCHED, STAGES, usual
 from tfwatch.core.events import EpochEnded
-from tfwatch.report.exports import recording as recording_module
-from tfwatch.report.exports.recording import Recording
-from tfwatch.report.exports.tables import write_csv, write_parquet
+from tfwatch.report.exports import tables
+from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
 from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.reading.streams import FolderSource
@@ -68,7 +67,7 @@ def run(tmp_path: Path) -> Run:
 def test_every_step_comes_back_from_csv_bit_for_bit(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording_module, "_CHUNK", 100)
+    monkeypatch.setattr(tables, "_CHUNK", 100)
 
     rows = csv_of(run).rows("steps.csv")
 

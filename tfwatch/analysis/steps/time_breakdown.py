@@ -112,6 +112,22 @@ class TimeSpent:
 
 #: The parts of `TimeSpent`, in the order of display.
 PARTS = tuple(field.name for field in fields(TimeSpent) if field.name.endswith("_s"))
+#: The names of the parts in texts: those of a step first.
+PART_NAMES = {
+    "compute_s": "compute",
+    "data_wait_s": "data wait",
+    "copy_s": "copy to the GPU",
+    "host_s": "host",
+    "first_batch_s": "first batch of an epoch",
+    "validation_s": "validation",
+    "epoch_end_s": "end of an epoch",
+    "compile_s": "compile",
+    "import_s": "import",
+    "data_set_s": "data set",
+    "others_s": "other loops and fits",
+    "asleep_s": "asleep",
+    "unaccounted_s": "unaccounted time",
+}
 
 
 @dataclass(frozen=True, slots=True)

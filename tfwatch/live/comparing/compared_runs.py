@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.steps.time_breakdown import PARTS as TIMES
+from tfwatch.analysis.steps.time_breakdown import PART_NAMES
 from tfwatch.analysis.tuning.experiment import Estimate
 from tfwatch.live.comparing import intervals
 from tfwatch.live.comparing.comparability import (
@@ -330,7 +330,7 @@ def _time_spent(
 ) -> tuple[ComparedFigure, ...]:
     """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a step of others."""
     figures = []
-    for name in TIMES:
+    for name in PART_NAMES:
         shares = [
             getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
             for run in before
@@ -353,7 +353,7 @@ def _time_row(
         return seconds if name in _ONCE else 1e3 * seconds / max(total.steps, 1)
 
     unit: Unit = "s" if name in _ONCE else "ms/step"
-    return _plain(name.removesuffix("_s").replace("_", " "), unit, before, after, spent, "")
+    return _plain(PART_NAMES[name], unit, before, after, spent, "")
 
 
 def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:

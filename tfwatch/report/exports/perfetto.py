@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tfwatch.core.events import EpochEnded, EpochStarted, Paused, StagesFound, ValidationEnded
 from tfwatch.core.rows import Flag
-from tfwatch.report.exports.recording import fields_of, filled
+from tfwatch.report.exports.tables import fields_of, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.report.exports.recording import Recording
+    from tfwatch.report.exports.tables import Recording
 
 _PROCESS = 1
 #: The rows of the viewer, from the top.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from tfwatch.core.rows import Rows
-    from tfwatch.report.exports.recording import Recording
+    from tfwatch.report.exports.tables import Recording
 
 #: TensorBoard shows at most so many points of a scalar.
 _POINTS = 1000

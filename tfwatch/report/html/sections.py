@@ -16,7 +16,7 @@ from tfwatch.analysis.steps.stalls import (
     split_periodic,
     stall_place_text,
 )
-from tfwatch.analysis.steps.time_breakdown import PARTS
+from tfwatch.analysis.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import knob_name
@@ -35,22 +35,6 @@ if TYPE_CHECKING:
 #: The most rows of stalls, of causes of slow steps, and of epochs.
 MOST_STALLS, _MOST_CAUSES, MOST_EPOCHS = 10, 8, 500
 _LEAST_S = 0.05
-#: The parts of a run's time, with their names on the page and their CSS classes.
-SPENT = {
-    "compute_s": ("compute", "compute"),
-    "data_wait_s": ("data wait", "wait"),
-    "copy_s": ("copy to the GPU", "copy"),
-    "host_s": ("host", "host"),
-    "first_batch_s": ("first batch of an epoch", "first"),
-    "validation_s": ("validation", "validation"),
-    "epoch_end_s": ("end of an epoch", "end"),
-    "compile_s": ("compile", "compile"),
-    "import_s": ("import", "import"),
-    "data_set_s": ("data set", "set"),
-    "others_s": ("other loops and fits", "others"),
-    "asleep_s": ("asleep", "asleep"),
-    "unaccounted_s": ("unaccounted time", "rest"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +149,12 @@ def make_parts(total: TimeSpent) -> list[Part]:
     return [
         Part(
             name,
-            kind,
+            field.removesuffix("_s"),
             units.seconds(spent_s),
             round(spent_s / wall_s * 100, 3),
             units.percent(spent_s / wall_s),
         )
-        for field, (name, kind) in SPENT.items()
+        for field, name in PART_NAMES.items()
         if (spent_s := getattr(total, field)) >= _LEAST_S and wall_s > 0
     ]
 
@@ -331,7 +315,7 @@ def epochs_table(epochs: Iterable[TimeSpent]) -> tuple[list[str], list[list[str]
     """Return the head and the rows of the time breakdown by epoch: parts that no epoch has are left out."""
     rows = list(epochs)[:MOST_EPOCHS]
     parts = [part for part in PARTS if any(getattr(row, part) > 0 for row in rows)]
-    head = ["epoch", "steps", "wall", *(SPENT[part][0] for part in parts)]
+    head = ["epoch", "steps", "wall", *(PART_NAMES[part] for part in parts)]
     return head, [
         [
             str((row.epoch or 0) + 1),

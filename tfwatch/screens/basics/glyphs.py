@@ -17,33 +17,33 @@ QUIET_COLOUR = "$foreground 65%"
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of characters, each one cell wide except `left` and `right`.
-
-    wait, copy, host, compute: fill a cell of each part of a step. muted: fills a cell of a step that is not counted.
-        Without colour they differ by texture.
-    others: fills a cell of the GPU time of other programs.
-    levels: nine characters from empty to full, for a gauge; only the first is blank.
-    shades: four characters, for no, low, medium and high starving.
-    to: between an old and a new value. dot: between two facts. bar, bar_rest: a horizontal bar and its rest.
-    """
+    """One set of characters, each one cell wide except `left` and `right`."""
 
     colour: bool
     unicode: bool
+    #: These four fill a cell of each part of a step; without colour they differ by texture.
     wait: str
     copy: str
     host: str
     compute: str
+    #: Fills a cell of a step that is not counted.
     muted: str
+    #: Fills a cell of the GPU time of other programs.
     others: str
+    #: Nine characters from empty to full, for a gauge; only the first is blank.
     levels: str
+    #: For no, low, medium and high starving.
     shades: str
+    #: Between an old and a new value.
     to: str
+    #: Between two facts.
     dot: str
     left: str
     right: str
     rule: str
     cursor: str
     switched: str
+    #: A horizontal bar and its rest.
     bar: str
     bar_rest: str
     record: str

@@ -24,19 +24,18 @@ ESSENTIAL_RANK = 4
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key with its label and a word for its action.
-
-    enabled: the key has an effect now. chosen: marks the tab that shows. rank: where room is short, the line drops
-    disabled keys first, then the highest rank. brief: a shorter word, used before a key of `ESSENTIAL_RANK` is dropped;
-    empty where there is none.
-    """
+    """A key with its label and a word for its action."""
 
     key: str
     label: str
     word: str
+    #: The key has an effect now.
     enabled: bool = True
+    #: Marks the tab that shows.
     chosen: bool = False
+    #: Where room is short, the line drops disabled keys first, then the highest rank.
     rank: int = 0
+    #: A shorter word, used before a key of `ESSENTIAL_RANK` is dropped; empty: there is none.
     brief: str = ""
 
     @property

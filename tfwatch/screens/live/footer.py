@@ -128,14 +128,13 @@ _FRESH_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class OwnCost:
-    """The CPU use of tfwatch itself.
+    """The CPU use of tfwatch itself."""
 
-    cores: over the last second. is_whole: of all threads of tfwatch, not only of the one that draws.
-    skipped: frames that were skipped.
-    """
-
+    #: Over the last second.
     cores: float
+    #: Of all threads of tfwatch, not only of the one that draws.
     is_whole: bool = True
+    #: Frames that were skipped.
     skipped: int = 0
 
     @property

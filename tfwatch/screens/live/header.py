@@ -30,16 +30,14 @@ _LONGEST_NAME = 28
 
 @dataclass(frozen=True, slots=True)
 class HeaderView:
-    """The content of the header; empty texts are omitted.
-
-    rank: its number in a group. done: the finished share of the epoch, None where unknown. is_recording: show the mark
-    of a recording.
-    """
+    """The content of the header; empty texts are omitted."""
 
     workload: str = ""
     device: str = ""
+    #: Its number in a group.
     rank: str = ""
     epoch: str = ""
+    #: The finished share of the epoch; None: unknown.
     done: float | None = None
     step: str = ""
     speed: str = ""
@@ -47,6 +45,7 @@ class HeaderView:
     eta: str = ""
     state: str = ""
     alert: bool = False
+    #: Show the mark of a recording.
     is_recording: bool = False
 
 

@@ -40,14 +40,14 @@ _COPY = "copy to the GPU"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A labelled row. texts: longest first; the first that fits is shown, the last is wrapped where none fits.
-
-    alert: the row needs attention and is never dropped. rank: where rows are few, the highest rank goes first.
-    """
+    """A labelled row."""
 
     label: str
+    #: Longest first: the first that fits is shown, the last is wrapped where none fits.
     texts: tuple[str, ...]
+    #: The row needs attention and is never dropped.
     alert: bool = False
+    #: Where rows are few, the highest rank goes first.
     rank: int = 0
 
     def calm(self) -> Reading:

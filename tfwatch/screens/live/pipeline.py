@@ -47,18 +47,19 @@ _LOW = 8
 
 @dataclass(frozen=True, slots=True)
 class StageFigures:
-    """One stage; a figure is None where the stage has none, or no batch has passed.
-
-    cost_ms: per batch, in this stage alone. parallel: its workers, as text. buffered: elements of `size`.
-    slowest: it limits the pipeline. silent: it delivers no element while the training waits.
-    """
+    """One stage; a figure is None where the stage has none, or no batch has passed."""
 
     name: str
+    #: Per batch, in this stage alone.
     cost_ms: float | None = None
+    #: Its workers.
     parallel: str = ""
+    #: Elements of `size`.
     buffered: int | None = None
     size: int | None = None
+    #: It limits the pipeline.
     slowest: bool = False
+    #: It delivers no element while the training waits.
     silent: bool = False
 
     @property
@@ -71,19 +72,18 @@ class StageFigures:
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """The content of the pane.
-
-    all_ms: a batch in all stages, and its fetch, one after another. comparison: compares that with the step, longest
-    text first.
-    sentence: the bottleneck, the silent stage of a stall, or the reason why there is no reading.
-    starves: the device waits for this pipeline. age: of the reading, as text.
-    """
+    """The content of the pane."""
 
     stages: tuple[StageFigures, ...] = ()
+    #: A batch in all stages, and its fetch, one after another.
     all_ms: float | None = None
+    #: Compares that with the step, longest text first.
     comparison: tuple[str, ...] = ()
+    #: The bottleneck, the silent stage of a stall, or the reason why there is no reading.
     sentence: str = ""
+    #: The device waits for this pipeline.
     starves: bool = False
+    #: Of the reading.
     age: str = ""
 
 

@@ -31,20 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnobKey:
-    """A key, by its Textual name, that switches a knob off and on again.
+    """A key that switches a knob off and on again."""
 
-    name: the knob's name on the screen. does: the key's action, for the help. purpose: describes the knob; empty where
-    the run describes it. rank: where room is short, the footer and the pane drop the highest rank first.
-    in_footer: the footer lists the key. brief: a shorter name for a narrow footer; empty where there is none.
-    """
-
+    #: Its Textual name.
     key: str
     knob: str
+    #: The knob's name on the screen.
     name: str
+    #: The key's action, for the help.
     does: str
+    #: Describes the knob; empty where the run describes it.
     purpose: str
+    #: Where room is short, the footer and the pane drop the highest rank first.
     rank: int
+    #: The footer lists the key.
     in_footer: bool = True
+    #: A shorter name for a narrow footer; empty: there is none.
     brief: str = ""
 
 

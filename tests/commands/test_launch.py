@@ -15,15 +15,10 @@ from tfwatch.commands.factories import Factories
 from tfwatch.core.clock import Clock
 from tfwatch.report.document import as_json
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-
-def test_every_workload_is_offered_with_its_description() -> None:
-    assert {one.name: one.line for one in room.trainables()} == list_workloads()
 
 
 def test_a_script_of_ones_own_is_run_with_its_arguments(
@@ -139,7 +134,7 @@ def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
     home = str(tmp_path)
     with Pseudo("-m", "tfwatch", XDG_STATE_HOME=home, XDG_CONFIG_HOME=home) as terminal:
         terminal.wait_for("finished")
-        terminal.press("r")
+        terminal.press("\t")
         terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn")
         terminal.press("\r")
         terminal.wait_for("451 steps")
@@ -148,7 +143,7 @@ def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
         terminal.output = b""
         terminal.press("q")
         terminal.wait_for("recent runs")
-        terminal.press("q")
+        terminal.press("\x11")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
 

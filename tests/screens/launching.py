@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tests.doctor.machines import linux
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
-from tfwatch.core.start_knobs import StartKnob, Value
 from tfwatch.doctor.checks import judge
 from tfwatch.live.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
-from tfwatch.screens.launcher_lists import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -21,22 +19,10 @@ if TYPE_CHECKING:
 
     from tfwatch.screens.dialogs.leave import Leave
 
-PREFETCH = StartKnob(
-    "prefetch",
-    (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))),
-    0,
-    "made ahead",
-)
-FORM = StartKnob(
-    "form", (Value("slow"), Value("tf.data", ("--fast-pipeline",))), 0, "of the pipeline"
-)
-BATCH = StartKnob(
-    "batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step"
-)
 WORKLOADS = (
-    Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH)),
-    Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH)),
-    Trainable("large-images", "arithmetic enough", (BATCH,)),
+    ("cnn", "decode and augment starve it"),
+    ("generator", "fed by a slow Python generator"),
+    ("large-images", "arithmetic enough"),
 )
 RUNS = (
     PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", 5000, 52.6, 10.5, 0.41),
@@ -51,7 +37,7 @@ def run_script(line: str) -> tuple[str, ...]:
 
 
 def offer(
-    workloads: tuple[Trainable, ...] = WORKLOADS,
+    workloads: tuple[tuple[str, str], ...] = WORKLOADS,
     machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
     runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
 ) -> LauncherContent:
@@ -66,7 +52,7 @@ async def launcher(
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         if shown is None:
-            await until(pilot, lambda: size[0] < 60 or "1 day" in text(app))
+            await until(pilot, lambda: size[1] < 18 or "1 day" in text(app))
         yield app, pilot
 
 

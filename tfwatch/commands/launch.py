@@ -1,4 +1,4 @@
-"""`tfwatch` without a command: a screen of the workloads and of the recorded runs."""
+"""`tfwatch` without a command: a screen of your script, the recorded runs and the workloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tfwatch.doctor.quick_facts import describe_machine
 from tfwatch.live.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.screens.launcher import LauncherContent
-from tfwatch.screens.launcher_lists import Trainable
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
     """
     factories = factories or Factories()
     offer = LauncherContent(
-        workloads=trainables(),
+        workloads=tuple(list_workloads().items()),
         run_script=run_script,
         machine=describe_machine,
         runs=lambda: past_runs(runs_dir, clock),
@@ -76,14 +75,6 @@ def exec_command(words: Sequence[str], factories: Factories) -> int:
         sys.stderr.write(f"tfwatch: the command cannot start: {error.strerror or error}\n")
         return 1
     return 0
-
-
-# -- what can be trained ------------------------------------------------------------------------------
-
-
-def trainables() -> tuple[Trainable, ...]:
-    """Return every workload."""
-    return tuple(Trainable(name, line, ()) for name, line in list_workloads().items())
 
 
 # -- a script -----------------------------------------------------------------------------------------

@@ -1,128 +1,198 @@
-"""The launcher: workloads with their start knobs, and recent runs; its app returns the selected command."""
+"""The launcher: your script, recent runs and demos; its app returns the selected command."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.cells import cell_len
 from textual import getters, on
 from textual.binding import Binding
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.suggester import Suggester
+from textual.widgets import Input, Static
 
+from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import Pane, apply_glyphs
+from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.row_list import ChoiceList
-from tfwatch.screens.basics.text import row
+from tfwatch.screens.basics.text import column, row, shorten
 from tfwatch.screens.dialogs.leave import Leave
-from tfwatch.screens.dialogs.restart import AskScreen, ask_value
-from tfwatch.screens.keys import SMALLEST
-from tfwatch.screens.launcher_lists import PastRunsPane, Trainable, WorkloadsPane
-from tfwatch.screens.start_knobs import StartPane
+from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.content import Content
 
     from tfwatch.live.past_run import PastRun
     from tfwatch.screens.doctor import RunCheckup
 
-#: The row that asks for a script, and its question.
-_SCRIPT = Trainable("your script", "a training script of yours, unmodified: enter asks for it", ())
-_QUESTION = "A training script, and its arguments if it takes any:"
-#: The workload under the cursor at the start: it shows what tfwatch is for.
-_FIRST = "cnn"
-#: Columns from which the knobs take more than half of the width.
-_WIDE = 100
-#: Rows that a long list of workloads leaves to the other panes.
-_BELOW = 11
+_QUIET = "$foreground 65%"
+_NAME_CELLS = 14
+#: Cells from which a run's row has room for its state, and for its length.
+_USUAL, _WIDE = 34, 60
+#: Columns and rows below which there is no room for a list.
+_LEAST = (20, 10)
 
 
 @dataclass(frozen=True, slots=True)
 class LauncherContent:
-    """The content of the launcher.
+    """The content of the launcher."""
 
-    run_script: makes a command of a script that was typed; raises ValueError with the reason.
-    machine: describes the machine in a line. runs: yields the runs, newest first. A thread calls both after
-    the first paint.
-    run_checkup: runs the check-up that `d` shows.
-    """
-
-    workloads: tuple[Trainable, ...]
+    #: The name of each workload and what it shows, in a line.
+    workloads: tuple[tuple[str, str], ...]
+    #: Makes a command of a script that was typed; raises ValueError with the reason.
     run_script: Callable[[str], tuple[str, ...]]
+    #: Describes the machine in a line; called in a thread after the first paint.
     machine: Callable[[], str]
+    #: Yields the runs, newest first; called in the same thread.
     runs: Callable[[], Iterable[PastRun]]
     run_checkup: RunCheckup
 
 
-class LauncherHeader(Pane):
-    """The first line.
+class ScriptPaths(Suggester):
+    """Completes the path of a Python script, or of a folder on the way to one."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the first path that begins with the text; None without one."""
+        folder, name = os.path.split(value)
+        if not name:
+            return None
+        try:
+            entries = sorted(
+                os.scandir(os.path.expanduser(folder) or "."), key=lambda one: one.name
+            )
+        except OSError:
+            return None
+        found = (
+            one.name + ("/" if one.is_dir() else "")
+            for one in entries
+            if one.name.startswith(name) and (one.is_dir() or one.name.endswith(".py"))
+        )
+        first = next(found, None)
+        return first and os.path.join(folder, first)
+
+
+class WorkloadsPane(ChoiceList):
+    """The workloads, a line each."""
+
+    workloads: reactive[tuple[tuple[str, str], ...]] = reactive(())
+
+    def watch_workloads(self) -> None:
+        self.rows_replaced()
+
+    def count(self) -> int:
+        """Return the number of workloads."""
+        return len(self.workloads)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """Return the workload's name and description."""
+        name, line = self.workloads[index]
+        name = shorten(name, _NAME_CELLS - 1)
+        return row((name, self.mark(index) or "bold"), " " * (_NAME_CELLS - cell_len(name)), line)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command that trains the workload under the cursor."""
+        return ("train", self.workloads[self.cursor][0])
+
+
+class PastRunsPane(ChoiceList):
+    """The recorded runs, newest first.
 
     Attributes:
-        machine: the machine in a line; empty while unknown.
+        runs: the runs read so far. note: below them: the text of an empty list, or the reason why
+            some runs cannot be read.
     """
 
-    DEFAULT_CSS = """
-    LauncherHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
-    """
+    runs: reactive[tuple[PastRun, ...]] = reactive(())
+    note: reactive[str] = reactive("")
 
-    machine: reactive[str] = reactive("")
+    def watch_runs(self) -> None:
+        self.rows_replaced()
 
-    def rows(self, width: int, height: int) -> Sequence[Content]:
-        return [row(("tfwatch", "$accent bold"), "  ", self.machine)]
+    def watch_note(self) -> None:
+        self.rows_changed()
+
+    def count(self) -> int:
+        """Return the number of rows: the runs, and one for the note."""
+        return len(self.runs) + bool(self.note)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """Return the run's age, workload, state and starving share."""
+        if index >= len(self.runs):
+            return row((self.note, _QUIET))
+        run = self.runs[index]
+        name = shorten(run.workload, _NAME_CELLS - 2)
+        share = "" if run.wait_share is None else f"data wait {units.percent(run.wait_share)}"
+        return row(
+            (f"{units.age(run.age_s):<8}", _QUIET),
+            (name, self.mark(index)),
+            " " * (_NAME_CELLS - 1 - cell_len(name)),
+            column(run.state, 10) if width >= _USUAL else "",
+            (column(run.length, 24) if width >= _WIDE else "", _QUIET),
+            (share, "$text-warning"),
+        )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command that shows the run under the cursor; empty without one."""
+        return ("replay", self.runs[self.cursor].words) if self.cursor < len(self.runs) else ()
 
 
 class LauncherScreen(Screen[None]):
     """Lets the user select a command; calls `take` with its command-line arguments."""
 
-    CSS_PATH = "launcher.tcss"
-    AUTO_FOCUS = "WorkloadsPane"
+    DEFAULT_CSS = """
+    LauncherScreen { layout: vertical; background: $background; overflow: hidden; }
+    LauncherScreen #machine { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    LauncherScreen #script { height: 1; margin: 1 1 0 1; }
+    LauncherScreen #script Static { width: auto; }
+    LauncherScreen Input { width: 1fr; height: 1; border: none; padding: 0; }
+    LauncherScreen Input > .input--placeholder { color: $foreground 75%; }
+    LauncherScreen.-least PastRunsPane, LauncherScreen.-least WorkloadsPane { display: none; }
+    LauncherScreen #command { height: 1; padding: 0 1; text-wrap: nowrap; }
+    LauncherScreen PastRunsPane { width: 100%; height: 1fr; min-height: 3; }
+    LauncherScreen WorkloadsPane { width: 100%; max-height: 50%; }
+    """
+    AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "runs", "the runs", show=False, id="launcher.runs"),
-        Binding("right", "knobs", "the knobs", show=False, id="launcher.knobs"),
-        Binding("escape", "workloads", "the workloads", show=False, id="launcher.workloads"),
+        Binding("down", "app.focus_next", show=False),
+        Binding("escape", "script", "your script", show=False, id="launcher.script"),
         Binding("d", "doctor", "is the installation right?", show=False, id="launcher.doctor"),
         Binding("q", "app.quit", "quit", show=False, id="launcher.leave"),
-        Binding(
-            "colon", "app.command_palette", "search all commands", show=False, id="launcher.palette"
-        ),
     ]
 
-    header = getters.query_one(LauncherHeader)
-    workloads = getters.query_one(WorkloadsPane)
-    start = getters.query_one(StartPane)
+    script = getters.query_one(Input)
     runs = getters.query_one(PastRunsPane)
+    workloads = getters.query_one(WorkloadsPane)
     keys = getters.query_one(KeyLine)
 
     class Loaded(Message):
-        """The thread read a part of the content; None leaves a part as it is.
-
-        note: replaces an empty list of runs. trouble: the reason why some runs cannot be read.
-        """
+        """The thread read a part of the content; None leaves a part as it is."""
 
         def __init__(
-            self,
-            machine: str | None = None,
-            run: PastRun | None = None,
-            note: str | None = None,
-            trouble: str | None = None,
+            self, machine: str | None = None, run: PastRun | None = None, note: str | None = None
         ) -> None:
             super().__init__()
             self.machine = machine
             self.run = run
             self.note = note
-            self.trouble = trouble
 
     def __init__(
         self,
@@ -139,76 +209,69 @@ class LauncherScreen(Screen[None]):
         self._glyphs = choose_glyphs(colour, unicode)
 
     def compose(self) -> ComposeResult:
-        yield LauncherHeader()
+        yield Static(row(("tfwatch", "$accent bold")), id="machine")
+        with Horizontal(id="script"):
+            yield Static("tfwatch run ")
+            yield Input(placeholder="SCRIPT.py [arguments]", suggester=ScriptPaths(), compact=True)
+        yield Static(id="command")
+        yield PastRunsPane()
         yield WorkloadsPane()
-        with Horizontal(id="lower"):
-            yield StartPane()
-            yield PastRunsPane()
-        yield Static(id="command", markup=False)
         yield KeyLine()
-        yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
         apply_glyphs(self, self._glyphs)
-        self.workloads.workloads = (*self._content.workloads, _SCRIPT)
-        self.workloads.styles.height = len(self.workloads.workloads) + 2
-        names = [one.name for one in self.workloads.workloads]
-        self.workloads.cursor = names.index(_FIRST) if _FIRST in names else 0
+        self.workloads.workloads = self._content.workloads
+        self.workloads.styles.height = len(self._content.workloads) + 2
+        self.runs.set_titles("recent runs")
+        self.workloads.set_titles("demos")
         self.runs.note = "loading"
         self._show_choice()
+
+    def on_resize(self) -> None:
+        size = self.app.size
+        self.set_class(size.width < _LEAST[0] or size.height < _LEAST[1], "-least")
 
     def start_loading(self) -> None:
         """Read the machine and the runs in a thread."""
         threading.Thread(target=self._load, daemon=True, name="tfwatch-launcher").start()
 
-    def on_resize(self) -> None:
-        size = self.app.size
-        too_small = size.width < SMALLEST[0] or size.height < SMALLEST[1]
-        self.update_classes({"-too-small": too_small, "-wide": size.width >= _WIDE})
-        text = f"{size.width}x{size.height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
-        self.query_one("#too-small", Static).update(Content(text))
-        self.workloads.styles.max_height = max(size.height - _BELOW, 3)
-        self.call_after_refresh(self._show_choice)
-
-    # -- loading ------------------------------------------------------------------------------------
-
     def _load(self) -> None:
-        with fails_open(
-            lambda why: self.post_message(
-                self.Loaded(machine=f"the machine cannot be described: {why}")
-            )
-        ):
+        def no_machine(why: str) -> None:
+            self.post_message(self.Loaded(machine=f"the machine cannot be described: {why}"))
+
+        def no_runs(why: str) -> None:
+            self.post_message(self.Loaded(note=f"some runs unreadable: {why}"))
+
+        with fails_open(no_machine):
             self.post_message(self.Loaded(machine=self._content.machine()))
-        with fails_open(
-            lambda why: self.post_message(self.Loaded(trouble=f"some runs unreadable: {why}"))
-        ):
+        with fails_open(no_runs):
+            note = "no runs yet"
             for run in self._content.runs():
                 self.post_message(self.Loaded(run=run))
-            self.post_message(self.Loaded(note="no runs yet"))
+                note = ""
+            self.post_message(self.Loaded(note=note))
 
     @on(Loaded)
     def _show_loaded(self, message: Loaded) -> None:
         if message.machine is not None:
-            self.header.machine = message.machine
+            line = row(("tfwatch", "$accent bold"), "  ", message.machine)
+            self.query_one("#machine", Static).update(line)
         if message.run is not None:
             self.runs.runs = (*self.runs.runs, message.run)
         if message.note is not None:
             self.runs.note = message.note
-        if message.trouble is not None:
-            self.runs.trouble = message.trouble
 
     # -- selecting ----------------------------------------------------------------------------------
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command of the enter key: a replay where the runs have the focus, else a training."""
-        if self.runs.has_focus:
-            return ("replay", self.runs.chosen.words) if self.runs.chosen else ()
-        if self.workloads.chosen is _SCRIPT or self.start.trouble:
-            return ()
-        return ("train", self.workloads.chosen.name, *self.start.words)
+        """The command of the enter key in a list; empty in the field, which checks what it has."""
+        if isinstance(self.focused, PastRunsPane | WorkloadsPane):
+            return self.focused.words
+        return ()
 
     @on(ChoiceList.Moved)
+    @on(Input.Changed)
     def _moved(self) -> None:
         self._show_choice()
 
@@ -216,78 +279,40 @@ class LauncherScreen(Screen[None]):
         self._show_choice()
 
     def _show_choice(self) -> None:
-        workload = self.workloads.chosen
-        if workload.knobs is not self.start.knobs:
-            self.start.show(workload.name, workload.knobs)
-        self.workloads.set_titles("what to train", self.workloads.hidden_line)
-        self.start.set_titles(f"{workload.name} starts with", self.start.hidden_note)
-        self.runs.set_titles("recent runs", self.runs.hidden_note)
-        self.query_one("#command", Static).update(self._command())
-        at_runs = self.runs.has_focus
-        asks = not at_runs and workload is _SCRIPT
-        does = "replay" if at_runs else "choose script" if asks else "start"
-        types = self.start.has_focus and bool(self.start.chosen and self.start.chosen.read)
+        command = f"tfwatch {shlex.join(self.words)}" if self.words else ""
+        self.query_one("#command", Static).update(row((command, "$accent")))
+        in_field = self.script.has_focus
         self.keys.keys = (
-            Key("enter", "enter", does, bool(self.words) or asks),
-            Key("tab", "tab", _AFTER.get(type(self.focused), "workloads")),
-            Key("right", "< >", "change", enabled=self.start.has_focus, rank=1),
-            Key("e", "e", "type", enabled=types, rank=3),
-            Key("r", "r", "runs", chosen=at_runs, rank=2),
-            Key("d", "d", "doctor"),
-            Key("q", "q", "quit"),
+            Key("enter", "enter", "run" if in_field else "start", in_field or bool(self.words)),
+            Key("tab", "tab", "next"),
+            Key("right", "right", "complete") if in_field else Key("d", "d", "doctor"),
+            Key("ctrl+q", "ctrl+q" if in_field else "q", "quit"),
         )
-
-    def _command(self) -> Content:
-        if self.start.trouble and not self.runs.has_focus:
-            return row((self.start.trouble, "$text-error"))
-        return row(f"tfwatch {shlex.join(self.words)}" if self.words else "")
 
     @on(ChoiceList.Entered)
     def _entered(self) -> None:
         if self.words:
             self._take(self.words)
-        elif not self.runs.has_focus and self.workloads.chosen is _SCRIPT:
-            self.app.push_screen(AskScreen(_QUESTION, self._content.run_script), self._run_script)
 
-    def _run_script(self, words: tuple[str, ...] | None) -> None:
-        if words:
-            self._take(words)
+    @on(Input.Submitted)
+    def _run_script(self, message: Input.Submitted) -> None:
+        try:
+            self._take(self._content.run_script(message.value))
+        except ValueError as error:
+            self.query_one("#command", Static).update(row((str(error), "$text-error")))
 
-    @on(StartPane.Typing)
-    def _type(self, message: StartPane.Typing) -> None:
-        ask_value(self.app, self.start, message.knob)
-
-    def action_runs(self) -> None:
-        """Focus the runs."""
-        self.runs.focus()
-
-    def action_knobs(self) -> None:
-        """Focus the knobs."""
-        self.start.focus()
-
-    def action_workloads(self) -> None:
-        """Focus the workloads."""
-        self.workloads.focus()
+    def action_script(self) -> None:
+        """Focus the field of the script."""
+        self.script.focus()
 
     def action_doctor(self) -> None:
         """Show the check-up."""
-        from tfwatch.screens.doctor import DoctorScreen
-
-        run_checkup, unicode = self._content.run_checkup, self._glyphs.unicode
-        doctor = DoctorScreen(run_checkup, gently=False, colour=self._colour, unicode=unicode)
-
-        def update_machine(_: None) -> None:
-            if doctor.found:
-                self.header.machine = doctor.found.machine
-
-        self.app.push_screen(doctor, update_machine)
-
-
-_AFTER: dict[type[object], str] = {
-    WorkloadsPane: "knobs",
-    StartPane: "runs",
-    PastRunsPane: "workloads",
-}
+        unicode = self._glyphs.unicode
+        self.app.push_screen(
+            DoctorScreen(
+                self._content.run_checkup, gently=False, colour=self._colour, unicode=unicode
+            )
+        )
 
 
 class LauncherApp(ThemedApp):

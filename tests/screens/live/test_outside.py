@@ -14,9 +14,7 @@ from tests.screens.launching import launcher, offer
 from tests.screens.showing import rows_of, shown
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.core.start_knobs import StartKnob, Value
 from tfwatch.live.past_run import PastRun
-from tfwatch.screens.launcher_lists import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,13 +109,12 @@ async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str)
 
 @by_name
 async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
-    knob = StartKnob("data", (Value("none"), Value(name, ("--data", name))), 1, name)
     workloads, runs = (
-        (Trainable(name, name, (knob,)),),
+        ((name, name),),
         (PastRun(name, name, 720.0, name, 9, 1.0, None, 0.41),),
     )
     async with launcher(offer(workloads, lambda: name, lambda: runs), (120, 40)) as (app, pilot):
-        for keys in ((), ("right",), ("r",)):
+        for keys in ((), ("tab",), ("tab",)):
             await pilot.press(*keys)
             await pilot.pause()
             check(rows_of(app.screen), 120)

@@ -7,8 +7,8 @@ of other programs, in the frequency of the processor (Kalibera & Jones, "Rigorou
 * `MEASURED` by the runs themselves where there are enough of both sides and they alternate in time. Where all runs of a
   side were made before those of the other, anything that changed in between looks like their difference.
 * else by `PAST` runs with the same settings on the same machine, from one to the next, where there are enough of them;
-* else `ASSUMED`: one run of each side cannot show it. The assumption is `assumed_share`, from pairs of equal runs
-  (`python -m tests.bench.between_runs`), and counts as `_FREEDOM` degrees of freedom.
+* else `ASSUMED`: one run of each side cannot show it. The assumption is `assumed_share`, measured on pairs of equal
+  runs in processes of their own, and counts as `_FREEDOM` degrees of freedom.
 
 To the last two comes the change within the runs: the quarters of a run, less what all runs do at the same steps. A run
 that drifts by itself, or is disturbed in one quarter, may differ as much from another one. And what runs of the same

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.analysis.tuning.switch_text import record_text
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
-from tfwatch.report.document import judged_json
 from tfwatch.report.html.curves import make_curves
 from tfwatch.report.html.effects import folded, make_effects
 from tfwatch.report.html.sections import (
@@ -34,9 +32,6 @@ from tfwatch.report.text import failure, fate
 if TYPE_CHECKING:
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
-
-#: Entries of a list in the raw figures: a long run has ten thousand spikes.
-_MOST_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +87,6 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "split_tables": _split_tables(judged),
         "epochs": epochs_table(judged.time_breakdown.epochs),
         "epochs_left": max(len(judged.time_breakdown.epochs) - MOST_EPOCHS, 0),
-        "raw": json.dumps(_shortened(judged_json(judged)), indent=1).split("\n"),
     }
     return environment(redaction).get_template("page.html.j2").render(page)
 
@@ -119,17 +113,3 @@ def _split_tables(judged: JudgedRun) -> list[tuple[str, list[tuple[str, str, str
     if not setting.whole:
         found.append(("last setting", parts_table(setting.judgement.breakdown)))
     return [(name, rows) for name, rows in found if rows]
-
-
-def _shortened(value: Any) -> Any:
-    """Return the document with the first entries of long lists."""
-    if isinstance(value, dict):
-        return {name: _shortened(one) for name, one in value.items()}
-    if isinstance(value, list):
-        more = (
-            [f"... {len(value) - _MOST_ENTRIES} more: tfwatch report --json"]
-            if len(value) > _MOST_ENTRIES
-            else []
-        )
-        return [*(_shortened(one) for one in value[:_MOST_ENTRIES]), *more]
-    return value

@@ -167,26 +167,31 @@ def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
 
 @dataclass(frozen=True, slots=True)
 class KnobRow:
-    """A row of the pane.
+    """A row of the pane."""
 
-    key: the key's Textual name. label: the key on the screen. now: the current value. next: the value that the key
-    requests, empty where it requests none. note: the text beside it. has_forecast: the note is a forecast.
-    forecast_range: its prediction interval, shown where there is room. busy: a switch is requested or being measured.
-    enabled: the key has an effect. rank: where rows are few, the highest rank goes first.
-    stage: the number of the map or interleave that the row sets alone, from 0 on; None for a knob, which has a key.
-    """
-
+    #: The key's Textual name.
     key: str
+    #: The key on the screen.
     label: str
     name: str
+    #: The current value.
     now: str
+    #: The value that the key requests; empty: it requests none.
     next: str
+    #: The text beside it.
     note: str
+    #: The note is a forecast.
     has_forecast: bool = False
+    #: Its prediction interval, shown where there is room.
     forecast_range: str = ""
+    #: A switch is requested or being measured.
     busy: bool = False
+    #: The key has an effect.
     enabled: bool = True
+    #: Where rows are few, the highest rank goes first.
     rank: int = 0
+    #: The number of the map or interleave that the row sets alone, from 0 on;
+    #: None for a row of a knob.
     stage: int | None = None
 
 

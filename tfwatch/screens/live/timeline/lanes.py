@@ -44,16 +44,15 @@ _SAMPLES = 4000
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Means over n columns; NaN without samples.
+    """Means over n columns; NaN without samples."""
 
-    cores: cores in use. busy, ours: GPU use, 0 to 1, of all programs and of the training; `busy` is None where no
-    sensor reads a GPU now or did in these columns. gpus: `busy` and `ours` of each GPU of a strategy over several, by
-    device.
-    """
-
+    #: In use.
     cores: Floats
+    #: GPU use, 0 to 1, of all programs; None where no sensor reads a GPU.
     busy: Floats | None
+    #: GPU use of the training.
     ours: Floats
+    #: Both of each GPU of a strategy over several, by device.
     gpus: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
 

@@ -84,25 +84,29 @@ _UNKNOWN = StepMeans()
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures beside the rows; they change once a second.
+    """The figures beside the rows; they change once a second."""
 
-    split, means: of the newest steady steps; a view of the past has the means of its own steps, and its own figures.
-    share: starving now, with the open wait. was: before the last switch. cores: cores in use. all_cores: cores of the
-    machine. accelerated: the training device is not the CPU. gpu: over the last seconds. gpu_was: the GPU's use before
-    the last switch. gpu_status: the source of the GPU's figures, or the reason why there are none. gpus: of a strategy
-    over several.
-    """
-
+    #: Of the newest steady steps.
     split: Breakdown | None = None
+    #: Of the newest steady steps; a view of the past has those of its own steps.
     means: StepMeans = _UNKNOWN
+    #: Starving now, with the open wait.
     share: float | None = None
+    #: Starving before the last switch.
     was: float | None = None
+    #: In use.
     cores: float | None = None
+    #: Of the machine.
     all_cores: int = 0
+    #: The training device is not the CPU.
     accelerated: bool = True
+    #: Over the last seconds.
     gpu: GpuFigures | None = None
+    #: The GPU's use before the last switch.
     gpu_was: float | None = None
+    #: The source of the GPU's figures, or the reason why there are none.
     gpu_status: GpuFound | SensorMissing | None = None
+    #: Of a strategy over several.
     gpus: tuple[GpuLane, ...] = ()
 
 

@@ -73,21 +73,21 @@ class BarPart(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """The values of n columns; NaN where no step ran.
+    """The values of n columns; NaN where no step ran."""
 
-    starts_s: the start of each, seconds since the clock origin. end_s: the end of the last.
-    steps: the number of steps that start in each. muted: a compile or retrace, which is not counted.
-    copy_ms: a part of `compute_ms`; NaN in columns where no copy is timed, None where that is so in all.
-    """
-
+    #: The start of each, seconds since the clock origin.
     starts_s: Floats
+    #: The end of the last.
     end_s: float
+    #: The number of steps that start in each.
     steps: NDArray[np.int64]
     wait_ms: Floats
     host_ms: Floats
     compute_ms: Floats
+    #: A compile or retrace, which is not counted.
     muted: Bools
     flagged: Bools
+    #: A part of `compute_ms`; NaN: not timed in this column, None: in none.
     copy_ms: Floats | None = None
 
     @property
@@ -130,15 +130,14 @@ class Bars:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The strip as rows x n cells, the top row first.
+    """The strip as rows x n cells, the top row first."""
 
-    lower, upper: a `BarPart` each. height: the eighths, 1 to 8, that `lower` fills from below.
-    clipped: the columns higher than the axis.
-    """
-
+    #: A `BarPart` each, as `upper`.
     lower: Bytes
     upper: Bytes
+    #: The eighths, 1 to 8, that `lower` fills from below.
     height: Bytes
+    #: The columns higher than the axis.
     clipped: Bools
 
 

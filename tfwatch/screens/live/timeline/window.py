@@ -62,13 +62,12 @@ _BEFORE = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A place on the time axis. `end_s`: the moment of the newest column; None follows the run.
-
-    cursor_s: the moment under the cursor; None without one.
-    """
+    """A place on the time axis."""
 
     zoom: Zoom = Zoom.SECONDS
+    #: The moment of the newest column; None follows the run.
     end_s: float | None = None
+    #: The moment under the cursor.
     cursor_s: float | None = None
 
 

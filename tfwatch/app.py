@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-    from tfwatch.analysis.tuning.restarts import Earlier
     from tfwatch.live.script_runs import ScriptRuns, WatchedScript
     from tfwatch.live.view import RunView
     from tfwatch.runs.control.requests import Requests
@@ -63,7 +62,6 @@ class TfwatchApp(ThemedApp):
         reader: the run. control: passes requests to the training; None where the run is read only.
         is_attached: another process trains. goes_back: quitting shows the list that the run was opened from.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
-        earlier: the run before a restart.
         script: the script whose runs are shown; None where the run is not a script's.
         runs: the runs of the process that trains, of which the newest is shown; None: this one alone.
         notifier: passes the run's notices on; None where there are none, and the bell rings at the end only.
@@ -79,7 +77,6 @@ class TfwatchApp(ThemedApp):
         goes_back: bool = False,
         clock: Clock = SYSTEM,
         run_checkup: RunCheckup | None = None,
-        earlier: Earlier | None = None,
         script: WatchedScript | None = None,
         notifier: Notifier | None = None,
         runs: ScriptRuns | None = None,
@@ -92,7 +89,7 @@ class TfwatchApp(ThemedApp):
         self._runs = script.runs if script else runs
         self._is_attached, self._goes_back = is_attached, goes_back
         self._clock = clock
-        self.live = self._make_live(reader, control, earlier)
+        self.live = self._make_live(reader, control)
         if script:
             self.live.show_log_first()
         self._run_checkup = run_checkup
@@ -100,14 +97,11 @@ class TfwatchApp(ThemedApp):
         self._seen_running = False
         self._titled = False
 
-    def _make_live(
-        self, reader: RunReader, control: Requests | None, earlier: Earlier | None
-    ) -> LiveScreen:
+    def _make_live(self, reader: RunReader, control: Requests | None) -> LiveScreen:
         script = self._script
         follower = Follower(
             reader.steps_between,
             control is not None,
-            earlier,
             EndedFinding(reader.read_whole),
             self._runs.fits if self._runs else (),
             (lambda: script.state) if script else str,
@@ -149,7 +143,7 @@ class TfwatchApp(ThemedApp):
         reader = runs.next_reader()
         if reader is None:
             return
-        before, self.live = self.live, self._make_live(reader, runs.control(), None)
+        before, self.live = self.live, self._make_live(reader, runs.control())
         if not is_first:
             self.live.take_place_of(before)
         self.switch_screen(self.live)

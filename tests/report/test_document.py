@@ -67,7 +67,6 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "weights_sha256",
         "spikes",
         "stalls",
-        "restart",
         "switches",
         "autopilot",
         "experiments",

@@ -93,16 +93,9 @@ def _with_stages(folder: Path | None) -> Canned:
     return run.staged(*STAGES, PREFETCHED)
 
 
-def _restarted(folder: Path | None) -> Canned:
-    assert folder is not None
-    usual(folder.parent / "first").ended().writer.close()
-    return Canned(folder, after="first", batch_size=64).started().steps(100, COMPUTE_BOUND)
-
-
 CANNED = [
     pytest.param(_trained, "switches", id="trained and switched"),
     pytest.param(_with_stages, "pipeline.stages", id="stages"),
-    pytest.param(_restarted, "restart", id="a restart"),
     pytest.param(hardware.starving, "machine.gpu_busy", id="a GPU"),
     pytest.param(hardware.unseen, "machine.missing", id="a GPU that no sensor reads"),
     pytest.param(hardware.throttled, "machine.thermal_limit_s", id="heat"),

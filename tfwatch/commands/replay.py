@@ -10,7 +10,6 @@ from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.live.earlier_runs import earlier_of
 from tfwatch.live.groups.judged_group import JudgedGroup
 from tfwatch.live.notices import Notifier
 from tfwatch.runs.format import NotARunError
@@ -140,12 +139,10 @@ def show_run(
     """
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
-    earlier = earlier_of(reader.manifest, folder, clock)
     shown: dict[str, Any] = {
         "theme": options.theme,
         "clock": clock,
         "run_checkup": run_checkup,
-        "earlier": earlier,
     }
     shown |= {"is_attached": control is not None, "goes_back": options.goes_back, "runs": runs}
     shown["notifier"] = notifier = Notifier(options.notify, clock=clock)

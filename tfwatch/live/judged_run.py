@@ -25,7 +25,6 @@ from tfwatch.analysis.tuning.forecasting.evidence import Evidence, build_evidenc
 from tfwatch.analysis.tuning.forecasting.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import EpochStarted, ExperimentEnded
-from tfwatch.live.earlier_runs import restart_of
 from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
 from tfwatch.live.run_situation import MeasuredSetting, build_situation
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.forecasting.evidence import EvidenceTables
-    from tfwatch.analysis.tuning.restarts import Restart
     from tfwatch.runs.reading.opened import Run
 
 
@@ -86,11 +84,6 @@ class JudgedRun:
         return cost_of_data_wait(
             self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy
         )
-
-    @cached_property
-    def restart(self) -> Restart | None:
-        """The comparison with the run before a restart; None where this run began by itself."""
-        return restart_of(self.run)
 
     @cached_property
     def pipeline(self) -> StageTable | None:

@@ -47,7 +47,6 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import step_ms
-from tfwatch.live.earlier_runs import RestartFollower
 from tfwatch.live.followed_run import StepSearch, pauses_of
 from tfwatch.live.forecasts import ForecastFollower
 from tfwatch.live.run_situation import (
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.spikes import Compiled
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.restarts import Earlier
     from tfwatch.core.events import Event
     from tfwatch.core.refusals import Fixed
     from tfwatch.core.rows import Rows
@@ -85,7 +83,7 @@ _ENDS = 8
 class RunView:
     """A run as the panes show it. `comparisons`, `stalls`, `patterns`, `compiles`: oldest first.
 
-    comparisons: of the switches, after that of the restart that the run began with.
+    comparisons: of the switches.
 
     energy: of the device that trains, so far; None where no power is read. said: known lines of TensorFlow's log.
     tried: the settings that a run which is over left undecided.
@@ -164,7 +162,7 @@ class _FiguresOfSecond:
 class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
-    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed; `earlier`: the run before a restart;
+    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed;
     `ended_finding`: returns that of the run once it is over, None until it is known; `earlier_fits`: of the script's
     runs before this one; `script`: returns the state of the script, empty without one; `find_previous`: returns the run
     before of the same workload, None until it is known.
@@ -174,7 +172,6 @@ class Follower:
         self,
         steps_between: Callable[[int, int], Rows],
         live: bool,
-        earlier: Earlier | None = None,
         ended_finding: Callable[[], Banner | None] | None = None,
         earlier_fits: tuple[FitFigures, ...] = (),
         script: Callable[[], str] = str,
@@ -189,7 +186,6 @@ class Follower:
         self._fits_counted: tuple[object, ...] = ()
         self._live = live
         self._ended_finding = ended_finding
-        self._restarts = RestartFollower(earlier, steps_between)
         self._comparisons: tuple[Comparison, ...] = ()
         self._known = KnownSides()
         self._figures = _FiguresOfSecond()
@@ -227,7 +223,6 @@ class Follower:
             self._comparisons = tuple(
                 compare(switches, total, self._steps_between, self._known, accelerated)
             )
-            self._restarts.take(snapshot)
             self._count_fits(snapshot)
             self._figured = due
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
@@ -238,7 +233,7 @@ class Follower:
             situation,
             banner(situation),
             knobs,
-            self._restarts.found + self._comparisons,
+            self._comparisons,
             self._step_search.stalls,
             tuple(self._step_search.patterns.values()),
             tuple(self._step_search.compiles),

@@ -26,7 +26,6 @@ from tfwatch.report.outcome import (
     data_wait_cost_json,
     finding_json,
     last_setting_json,
-    restart_json,
     whole_run_json,
 )
 
@@ -130,7 +129,6 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes": [_spike(spike) for spike in summary.spikes],
         "stalls": [*map(_stall, summary.stalls), *map(_pattern, summary.patterns)],
-        "restart": restart_json(judged.restart),
         "switches": switches_json(summary.switches, run.events),
         "autopilot": autopilot_json(run.events),
         "experiments": experiments_json(run.events),

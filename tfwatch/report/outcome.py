@@ -1,4 +1,4 @@
-"""The outcome of a run in words and for the JSON object: verdict, finding, cost of data wait, gain of a restart."""
+"""The outcome of a run in words and for the JSON object: verdict, finding, cost of data wait."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.findings import starving_cost
 from tfwatch.analysis.steps.verdict import Bound, Judgement
-from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.restarts import changes
 from tfwatch.core import units
-from tfwatch.core.knobs import option_name
-from tfwatch.live.earlier_runs import start_of
-from tfwatch.report.document_switches import by_name, effect_json, split_json
+from tfwatch.report.document_switches import by_name, split_json
 from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
@@ -19,9 +15,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.summary import LastSetting, Summary
     from tfwatch.analysis.steps.verdict import Breakdown
-    from tfwatch.analysis.tuning.restarts import Earlier, Restart
     from tfwatch.live.judged_run import JudgedRun
-    from tfwatch.runs.format import Manifest
 
 
 def last_setting_json(judged: JudgedRun) -> dict[str, Any]:
@@ -134,37 +128,3 @@ def setting_words(setting: LastSetting) -> str:
     if len(setting.stretches) > 1:
         return f"last setting, {len(setting.stretches)} stretches of steps {first} to {last},"
     return f"last setting, steps {first} to {last}," if setting.undecided else f"since step {first}"
-
-
-def beginning(earlier: Earlier, manifest: Manifest) -> str:
-    """Return the first line of a restarted run."""
-    return f"restarted after {earlier.run}: {switch_text.changes_text(changes(earlier.start, start_of(manifest)))}"
-
-
-def restart_words(gave: Restart | None) -> str:
-    """Return the gain of the restart that began a run; empty where none did."""
-    if gave is None:
-        return ""
-    turned = f"restarted, {switch_text.changes_text(gave.changes)}"
-    if gave.ratio is None or gave.before is None or gave.after is None:
-        return f"{turned}: not enough steps to compare"
-    sides = " to ".join(
-        switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after)
-    )
-    return f"{turned}: {switch_text.claim_text(gave)}, {sides} over {units.count(gave.after.steps)} steps"
-
-
-def restart_json(gave: Restart | None) -> dict[str, Any] | None:
-    """Return the restart that began a run."""
-    if gave is None:
-        return None
-    return {
-        "previous_run": gave.run,
-        "changes": [
-            {"knob": option_name(one.knob), "from": one.old, "to": one.new} for one in gave.changes
-        ],
-        "per": "example" if gave.per_example else "step",
-        "before_ms": gave.typical(gave.before.step) if gave.before else None,
-        "after_ms": gave.typical(gave.after.step) if gave.after else None,
-        **effect_json(gave),
-    }

@@ -31,7 +31,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.live.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
+from tfwatch.report.outcome import lost_words, next_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
@@ -79,7 +79,6 @@ def as_text(run: Run, home: Path) -> str:
         *_op_by_op(run, summary),
         *_machine(run, machine),
         *_findings(findings, "heat", "swapping", "memory-growth"),
-        *filter(None, [restart_words(judged.restart)]),
         *_switches(summary, run.manifest.fast_pipeline),
         *_without_effect(run),
         *filter(None, [switch_text.record_text(judged.record)]),

@@ -178,8 +178,6 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty without
     #: one.
     replicas: list[str] = []
-    #: The run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
-    after: str = ""
     #: The name of the group's folder, empty where the process trains alone, and the process's number there.
     group: str = ""
     rank: Count | None = None

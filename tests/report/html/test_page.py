@@ -245,7 +245,6 @@ def test_a_redacted_page_names_nobody(tmp_path: Path) -> None:
             "data": "/home/ada/fraud",
             "note": "s3 of ADA at C:\\fraud\\x and ~/fraud/y or ../fraud/z",
         },
-        after="/mnt/runs/earlier-secret",
     )
     stages = [
         ("shuffled, batch(32), map(fraud_features)", "Map", 9.0, 1.0, float("nan"), float("nan"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.analysis.tuning.experiment import Estimate
-from tfwatch.analysis.tuning.restarts import Restart
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 
@@ -64,8 +63,7 @@ def claim_text(switch: Comparison) -> str:
     Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`. Where no
     faster or slower step is proved, but another data wait: `data wait 9.3 → 0.6 ms, step not clear (0.94 to 1.38)`.
     """
-    per = " per example" if isinstance(switch, Restart) and switch.per_example else ""
-    step = effect_text(switch.estimate, switch.compute_drift, per)
+    step = effect_text(switch.estimate, switch.compute_drift)
     if (
         switch.answer in ("faster", "slower")
         or switch.compute_drift is not None
@@ -75,14 +73,14 @@ def claim_text(switch: Comparison) -> str:
     return f"data {part_texts(switch)[0]} ms, step: {step}"
 
 
-def effect_text(known: Estimate | None, compute_drift: float | None, per: str = "") -> str:
+def effect_text(known: Estimate | None, compute_drift: float | None) -> str:
     """Return `claim_text` of an effect."""
     if compute_drift is not None:
         return f"{_drift_text(compute_drift)}, not the data wait"
-    return estimate_text(known, per)
+    return estimate_text(known)
 
 
-def estimate_text(known: Estimate | None, per: str = "") -> str:
+def estimate_text(known: Estimate | None) -> str:
     """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is below 1."""
     if known is None:
         return "not clear"
@@ -91,11 +89,11 @@ def estimate_text(known: Estimate | None, per: str = "") -> str:
         if known.answer == "slower"
         else known
     )
-    return f"{_ratio_text(known, known.answer, per, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    return f"{_ratio_text(known, known.answer)} ({units.times(turned.low)} to {units.times(turned.high)})"
 
 
 def _ratio_text(
-    known: Estimate | None, answer: Answer, differs: str, same: str, versus: str
+    known: Estimate | None, answer: Answer, differs: str = "", same: str = "", versus: str = ""
 ) -> str:
     if known is None or answer == "unclear":
         return f"not clear{versus}"
@@ -133,14 +131,13 @@ def failed_switch_text(switch: SwitchFailed, fast_name: str = "") -> str:
 
 
 def side_label(switch: Comparison, value: str) -> str:
-    """Return the label of a side's bar, `prefetch off`: the value alone where there is no room for the knob's name."""
-    words = setting_text(switch.knob, value).strip()
-    return words if len(words) <= LABEL or not isinstance(switch, Restart) else value
+    """Return the label of a side's bar, `prefetch off`."""
+    return setting_text(switch.knob, value).strip()
 
 
 def changes_text(changes: Sequence[KnobChange]) -> str:
-    """Return `batch_size 32 → 64, device cpu → gpu`."""
-    return ", ".join(change.words() for change in changes) or "nothing changed"
+    """Return `workers off → auto, prefetch off → 4`."""
+    return ", ".join(change.words() for change in changes)
 
 
 def comparison_line(switch: Comparison, fast_name: str = "") -> str:
@@ -148,16 +145,12 @@ def comparison_line(switch: Comparison, fast_name: str = "") -> str:
     result = (
         claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
     )
-    if isinstance(switch, Restart):
-        return f"{changes_text(switch.changes)}: {result}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
     return f"{switch.change.words(fast_name)}{where}: {result}"
 
 
 def missing_side_text(switch: Comparison, value: str) -> str:
     """Return the reason why a side has no bar."""
-    if isinstance(switch, Restart) and value != switch.new:
-        return "no steady steps in the run before"
     if switch.step is None:
         return _waiting_text(switch) if value == switch.new else "in effect until then"
     return "no steady steps yet" if value == switch.new else "no steady steps before it"
@@ -170,27 +163,13 @@ def part_texts(switch: Comparison) -> list[str]:
         return ["wait", "compute", "host"]
     pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
     figures = [
-        f"{figure(switch, switch.typical(old))} → {figure(switch, switch.typical(new))}"
+        f"{units.number(switch.typical(old))} → {units.number(switch.typical(new))}"
         for old, new in pairs
     ]
     return [
         f"{name} {figure}"
         for name, figure in zip(("wait", "compute", "host"), figures, strict=True)
     ]
-
-
-def figure(switch: Comparison, took_ms: float) -> str:
-    """Return `13.9`, milliseconds; per example with three significant figures of the longer side, `0.434`."""
-    if not isinstance(switch, Restart) or not switch.per_example or longest_ms(switch) <= 0:
-        return units.number(took_ms)
-    return units.number(took_ms, max(1, 2 - math.floor(math.log10(longest_ms(switch)))))
-
-
-def duration(switch: Comparison, took_ms: float) -> str:
-    """Return `13.9 ms`; per example `0.434 ms/example`."""
-    if isinstance(switch, Restart) and switch.per_example:
-        return f"{figure(switch, took_ms)} ms/example"
-    return units.milliseconds(took_ms)
 
 
 def longest_ms(switch: Comparison) -> float:

@@ -1,1 +1,1 @@
-"""Runs that are over, judged for a question: compared, explained, checked against limits, with their restarts."""
+"""Runs that are over, judged for a question: compared, explained, checked against limits."""

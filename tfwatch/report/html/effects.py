@@ -1,4 +1,4 @@
-"""Every switch, A/B test, autopilot run and restart of a run as one row: sides, ratio with interval, forecast."""
+"""Every switch, A/B test and autopilot run of a run as one row: sides, ratio with interval, forecast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tfwatch.analysis.tuning.tuner_text import (
 )
 from tfwatch.core import units
 from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
-from tfwatch.report.outcome import restart_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +64,6 @@ class Effect:
 def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
     """Return the rows, and the ratio at the right edge of their axis."""
     rows = [
-        *_restarts(judged),
         *_switches(judged),
         *_without_effect(judged),
         *_experiments(judged),
@@ -135,15 +133,6 @@ def _sides(switch: Comparison) -> str:
     return " → ".join(
         units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after)))
     )
-
-
-def _restarts(judged: JudgedRun) -> Iterator[Effect]:
-    if judged.restart:
-        change, _, result = restart_words(judged.restart).partition(": ")
-        answer = judged.restart.answer
-        yield Effect(
-            "restart", change, "start", result, answer=answer, estimate=judged.restart.estimate
-        )
 
 
 def _without_effect(judged: JudgedRun) -> Iterator[Effect]:

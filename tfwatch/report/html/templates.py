@@ -99,7 +99,6 @@ def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Reda
     manifest = run.manifest
     names = {
         manifest.run: "[run]",
-        manifest.after: "[run]",
         home.name: "[user]",
     }
     names[str(run.manifest.machine.get("host") or "")] = "[host]"

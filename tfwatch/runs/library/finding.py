@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.config import ConfigError, read_config
-from tfwatch.core.clock import SYSTEM, Clock, stamp_of
+from tfwatch.core.clock import Clock, stamp_of
 from tfwatch.core.errors import warn_once
 from tfwatch.core.events import ImportEnded, decode
 from tfwatch.runs.format import (
@@ -33,8 +33,6 @@ from tfwatch.runs.reading.streams import FolderSource, read_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.opened import Run
 
 #: A user's word for the newest run.
 LATEST = "latest"
@@ -272,21 +270,6 @@ def import_took_ms(run: Path) -> float | None:
     head = read_file(run / EVENTS, 0, 4096)
     events = (decode(line) for line in head.splitlines())
     return next((event.took_ms for event in events if isinstance(event, ImportEnded)), None)
-
-
-def find_earlier(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Run | None:
-    """Return the run that was restarted as the run in `folder`; None where there is none, or it is unreadable."""
-    if not manifest.after:
-        return None
-    named = Path(os.path.expanduser(manifest.after))
-    if len(named.parts) == 1:
-        if folder is None:
-            return None
-        named = folder.absolute().parent / named
-    try:
-        return open_run(named, clock)
-    except (NotARunError, OSError, ValueError):
-        return None
 
 
 NAME = "copied.py"

@@ -9,7 +9,6 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.analysis.tuning import switch_text, tuner_text
-from tfwatch.analysis.tuning.restarts import Restart
 from tfwatch.analysis.tuning.switch_text import LABEL
 from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.core import units
@@ -109,10 +108,6 @@ class CardPane(FramedPane, can_focus=True):
         if self.offer:
             lines.append(row((self.offer, "$text-accent")))
         lines.append(self._legend(newest))
-        if isinstance(newest, Restart):
-            lines.append(
-                row((f"restarted: {switch_text.changes_text(newest.changes)}", "$foreground 65%"))
-            )
         older = reversed(self.comparisons[:-1][-_OLDER:])
         return [
             *lines,
@@ -189,7 +184,7 @@ class CardPane(FramedPane, can_focus=True):
                 (f" {switch_text.missing_side_text(switch, value)}", "$foreground 65%"),
             )
         step_ms = switch.typical(side.step)
-        figure = f" {'mean ' if switch.in_bursts else ''}{switch_text.duration(switch, step_ms)}"
+        figure = f" {'mean ' if switch.in_bursts else ''}{units.milliseconds(step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
         figure += starving if width >= wide + 44 else ""
         cells = switch_text.cells(

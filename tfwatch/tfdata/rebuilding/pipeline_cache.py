@@ -1,4 +1,4 @@
-"""A cache in a user's pipeline: its place, and the pipeline with it.
+"""A cache in a user's pipeline: its place, live and in the script's own lines, and the pipeline with it.
 
 The cache keeps the results of the last map that gives the same in each epoch. Below the maps up to that one, and below
 a shuffle, elements are numbered, and the number is the key: so a shuffle keeps its order, and a cache that is not full
@@ -8,6 +8,7 @@ serves what it has. Once it is full, numbers replace all that is below.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -243,3 +244,34 @@ def _check_size(place: CachePlace) -> None:
         raise CannotRebuildError(
             f"the number of elements after {below} is unknown: assert_cardinality gives it"
         )
+
+
+# -- in the script's own lines ---------------------------------------------------------------------
+
+
+def last_lasting_map(dataset: Any) -> Any | None:
+    """Return the last map below which, itself included, every epoch has the same elements in the same order.
+
+    None where there is no such map, where the script caches already, and where elements come in any order or without
+    end. The elements may be of any type, shape and number.
+    """
+    if why_in_any_order(dataset) or any(kind_of(node) == "Cache" for node in nodes_of(dataset)):
+        return None
+    lasting = [node for node in spine_of(dataset) if kind_of(node) in MAPS and _is_lasting(node)]
+    return (
+        lasting[0] if lasting and lasting[0].cardinality() != tf.data.INFINITE_CARDINALITY else None
+    )
+
+
+def stage_to_cache(dataset: Any, kept: Any) -> Any | None:
+    """Return the stage whose call `.cache()` follows for the results of the map `kept`; None where it would not last.
+
+    TensorFlow drops a cache that an epoch does not read to its end, so it comes after the last `take`.
+    """
+    above = list(takewhile(lambda node: node is not kept, spine_of(dataset)))
+    last = next((node for node in above if kind_of(node) == "Take"), kept)
+    return last if _is_lasting(last) else None
+
+
+def _is_lasting(stage: Any) -> bool:
+    return not any(reshuffles(node) or why_not_same(node) for node in nodes_of(stage))

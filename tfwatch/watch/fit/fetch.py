@@ -12,8 +12,8 @@ from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
-from tfwatch.watch.fit.switching.described_knobs import KnobDescriber
 from tfwatch.watch.fit.switching.requested_switches import RequestedSwitches
+from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber
 
 if TYPE_CHECKING:
     from tfwatch.tfdata.copy_stamps import CopyStamps

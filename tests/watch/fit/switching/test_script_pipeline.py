@@ -304,8 +304,7 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     make_data: Any, switchable: list[str], fixed: dict[str, str], from_epoch: list[str], arrays: Any
 ) -> None:
     from tfwatch.runs.create import make_writer
-    from tfwatch.watch.fit.switching.described_knobs import KnobDescriber
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+    from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline
 
     writer = make_writer(
         "test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"]
@@ -393,7 +392,7 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
 
 
 def test_a_knob_below_a_strategy_names_the_line_of_the_script_to_change() -> None:
-    from tfwatch.watch.fit.switching.described_knobs import fixed_below_strategy
+    from tfwatch.watch.fit.switching.script_pipeline import fixed_below_strategy
 
     edits = [
         CodeEdit("workers", "train.py", line, "data = data.map(f)", 0, 0, "", "tf.data.AUTOTUNE")

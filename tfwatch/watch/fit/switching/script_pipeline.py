@@ -1,19 +1,21 @@
-"""A script's own pipeline in a `fit`: which knobs it has, and its rebuilt form behind a gate."""
+"""A script's own pipeline in a `fit`: its knobs, also as run.json has them, and its rebuilt form behind a gate."""
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
+from tfwatch.core.knobs import MOST_STAGES
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
-from tfwatch.tfdata.rebuilding.pipeline_cache import find_place
+from tfwatch.tfdata.rebuilding.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.rebuilding.pipeline_tree import (
     CannotRebuildError,
@@ -25,7 +27,6 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
 )
 from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
 from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
-from tfwatch.tfdata.script_code.cache_stage import last_lasting_map, stage_to_cache
 from tfwatch.tfdata.script_code.source_edits import find_edits
 from tfwatch.tfdata.stages.stage_names import find_code_stages, nodes_of
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.code_edits import CodeEdit
     from tfwatch.core.knobs import Knobs, KnobValue
+    from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
 
@@ -295,3 +297,62 @@ def why_not_switchable(iterator: Any) -> Refusal | None:
     device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
     # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
     return None if "CPU" in device.upper() else Refusal.ON_DEVICE
+
+
+class KnobDescriber:
+    """Writes into run.json which knobs a script's pipeline has, and the reasons for those that it has not.
+
+    The thread that reads the stages calls it: a `fit` of less than a second is not described.
+    """
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._described: Callable[[], Any] = lambda: None
+
+    def describe(self, iterator: Any, used: ScriptPipeline) -> None:
+        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch was requested."""
+        dataset = dataset_of(iterator)
+        if dataset is None or dataset is self._described():
+            return
+        self._described = weakref.ref(dataset)
+        with fails_open(
+            lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")
+        ):
+            self._write(iterator, used)
+
+    def _write(self, iterator: Any, used: ScriptPipeline) -> None:
+        script, manifest = ScriptPipeline(), self._writer.manifest()
+        script.read(iterator)
+        script.is_rebuilt = used.is_rebuilt
+        refused = why_not_switchable(iterator)
+        if refused is Refusal.SPREAD:
+            fixed = {**script.why_order_stays, **fixed_below_strategy(script.edits)}
+            self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
+            return
+        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache}
+        why_none = refused.words if refused else ""
+        fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
+        fixed |= script.why_order_stays
+        others = [knob for knob in manifest.switchable if knob not in reasons]
+        switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
+        self._writer.describe(
+            switchable=switchable,
+            fixed=fixed,
+            code=script.edits,
+            parallel_stages=_names_of(script.parallel_stages) if _WORKERS in switchable else [],
+            cache_bytes=script.store.bytes_needed if script.store else None,
+            cache_after=script.cache_after,
+            from_epoch=[knob for knob in script.from_epoch if knob in switchable],
+        )
+
+
+def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
+    """Return the reason why each knob is not live, with the line of the script that takes its place."""
+    lines = {edit.knob: edit.place for edit in reversed(edits)}
+    knobs, why = ("prefetch", _WORKERS, _CACHE, "device_prefetch"), Refusal.SPREAD.words
+    return {knob: f"{why}: change {lines[knob]}" if knob in lines else why for knob in knobs}
+
+
+def _names_of(stages: Sequence[Any]) -> list[str]:
+    """Return the names of stages that can be set one by one; none where there is one, or too many."""
+    return [label_of(node) for node in stages] if 2 <= len(stages) <= MOST_STAGES else []

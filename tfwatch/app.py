@@ -231,11 +231,6 @@ class TfwatchApp(ThemedApp):
                 self._stop,
             )
 
-    def action_notices(self) -> None:
-        """Turn the notices on or off."""
-        self._notifier.toggle()
-        self.live.notify(self._notifier.describe())
-
     def action_detach(self) -> None:
         """Leave the screen of another process' training, which goes on."""
         self.exit_with(Leave.DETACH)

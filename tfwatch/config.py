@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 THEMES = ("dark", "light")
 #: Sources of a GPU's figures. auto is the first that works; none reads no GPU.
 GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
-#: Seconds that the device starves, or waits for one batch, until a notice; and the longest such time.
-NOTIFY_AFTER_S, LONGEST_NOTIFY_AFTER_S = 30, 86_400
 MOST_RUNS = 1_000_000
 
 
@@ -96,12 +94,6 @@ _KEYS = (
     ConfigKey("runs-dir", "folder of the runs", "of the platform", path, is_text=True),
     ConfigKey("notify", "notices in the terminal", "false", is_switch=True),
     ConfigKey("notify-command", "command that gets each notice", "none", command, is_text=True),
-    ConfigKey(
-        "notify-after",
-        "seconds of starving until a notice",
-        str(NOTIFY_AFTER_S),
-        lambda text: units.parse_whole(text, 1, LONGEST_NOTIFY_AFTER_S),
-    ),
     ConfigKey(
         "keep-runs",
         "the newest runs that are kept",

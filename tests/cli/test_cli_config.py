@@ -44,13 +44,13 @@ def test_the_config_file_sets_what_no_option_sets(
 ) -> None:
     runs = config.parent / "runs"
     config.write_text(
-        'theme = "light"\nnotify = true\nnotify-after = 9\nnotify-command = "/bin/sh -c x"\nkeep-runs = 5\n'
+        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh -c x"\nkeep-runs = 5\n'
         f'runs-dir = "{runs}"\n'
     )
     found = requested(monkeypatch)
 
     assert (found.theme, found.runs_dir, found.limits) == ("light", runs, RunsToKeep(count=5))
-    assert found.notify == NotifyOptions(True, 9, ("/bin/sh", "-c", "x"))
+    assert found.notify == NotifyOptions(True, ("/bin/sh", "-c", "x"))
 
 
 def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
@@ -138,11 +138,6 @@ def test_help_works_with_a_bad_config_file(config: Path) -> None:
             ["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"
         ),
         pytest.param(
-            ["--notify-after", "0"],
-            "--notify-after: '0' is not a whole number from 1 to 86400",
-            id="after",
-        ),
-        pytest.param(
             ["--keep-runs", "0"],
             "--keep-runs: '0' is not a whole number from 1 to 1000000",
             id="runs",
@@ -177,12 +172,12 @@ def test_config_shows_each_value_with_its_source(
 def test_verbose_shows_which_settings_are_options(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.write_text("keep-runs = 4")
-    requested(monkeypatch, "-v", "--notify-after", "2")
+    config.write_text("keep-runs = 4\nmemory-limit = 4")
+    requested(monkeypatch, "-v", "--keep-runs", "2")
     rows = {line.split()[1]: line.split()[2:4] for line in capsys.readouterr().err.splitlines()}
 
-    assert rows["notify-after"] == ["option", "2"]
-    assert rows["keep-runs"] == ["file", "4"]
+    assert rows["keep-runs"] == ["option", "2"]
+    assert rows["memory-limit"] == ["file", "4"]
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)

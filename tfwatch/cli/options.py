@@ -72,13 +72,10 @@ def add_theme(group: Any) -> None:
 
 def add_notify(group: Any) -> None:
     """Add the options of notices."""
-    text = "ring the bell, and notify the desktop where the terminal can: starving, no batch, loss NaN, the end (key N)"
+    text = "ring the bell, and notify the desktop where the terminal can: the end, a failure, no batch for 30 s"
     group.add_argument("--notify", action=argparse.BooleanOptionalAction, help=text)
     text = "run this command for each notice, its last argument; no shell runs it"
     group.add_argument("--notify-command", metavar="COMMAND", type=typed(config.command), help=text)
-    text = f"starving, or waiting for one batch, this long is noticed ({config.NOTIFY_AFTER_S})"
-    read = whole(1, config.LONGEST_NOTIFY_AFTER_S)
-    group.add_argument("--notify-after", metavar="SECONDS", type=read, help=text)
 
 
 def add_keep(group: Any) -> None:
@@ -182,8 +179,7 @@ def notify(args: argparse.Namespace) -> NotifyOptions:
     from tfwatch.terminal.notification import NotifyOptions
 
     command = args.notify_command if args.notify is False else of_config(args, "notify-command")
-    after_s = of_config(args, "notify-after") or config.NOTIFY_AFTER_S
-    return NotifyOptions(bool(of_config(args, "notify")), after_s, command or ())
+    return NotifyOptions(bool(of_config(args, "notify")), command or ())
 
 
 def limits(args: argparse.Namespace) -> RunsToKeep | None:

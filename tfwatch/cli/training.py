@@ -27,7 +27,6 @@ _WITH_VALUE = (
     "--python",
     "--theme",
     "--notify-command",
-    "--notify-after",
     "--keep-runs",
     "--keep-age",
     "--keep-size",

@@ -145,7 +145,7 @@ def show_run(
         "run_checkup": run_checkup,
     }
     shown |= {"is_attached": control is not None, "goes_back": options.goes_back, "runs": runs}
-    shown["notifier"] = notifier = Notifier(options.notify, clock=clock)
+    shown["notifier"] = notifier = Notifier(options.notify)
     code = show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
     notifier.close()
     return code

@@ -132,14 +132,6 @@ LIVE_BINDINGS = [
         "s", "app.ask_stop", "s", "stop the training, keep the screen; asks first", RUN, "run.stop"
     ),
     _key(
-        "N",
-        "app.notices",
-        "N",
-        "notices on, off: starving, no batch, loss NaN, the end",
-        RUN,
-        "run.notices",
-    ),
-    _key(
         "q",
         "app.quit",
         "q",

@@ -10,7 +10,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.config import NOTIFY_AFTER_S
 from tfwatch.core.errors import fails_open, printable
 
 if TYPE_CHECKING:
@@ -27,23 +26,20 @@ _OSC_9 = ("iTerm.app", "WezTerm", "ghostty", "WarpTerminal")
 _OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
 #: Variables that stay in the shells of tmux and screen, and that ssh may pass on.
 _OSC_9_VARIABLES = ("KITTY_WINDOW_ID", "WEZTERM_PANE", "GHOSTTY_RESOURCES_DIR", "ITERM_SESSION_ID")
-#: Their terminals have none of it, whatever variables their shells inherit.
-_NEVER_TERMS = ("linux", "dumb", "eterm", "vt")
+#: Terminals that have none of it, whatever variables their shells inherit, and multiplexers, which
+#: drop it.
+_NEVER_TERMS = ("linux", "dumb", "eterm", "vt", "tmux", "screen")
 _OSC_777_TERMS = ("foot", "rxvt-unicode", "contour")
-_MULTIPLEXER_TERMS = ("tmux", "screen")
 _OSC_777_VARIABLES = ("KONSOLE_VERSION",)
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyOptions:
-    """The notices that a user asks for.
+    """The notices that a user asks for."""
 
-    in_terminal: by the bell and the desktop. after_s: the time that the run starves, or waits for one batch, until a
-    notice. command: the words of the user's command; empty without one.
-    """
-
+    #: By the bell and the desktop.
     in_terminal: bool = False
-    after_s: float = NOTIFY_AFTER_S
+    #: The words of the user's command; empty without one.
     command: tuple[str, ...] = ()
 
     @property
@@ -72,7 +68,7 @@ def desktop_notification(sentence: str, environ: Mapping[str, str]) -> str:
         sequence = f"\x1b]777;notify;{_TITLE};{text.replace(';', ',')}{_END}"
     else:
         return ""
-    return _through_multiplexer(sequence, environ)
+    return sequence
 
 
 def _has_osc_9(environ: Mapping[str, str]) -> bool:
@@ -88,22 +84,6 @@ def _has_osc_777(environ: Mapping[str, str]) -> bool:
     return environ.get("TERM", "").startswith(_OSC_777_TERMS) or any(
         environ.get(name) for name in _OSC_777_VARIABLES
     )
-
-
-def _through_multiplexer(sequence: str, environ: Mapping[str, str]) -> str:
-    """Return the sequence as tmux or screen passes it on; tmux drops it where `allow-passthrough` is off.
-
-    Vim's terminal, rxvt and screen print what is wrapped for tmux: a shell in them may inherit its variables.
-    """
-    if not environ.get("TERM", "").startswith(_MULTIPLEXER_TERMS):
-        return sequence
-    if environ.get("TMUX") and environ.get("STY"):  # one in the other, in either order
-        return ""
-    if environ.get("TMUX"):
-        doubled = sequence.replace("\x1b", "\x1b\x1b")
-        return f"\x1bPtmux;{doubled}{_END}"
-    # screen ends its string at the first ESC \, so the sequence inside ends with a bell.
-    return f"\x1bP{sequence.removesuffix(_END)}{BELL}{_END}" if environ.get("STY") else sequence
 
 
 #: Commands that run side by side; the next notice is not passed on.

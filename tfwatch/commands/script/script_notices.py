@@ -56,7 +56,7 @@ class ScriptNotices:
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
         self.announced = self._folder / "runs"
-        self._notifier = Notifier(options, _show, clock)
+        self._notifier = Notifier(options, _show)
         self._followed = FollowedRuns(
             ScriptRuns(Announcements(self.announced), clock, job), self._notifier, clock
         )

@@ -221,7 +221,7 @@ class ScriptSession:
         self._factories = factories
         self._clock = clock
         self._shown = shown
-        self._notifier = Notifier(shown.notify, clock=clock)
+        self._notifier = Notifier(shown.notify)
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
         self._reader = RunReader(AwaitedRun(shown.name, script.pid, relay.early_log, clock), clock)
         self._host = ScreenHost(terminal, self._make_app, script.go_on)

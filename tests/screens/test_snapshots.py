@@ -105,7 +105,7 @@ def _diverged(folder: Path | None) -> Canned:
 
 
 def _experimented(folder: Path | None, cause: str) -> Canned:
-    """Make a run with an A/B test of prefetch: `running`, `answered`, or `interrupted` by the run's end."""
+    """Make a run with an A/B test: `running`, `answered`, or `interrupted` by its end."""
     run = states.starving(folder)
     test: dict[str, Any] = {"knob": "prefetch", "values": ["off", "4"]}
     run.event(facts.ExperimentBegan, **test, step=150, budget=600, seed=0)
@@ -240,7 +240,7 @@ async def test_the_screen_is_that_of_its_snapshot(name: str, tmp_path: Path) -> 
 
 
 async def _screen(show: Shown, scenario: Scenario, size: tuple[int, int]) -> str:
-    """Return the screen at a size, below a line with the size, the banner's tone and the terminal's title."""
+    """Return the screen below a line with its size, the banner's tone and the title."""
     await show.resize(size)
     for key in scenario.keys:
         await show.press(key)

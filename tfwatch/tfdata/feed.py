@@ -1,8 +1,8 @@
-"""A tf.data service that runs already as the feed of a `fit`: all below the last batch moves to its workers.
+"""A tf.data service that runs already feeds a `fit`: all below the last batch moves to its workers.
 
-The batch stays with the training: the number of steps and the sizes of batches remain those of the script. The sharding
-is dynamic (`distributed_epoch`): each worker takes other elements of the source, so that an epoch holds each of them
-once, in another order. With `parallel_epochs` every worker would give the whole data set.
+The batch stays with the training: the number of steps and the sizes of batches remain those of the
+script. The sharding is dynamic (`distributed_epoch`): each worker takes other elements of the
+source, so that an epoch holds each of them once, in another order. With `parallel_epochs` every worker would give the whole data set.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _CONNECT_S = 2.0
 
 
 def feed(dataset: Any, address: str) -> tuple[Any, str]:
-    """Return the data set with its lower part in the workers of the service, and a sentence on what that changes.
+    """Return the data set with its lower part in the workers, and a sentence on what changes.
 
     address: the dispatcher's HOST:PORT.
 
     Raises:
-        CannotRebuildError: a stage cannot run in another process, or nothing listens at the address.
+        CannotRebuildError: a stage cannot run in another process, or nothing listens there.
     """
     if not hasattr(dataset, "element_spec"):
         raise CannotRebuildError("its data is not a tf.data.Dataset")
     part = find_moved_part(dataset)
     _require_listener(address)
-    text = f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service: {CHANGES}"
-    return part.through(address), text
+    moved = f"feed: all up to {label_of(part.below)} runs in the workers of the tf.data service"
+    return part.through(address), f"{moved}: {CHANGES}"
 
 
 def _require_listener(address: str) -> None:
@@ -89,7 +89,7 @@ def find_moved_part(dataset: Any) -> MovedPart:
     """Split a pipeline below its last batch.
 
     Raises:
-        CannotRebuildError: a stage cannot run in another process, or would give other elements there.
+        CannotRebuildError: a stage cannot run elsewhere, or would give other elements there.
     """
     import tensorflow as tf
 
@@ -110,12 +110,12 @@ def find_moved_part(dataset: Any) -> MovedPart:
         raise CannotRebuildError("no map is below the last batch")
     if why := next(filter(None, map(_why_not, nodes)), ""):
         raise CannotRebuildError(why)
-    # Options stand at the top of a pipeline and hold for all of it: those of the part that stays do not reach a worker.
+    # Options stand at the top of a pipeline and hold for all of it; they do not reach a worker.
     return MovedPart(dataset, _unseeded(node, nodes).with_options(dataset.options()), tuple(above))
 
 
 def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
-    """Return the part whose shuffles draw their seeds in each epoch: a worker repeats the order of a given seed.
+    """Return the part whose shuffles draw new seeds: a worker repeats the order of a given seed.
 
     A part that cannot be built again stays as it is.
     """
@@ -128,9 +128,9 @@ def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
 
 
 def _with_length(data: Any, batches: int) -> Any:
-    """Let Keras know the number of batches where it was known: else it warns when the first epoch ends.
+    """Let Keras know the number of batches where it was known: else it warns after an epoch.
 
-    `assert_cardinality` would end the training with an error once a lost worker's elements are missing.
+    `assert_cardinality` would end the training with an error once a lost worker's elements miss.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The advice of other machines: only where this one, with all cores busy, cannot do the work of a step."""
+"""Other machines are advised where this one, with all cores busy, cannot do a step's work."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ _FETCHING_IN_LOOP = Advice(
     "larger batches need fewer fetches; the buffer is full, so the data wait is the fetch itself",
 )
 #: The advice where calls of a loop fetch their batches.
+_ORDER = "elements then come in another order"
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
 
@@ -87,9 +88,9 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     workers = service_workers(now)
     if workers is None:
         return advice
-    more = f"or {workers.words} of a tf.data service on other machines; elements then come in another order"
+    place = f"or {workers.words} of a tf.data service on other machines"
     edit = "\n".join(filter(None, (advice.edit, code_suggestions.SERVICE)))
-    return Advice(f"{advice.sentence}; {more}", edit)
+    return Advice(f"{advice.sentence}; {place}; {_ORDER}", edit)
 
 
 def _advise_fetch(now: Situation) -> Advice:

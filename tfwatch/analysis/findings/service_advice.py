@@ -1,4 +1,4 @@
-"""The workers of a tf.data service that end the starving, where this machine lacks a machine's worth of cores."""
+"""The workers of a tf.data service that a run needs whose work exceeds this machine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.verdict import Breakdown
 
-#: The work of a batch in a worker over the same work in the training's process: least, expected, most.
+#: The work of a batch in a worker over that in the training's process: least, expected, most.
 _WORK = (0.9, 1.05, 1.3)
-#: The milliseconds in which a worker sends an element. It took 0.5 ms on two busy cores, of 1 B as of 150 kB.
+#: In which a worker sends an element: 0.5 ms on two busy cores, of 1 B as of 150 kB.
 _SENDING_MS = (0.1, 0.4, 0.8)
-#: The core milliseconds in which the training takes an element from the service: 0.25 to 0.35 on two busy cores.
+#: Of a core, in which the training takes an element: 0.25 to 0.35 ms on two busy cores.
 _TAKING_MS = 0.25
 #: The elements of a batch of unknown size, as in a forecast of a switch.
 _BATCH = 32
@@ -44,9 +44,10 @@ class WorkerCount:
 
 
 def forecast_workers(supply_ms: float, rest_ms: float, batch_size: int) -> WorkerCount | None:
-    """Return the forecast; None where the step does not wait for the supply, or a time is not known.
+    """Return the forecast; None where the step does not wait, or a time is not known.
 
-    supply_ms: the time in which a machine like this one makes a batch. rest_ms: compute and host time of a step.
+    supply_ms: in which a machine like this one makes a batch.
+    rest_ms: compute and host time of a step.
     """
     if not (0 < rest_ms < supply_ms < math.inf):
         return None
@@ -59,7 +60,7 @@ def forecast_workers(supply_ms: float, rest_ms: float, batch_size: int) -> Worke
 
 
 def service_workers(now: Situation) -> WorkerCount | None:
-    """Return the workers on other machines that a starving run needs; None where this machine can do more itself."""
+    """Return the workers on other machines that a run needs; None where this one can do more."""
     part, table = now.judgement.breakdown, now.stages
     if part is None or table is None or now.judgement.bound is not Bound.INPUT:
         return None
@@ -90,14 +91,14 @@ def _stages_move(stages: tuple[Stage, ...]) -> bool:
 
 
 def _below_batch(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the kinds that move: not a batch that is fused with a map, nor a source without stages."""
+    """Return the kinds that move: no batch fused with a map, no source without stages."""
     if kinds == (_SOURCE,):
         return ()
     return kinds[:1] if kinds[-1:] == ("Batch",) else kinds
 
 
 def _has_order_kept(now: Situation, table: StageTable, part: Breakdown) -> bool:
-    """Return whether a change that keeps the order of elements comes first, or no stage explains the wait."""
+    """Return whether a change that keeps the order comes first, or no stage explains the wait."""
     place = table.bottleneck
     return (
         place is None
@@ -111,7 +112,7 @@ def _has_order_kept(now: Situation, table: StageTable, part: Breakdown) -> bool:
 def _exceeds_machine(
     now: Situation, table: StageTable, supply_ms: float, rest_ms: float, size: int
 ) -> bool:
-    """Return whether a batch is more work than all cores can do in a step, and its elements are worth the sending."""
+    """Return whether a batch is more work than all cores do in a step, and worth the sending."""
     own = table.wait_cores if table.wait_cores > 0 else table.all_ms / table.rate_ms
     cores, work_ms = own + now.cores_free, own * supply_ms
     is_worth_sending = work_ms > size * (_SENDING_MS[1] + _TAKING_MS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfwatch.watch.loops.batch_calls import BatchCalls
     from tfwatch.watch.loops.training_signs import TrainingSigns
 
-#: The variable by which `run --feed` passes the HOST:PORT of a tf.data service to the script's process.
+#: The variable by which `--feed` passes the HOST:PORT of a tf.data service to the script.
 FEED = "TFWATCH_FEED"
 #: The newest Keras that the tests ran with.
 _NEWEST_TRIED = (3, 15)
@@ -209,7 +209,7 @@ class _Fits:
         return [Watch(self._runs_dir)]
 
     def _fed(self, data: Any, address: str) -> Any:
-        """Return the data set through the tf.data service; itself, with the reason on stderr, where it cannot be."""
+        """Return the data set through the tf.data service; itself where the service is refused."""
         from tfwatch.tfdata.feed import feed
         from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
 
@@ -222,7 +222,7 @@ class _Fits:
         return data
 
     def _notes(self) -> list[Any]:
-        """Return a callback that records what was said of the feed, once `Watch` has begun the run."""
+        """Return a callback that records the sentence on the feed, once the run has begun."""
         notes, self._feed_notes = self._feed_notes, []
 
         def note_all(_logs: Any) -> None:

@@ -86,7 +86,7 @@ def main(rounds: int) -> int:
     forms: dict[str, Callable[[], Any]] = {
         "written in parallel": lambda: _bare(parallel),
         "serial, untouched": lambda: _bare(serial),
-        "serial, workers 2": lambda: _rebuilt(serial, Knobs("default", _CALLS)),
+        "serial, workers 2": lambda: _rebuilt(serial, Knobs("default", str(_CALLS))),
         "serial, rebuilt as written": lambda: _rebuilt(serial, Knobs("default", "default")),
     }
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in forms}

@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from tests.bench.trace import Busy, trace
 from tfwatch import Watch, open_run
-from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import work_ahead
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _SLEEP_COST_US = 450
 SIZE, FILTERS, CLASSES = 32, 128, 10
 #: Steps before the counted ones: compile, convolution algorithms, the start of the pipeline.
 SKIP = 15
-PREFETCHES: tuple[Setting, ...] = ("off", 4)
+PREFETCHES: tuple[str, ...] = ("off", "4")
 
 
 def delayed(value: tf.Tensor, delay_ms: float | tf.Tensor) -> tf.Tensor:
@@ -62,7 +62,7 @@ class Case:
     """The settings of a case."""
 
     delay_ms: float
-    prefetch: Setting
+    prefetch: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def make_model() -> Any:
     return model
 
 
-def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset:
+def make_data(batch: int, delay_ms: float, prefetch: str) -> tf.data.Dataset:
     """Return one random batch endlessly, each time after a sleep inside TensorFlow."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32")
@@ -169,7 +169,7 @@ def find_batch(model: Any, step_ms: float) -> int:
 
 
 def _compute_ms(model: Any, batch: int) -> float:
-    data, times = iter(make_data(batch, 0, 4)), []
+    data, times = iter(make_data(batch, 0, "4")), []
     for _ in range(12):
         x, y = next(data)
         start = time.perf_counter()

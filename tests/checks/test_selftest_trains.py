@@ -31,7 +31,7 @@ def test_a_known_delay_is_measured(trainings: Trainings) -> None:
     slow_steps = (SlowStep(12, "wait", "sleep", 60.0),)
 
     run = trainings.train(
-        Schedule((0, 20), (0, 2), (0, 5), steps=60, slow_steps=slow_steps, switches=((40, 2),))
+        Schedule((0, 20), (0, 2), (0, 5), steps=60, slow_steps=slow_steps, switches=((40, "2"),))
     )
 
     assert len(run.run.steps) == 60

@@ -1,43 +1,71 @@
-"""Knob values and their text."""
+"""The table of knobs, and their values."""
 
 from __future__ import annotations
 
 import pytest
 
-from tfwatch.core.knobs import KNOBS, Knobs, as_value, describe, show, stage_value, with_stage
+from tfwatch.core.knobs import (
+    AS_WRITTEN,
+    CACHE,
+    KNOBS,
+    PREFETCH,
+    QUEUE_SIZE,
+    WORKERS,
+    Knobs,
+    check_value,
+    stage_value,
+    with_stage,
+)
 
 
-def test_values_are_parsed_from_their_text() -> None:
-    assert as_value("prefetch", "4") == 4
-    assert as_value("workers", "auto") == "auto"
-    assert as_value("latency_ms", "20 ms") == 20.0
-    assert as_value("latency_ms", "off") == 0.0
+def test_a_value_has_one_spelling() -> None:
+    assert check_value(PREFETCH, "04") == "4"
+    assert check_value(WORKERS, "auto") == "auto"
+    assert check_value(CACHE, "on") == "on"
+    assert Knobs().with_value(WORKERS, "4/4").workers == "4"
 
 
 @pytest.mark.parametrize(
-    "knobs",
-    [Knobs(), Knobs(prefetch=4, workers="auto", latency_ms=2.5, fast_pipeline=True, cache=True)],
+    ("knob", "text", "sentence"),
+    [
+        (
+            PREFETCH,
+            "2000",
+            "'2000' is not a setting: give off, default, auto or a number",
+        ),
+        (PREFETCH, "-1", "give off, default, auto or a number from 1 to 1024"),
+        (CACHE, "yes", "'yes' is not a setting: give off or on"),
+        (QUEUE_SIZE, "off", "'off' is not a setting: give default or a number"),
+        ("colour", "4", "'colour' is not a knob"),
+    ],
 )
-def test_recorded_knobs_are_parsed_back(knobs: Knobs) -> None:
-    assert {name: as_value(name, words) for name, words in describe(knobs).items()} == {
-        name: getattr(knobs, name) for name in KNOBS
-    }
+def test_another_text_is_refused_in_a_sentence(knob: str, text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        check_value(knob, text)
+
+
+def test_every_start_is_made_of_values_of_the_table() -> None:
+    for knobs in (Knobs(), AS_WRITTEN):
+        assert {name: check_value(name, value) for name, value in knobs.values().items()} == (
+            knobs.values()
+        )
+    assert all(
+        check_value(name, knob.first_on) for name, knob in KNOBS.items() if name != QUEUE_SIZE
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4", 4), ("default/4", ("default", 4)), ("4/4", 4), ("off/auto/2", ("off", "auto", 2))],
+    [("4", "4"), ("default/4", "default/4"), ("4/4", "4"), ("off/auto/02", "off/auto/2")],
 )
-def test_workers_are_one_setting_or_one_for_each_stage(text: str, value: object) -> None:
-    assert as_value("workers", text) == value
-    assert as_value("workers", show(as_value("workers", text))) == value
-    assert Knobs().with_value("workers", as_value("workers", text)).workers == value
+def test_workers_are_one_setting_or_one_for_each_stage(text: str, value: str) -> None:
+    assert check_value(WORKERS, text) == value
 
 
 @pytest.mark.parametrize("text", ["4/", "/", "4/on", "/".join(["2", "3"] * 33), "4/0"])
 def test_settings_of_stages_are_checked(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a setting|settings for the stages"):
-        as_value("workers", text)
+        check_value(WORKERS, text)
 
 
 def test_one_stage_changes_and_the_others_stay() -> None:

@@ -17,7 +17,6 @@ from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.live.footer import OwnCost
-from tfwatch.screens.live.settings.knob_rows import KNOB_KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
 
 def test_a_knobs_key_is_defined_once() -> None:
     bound = {binding.key: binding.action for binding in LIVE_BINDINGS}
-    assert {one.key: f"switch({one.knob!r})" for one in KNOB_KEYS}.items() <= bound.items()
-    assert len({one.key for one in KNOB_KEYS}) == len(KNOB_KEYS)
-    assert {one.knob for one in KNOB_KEYS} == set(KNOBS)
+    assert {knob.key: f"switch({name!r})" for name, knob in KNOBS.items()}.items() <= bound.items()
+    assert len({knob.key for knob in KNOBS.values()}) == len(KNOBS)
 
 
 async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
@@ -186,7 +184,7 @@ async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.pilot.click("#keys", offset=(2, 0))
         await show.until(lambda: show.control and show.control.has_requests)
-        assert show.asked() == [("prefetch", 4)]
+        assert show.asked() == [("prefetch", "4")]
         await show.pilot.click("#knobs", offset=(6, 3))
         await show.until(lambda: show.live.knobs.chosen_key == "w")
         assert show.asked() == []

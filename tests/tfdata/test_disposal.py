@@ -46,7 +46,7 @@ def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_coll
     feed = SwitchablePipeline(prefetch_only)
     source = iter(tf.data.Dataset.range(10))
     reference = weakref.ref(source, note)
-    feed.start(source, Knobs(2))
+    feed.start(source, Knobs("2"))
     next_batch(feed)
     feed.switch(Knobs("off"))
     while feed.is_switching:
@@ -70,10 +70,10 @@ def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
 
     gone_in = SimpleQueue[str]()
     feed = SwitchablePipeline(prefetch_only)
-    feed.start(iter(tf.data.Dataset.range(100)), Knobs(1))
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs("1"))
     first = weakref.ref(feed.iterator, lambda _: gone_in.put(threading.current_thread().name))
     for depth in range(2, 9):
-        feed.switch(Knobs(depth))
+        feed.switch(Knobs(str(depth)))
         next_batch(feed)
         while feed.is_switching:
             next_batch(feed)
@@ -90,7 +90,7 @@ def close_some(count: int) -> None:
 
     for _ in range(count):
         feed = SwitchablePipeline(prefetch_only)
-        feed.start(iter(tf.data.Dataset.range(10)), Knobs(2))
+        feed.start(iter(tf.data.Dataset.range(10)), Knobs("2"))
         next_batch(feed)
         feed.close()
 

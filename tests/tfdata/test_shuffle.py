@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tfwatch.core.knobs import Setting
     from tfwatch.tfdata.shuffle import Shuffle
 
 pytestmark = pytest.mark.tensorflow
@@ -21,7 +20,7 @@ def make(seed: int = 5) -> Shuffle:
     return Shuffle(COUNT, seed)
 
 
-def passes(shuffle: Shuffle, *settings: Setting) -> list[list[int]]:
+def passes(shuffle: Shuffle, *settings: str) -> list[list[int]]:
     orders = []
     for setting in settings:
         shuffle.set(setting)
@@ -44,14 +43,14 @@ def test_off_is_the_order_of_storage() -> None:
 @pytest.mark.parametrize("size", [2, 7])
 def test_a_number_comes_no_earlier_than_the_buffer_allows(size: int) -> None:
     """As `Dataset.shuffle`: the n-th one out is one of the first n + size in."""
-    (order,) = passes(make(), size)
+    (order,) = passes(make(), str(size))
     assert sorted(order) == list(range(COUNT))
     assert order != list(range(COUNT))
     assert all(number < place + size for place, number in enumerate(order))
 
 
 def test_a_pass_depends_on_its_own_buffer_and_not_on_earlier_ones() -> None:
-    still, turned = passes(make(), "auto", "auto", "auto"), passes(make(), "auto", 3, "auto")
+    still, turned = passes(make(), "auto", "auto", "auto"), passes(make(), "auto", "3", "auto")
     assert still[0] == turned[0]
     assert still[1] != turned[1]
     assert still[2] == turned[2]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import Knobs, show
+from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.reading.reader import RunReader
@@ -42,8 +42,8 @@ class Simulated:
         self.clock = FakeClock()
         self.control = Control(knobs or Knobs())
         start = {
-            "prefetch": show(self.control.knobs.prefetch),
-            "workers": show(self.control.knobs.workers),
+            "prefetch": self.control.knobs.prefetch,
+            "workers": self.control.knobs.workers,
         }
         manifest = make_manifest(knobs=start, switchable=["prefetch", "workers"])
         self.writer = RunWriter(None, manifest, self.clock.clock)
@@ -110,7 +110,7 @@ class Simulated:
         if self._asked or not self.control.has_requests:
             return Flag(0)
         (self._request,) = self.control.take()
-        old, new = show(getattr(self.control.knobs, self._request.knob)), show(self._request.value)
+        old, new = getattr(self.control.knobs, self._request.knob), self._request.value
         self._asked = SwitchAsked(now, self._request.knob, old, new, self.step, self._request.by)
         self.writer.event(self._asked)
         if self._refuses:

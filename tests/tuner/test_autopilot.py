@@ -74,7 +74,7 @@ def test_the_gain_comes_with_the_interval_of_a_before_after() -> None:
 
 
 def test_a_gain_within_the_noise_is_not_claimed() -> None:
-    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=0.3), knobs=Knobs(prefetch=4)).events(
+    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=0.3), knobs=Knobs(prefetch="4")).events(
         AutopilotEnded
     )
     assert ended.ratio is None or ended.low < 1 < ended.high
@@ -119,7 +119,7 @@ def test_without_a_limit_it_takes_a_share_of_what_is_free() -> None:
 def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
     def press(training: PlantTraining) -> None:
         if len(training.settings) == 41:
-            training.control.ask(Request("prefetch", 7))
+            training.control.ask(Request("prefetch", "7"))
 
     training = flown(GPU, each=press)
     (ended,) = training.events(AutopilotEnded)
@@ -154,7 +154,7 @@ def test_a_run_that_ends_in_an_open_move_is_restarted_with_what_stood_before_it(
 
     training = PlantTraining(GPU, Knobs())
     autopilot.run(training.driver(each=stop), ROOMY)
-    assert in_the_move == [Knobs(prefetch=4, workers=4)]
+    assert in_the_move == [Knobs(prefetch="4", workers="4")]
     assert training.control.requested_knobs == Knobs()
     assert [move.undoes for move in training.events(MoveMade)] == [False]
 
@@ -162,12 +162,12 @@ def test_a_run_that_ends_in_an_open_move_is_restarted_with_what_stood_before_it(
 def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it() -> None:
     def turn_and_stop(training: PlantTraining) -> None:
         if training.control.knobs != Knobs():
-            training.control.ask(Request("workers", 7))
+            training.control.ask(Request("workers", "7"))
             training.control.stop.set()
 
     training = PlantTraining(GPU, Knobs())
     autopilot.run(training.driver(each=turn_and_stop), ROOMY)
-    assert training.control.requested_knobs == Knobs(workers=7)
+    assert training.control.requested_knobs == Knobs(workers="7")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it(
 def test_in_epochs_about_as_short_as_what_settles_it_ends_too(
     epoch_steps: int, measures: bool
 ) -> None:
-    training = PlantTraining(GPU, Knobs(prefetch=16))
+    training = PlantTraining(GPU, Knobs(prefetch="16"))
     training.epoch_steps = epoch_steps
 
     def not_for_ever(training: PlantTraining) -> None:
@@ -258,7 +258,7 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
         assert len(training.settings) < 1000
 
     training = PlantTraining(GENERATOR, Knobs())
-    training.control.ask(Request("fast_pipeline", True))
+    training.control.ask(Request("fast_pipeline", "on"))
     autopilot.run(training.driver(each=not_for_ever), ROOMY)
     training.train(100)
     asked = [(one.knob, one.new) for one in training.events(MoveMade)]

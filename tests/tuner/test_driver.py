@@ -67,7 +67,7 @@ def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
     run.control.ask_tuner(None)
 
     with pytest.raises(Interrupt) as interrupted:
-        driver.ask("prefetch", 4, "autopilot")
+        driver.ask("prefetch", "4", "autopilot")
     assert interrupted.value.cause == "ended"
 
 
@@ -79,5 +79,5 @@ def test_a_job_cancelled_in_a_running_run_was_cancelled() -> None:
     run.control.ask_tuner(None)
 
     with pytest.raises(Interrupt) as interrupted:
-        driver.ask("prefetch", 4, "autopilot")
+        driver.ask("prefetch", "4", "autopilot")
     assert interrupted.value.cause == "cancelled"

@@ -17,7 +17,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchAsked,
 )
-from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control.requests import Experiment, Request
 from tfwatch.tuner import experiment
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
 
-OFF_4 = Experiment("prefetch", ("off", 4), 600)
+OFF_4 = Experiment("prefetch", ("off", "4"), 600)
 
 
 def noisy(
-    ms_of: dict[Setting, float], spread: float = 0.02, seed: int = 1
+    ms_of: dict[str, float], spread: float = 0.02, seed: int = 1
 ) -> Callable[[Knobs, int], float]:
     """Step times by the setting of prefetch, with noise of their own for each step."""
     rng = np.random.default_rng(seed)
@@ -52,7 +52,7 @@ def evaluate(events: list[Event]) -> str:
 
 
 def test_the_faster_setting_is_found_and_left() -> None:
-    run = Simulated(noisy({"off": 23.4, 4: 13.9}))
+    run = Simulated(noisy({"off": 23.4, "4": 13.9}))
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(20)
     ended, events = end_of(run), run.events()
@@ -75,7 +75,7 @@ def test_the_faster_setting_is_found_and_left() -> None:
 
 
 def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
-    run = Simulated(lambda knobs, step: {"off": 23.0, 4: 14.0}[knobs.prefetch])
+    run = Simulated(lambda knobs, step: {"off": 23.0, "4": 14.0}[knobs.prefetch])
     experiment.run(run.driver(OFF_4), OFF_4)
     blocks = [event for event in run.events() if isinstance(event, ExperimentBlock)]
     assert ODD_MS > 23
@@ -87,7 +87,7 @@ def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
 
 
 def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}), knobs=Knobs(prefetch=4))
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}), knobs=Knobs(prefetch="4"))
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(20)
     ended = end_of(run)
@@ -96,7 +96,7 @@ def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
 
 
 def test_noise_spends_the_budget_and_is_no_answer() -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 20.2}, spread=0.6))
+    run = Simulated(noisy({"off": 20.0, "4": 20.2}, spread=0.6))
     experiment.run(run.driver(OFF_4), OFF_4)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("budget", "unclear", "off")
@@ -106,8 +106,8 @@ def test_noise_spends_the_budget_and_is_no_answer() -> None:
 
 
 def test_of_three_settings_the_best_is_kept_and_told_against_the_first() -> None:
-    order = Experiment("prefetch", ("off", 2, 4), 600)
-    run = Simulated(noisy({"off": 23.0, 2: 18.0, 4: 14.0}))
+    order = Experiment("prefetch", ("off", "2", "4"), 600)
+    run = Simulated(noisy({"off": 23.0, "2": 18.0, "4": 14.0}))
     experiment.run(run.driver(order), order)
     ended = end_of(run)
     assert (ended.cause, ended.value, ended.kept) == ("clear", "4", "4")
@@ -116,8 +116,8 @@ def test_of_three_settings_the_best_is_kept_and_told_against_the_first() -> None
 
 def test_the_order_of_blocks_is_drawn_from_the_seed() -> None:
     def order_of(seed: int) -> list[str]:
-        order = Experiment("prefetch", ("off", 4), 600, seed)
-        run = Simulated(noisy({"off": 20.0, 4: 20.0}))
+        order = Experiment("prefetch", ("off", "4"), 600, seed)
+        run = Simulated(noisy({"off": 20.0, "4": 20.0}))
         experiment.run(run.driver(order), order)
         return [event.value for event in run.events() if isinstance(event, ExperimentBlock)]
 
@@ -133,7 +133,7 @@ def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
     def step_ms(knobs: Knobs, step: int) -> float:
         return 4000.0 if step in flagged or step % 171 == 0 else usual(knobs, step)
 
-    usual = noisy({"off": 21.0, 4: 20.0}, spread=0.01)
+    usual = noisy({"off": 21.0, "4": 20.0}, spread=0.01)
     run = Simulated(step_ms)
     run.flags = flagged
     experiment.run(run.driver(OFF_4), OFF_4)
@@ -144,8 +144,8 @@ def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
 
 def test_a_key_pressed_meanwhile_ends_it_and_stands() -> None:
     run = Simulated(
-        noisy({"off": 20.0, 4: 19.0, 8: 15.0}),
-        before_step=lambda step: run.control.ask(Request("prefetch", 8)) if step == 60 else None,
+        noisy({"off": 20.0, "4": 19.0, "8": 15.0}),
+        before_step=lambda step: run.control.ask(Request("prefetch", "8")) if step == 60 else None,
     )
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(40)
@@ -160,15 +160,15 @@ def test_a_key_of_another_knob_ends_it_and_what_stood_before_comes_back() -> Non
     turned: list[int] = []
 
     def press(step: int) -> None:
-        if step >= 60 and not turned and run.control.knobs.prefetch == 4:
+        if step >= 60 and not turned and run.control.knobs.prefetch == "4":
             turned.append(step)
-            run.control.ask(Request("workers", 2))
+            run.control.ask(Request("workers", "2"))
 
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=press)
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=press)
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(40)
     assert (end_of(run).cause, end_of(run).kept) == ("key", "off")
-    assert (run.control.knobs.prefetch, run.control.knobs.workers) == ("off", 2)
+    assert (run.control.knobs.prefetch, run.control.knobs.workers) == ("off", "2")
 
 
 def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
@@ -182,7 +182,7 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
             turned.append(step)
             run.control.ask_tuner(None)
 
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=press)
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=press)
     run.driver(OFF_4)  # gives the order
     source, control = run.writer, run.control
     step = functools.partial(run.advance, 1)
@@ -202,7 +202,7 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
         if step == 60:
             run.control.stop.set() if end == "stop" else run.control.ask_tuner(None)
 
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=meddle)
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=meddle)
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(20)
     ended = end_of(run)
@@ -218,23 +218,23 @@ def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_th
         if step >= 90 and run.control.knobs.prefetch == "off":
             run.control.stop.set()
 
-    run = Simulated(noisy({"off": 20.0, 4: 19.0}, spread=0.2), knobs=Knobs(4), before_step=stop)
+    run = Simulated(noisy({"off": 20.0, "4": 19.0}, spread=0.2), knobs=Knobs("4"), before_step=stop)
     experiment.run(run.driver(OFF_4), OFF_4)
     assert (end_of(run).cause, end_of(run).kept, run.control.requested_knobs.prefetch) == (
         "stopped",
         "off",
-        4,
+        "4",
     )
 
 
 def test_a_run_that_ends_ends_it() -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), steps=90)
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), steps=90)
     experiment.run(run.driver(OFF_4), OFF_4)
     assert (end_of(run).cause, end_of(run).step) == ("ended", 90)
 
 
 def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}), steps=5)
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}), steps=5)
     with pytest.raises(Interrupt, match="ended"):
         experiment.run(run.driver(OFF_4), OFF_4)
     assert not [
@@ -243,7 +243,7 @@ def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
 
 
 def test_a_setting_that_cannot_be_had_ends_it() -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}), refuses="ResourceExhaustedError: no memory")
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}), refuses="ResourceExhaustedError: no memory")
     experiment.run(run.driver(OFF_4), OFF_4)
     ended = end_of(run)
     assert (ended.cause, ended.reason, ended.kept) == (
@@ -257,11 +257,11 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(times: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
-        if len(times[0]) > 3 and run.control.knobs.prefetch == 4:
+        if len(times[0]) > 3 and run.control.knobs.prefetch == "4":
             raise ZeroDivisionError("a mistake of its own")
         return block_means(times)
 
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2))
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2))
     monkeypatch.setattr(experiment, "block_means", broken)
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(40)
@@ -272,16 +272,16 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
 
 
 def test_it_begins_from_what_was_asked_for_just_before() -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 20.0}))
+    run = Simulated(noisy({"off": 20.0, "4": 20.0}))
     run.advance(20)
-    run.control.ask(Request("prefetch", 4, "key"))
+    run.control.ask(Request("prefetch", "4", "key"))
     experiment.run(run.driver(OFF_4), OFF_4)
     assert (end_of(run).answer, end_of(run).kept) == ("same", "4")
 
 
 def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> None:
-    order = Experiment("prefetch", ("off", 4), 600, ends=True)
-    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    order = Experiment("prefetch", ("off", "4"), 600, ends=True)
+    run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     experiment.run(run.driver(order), order)
     assert run.control.stop.is_set()
     assert not run.control.was_stopped
@@ -289,8 +289,8 @@ def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> No
 
 def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     """Else `tfwatch ab` would train on without an end."""
-    order = Experiment("latency_ms", (0.0, 5.0), 600, ends=True)
-    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    order = Experiment("latency_ms", ("off", "5 ms"), 600, ends=True)
+    run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError):
         experiment.run(run.driver(order), order)
     assert run.control.was_stopped
@@ -298,8 +298,8 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
 
 def test_a_knob_that_the_device_brings_is_awaited() -> None:
     """A prefetch to the device is switchable only once TensorFlow has found one: the test is asked for before."""
-    order = Experiment("device_prefetch", ("off", 2), 600)
-    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    order = Experiment("device_prefetch", ("off", "2"), 600)
+    run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     driver = run.driver(order)
     run.writer.describe(switchable=["prefetch", "device_prefetch"])
     experiment.run(driver, order)
@@ -311,13 +311,13 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
 @pytest.mark.parametrize(
     ("order", "reason"),
     [
-        (Experiment("latency_ms", (0.0, 5.0)), "latency cannot be switched in this run"),
-        (Experiment("prefetch", (4, 4)), "4, 4 are not different settings of prefetch"),
-        (Experiment("prefetch", (4,)), "4 are not different settings of prefetch"),
+        (Experiment("latency_ms", ("off", "5 ms")), "latency cannot be switched in this run"),
+        (Experiment("prefetch", ("4", "4")), "4, 4 are not different settings of prefetch"),
+        (Experiment("prefetch", ("4",)), "4 are not different settings of prefetch"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None:
-    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError, match=reason):
         experiment.run(run.driver(order), order)
 
@@ -327,8 +327,8 @@ def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(
     steps: int | None, count: int
 ) -> None:
     """A budget that is too short for that is shared out among rounds enough for an answer."""
-    order = Experiment("prefetch", ("off", 16), steps)
-    run = Simulated(noisy({"off": 2.4, 16: 3.4}))
+    order = Experiment("prefetch", ("off", "16"), steps)
+    run = Simulated(noisy({"off": 2.4, "16": 3.4}))
     experiment.run(run.driver(order), order)
     blocks = [event.steps for event in run.events() if isinstance(event, ExperimentBlock)]
     assert count - 8 <= min(blocks) < count + 12

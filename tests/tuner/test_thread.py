@@ -46,7 +46,7 @@ def told(
 
 
 def test_what_is_refused_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Experiment("prefetch", (4, 4))
+    order = Experiment("prefetch", ("4", "4"))
     assert told(order, monkeypatch) == [
         "experiment ended: 4, 4 are not different settings of prefetch"
     ]
@@ -57,7 +57,7 @@ def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) 
         raise ZeroDivisionError("a mistake of its own")
 
     monkeypatch.setitem(module._JOBS, Experiment, broken)
-    failed = told(Experiment("prefetch", ("off", 4)), monkeypatch)
+    failed = told(Experiment("prefetch", ("off", "4")), monkeypatch)
     assert failed == ["experiment failed: ZeroDivisionError: a mistake of its own"]
 
 
@@ -66,11 +66,11 @@ def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) 
     [
         pytest.param(lambda control: control.stop.set(), "the training stops", id="a stop"),
         pytest.param(
-            lambda control: control.ask(Request("prefetch", 4)), "a knob was switched", id="a key"
+            lambda control: control.ask(Request("prefetch", "4")), "a knob was switched", id="a key"
         ),
     ],
 )
-@pytest.mark.parametrize("order", [Experiment("prefetch", ("off", 4)), Autopilot()])
+@pytest.mark.parametrize("order", [Experiment("prefetch", ("off", "4")), Autopilot()])
 def test_what_is_over_before_its_first_step_is_told_and_is_no_end_of_an_earlier_one(
     order: TunerRequest, ask: Callable[[Control], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import Knobs, describe, show
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control.requests import Control
 from tfwatch.runs.writer import RunWriter
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.analysis.plants import Plant
+    from tfwatch.core.knobs import Knobs
 
 #: Steps that are done between two looks of a pilot.
 PACE = 5
@@ -45,7 +45,7 @@ class PlantTraining:
         self._in_flight = 0
         self._next: tuple[Knobs, list[SwitchAsked]] | None = None
         values = {
-            "knobs": describe(knobs),
+            "knobs": knobs.values(),
             "switchable": ["prefetch", "workers", "fast_pipeline"],
             "accelerated": plant.accelerated,
             "machine": {"cores": plant.cores, "memory_bytes": 2**34},
@@ -75,7 +75,7 @@ class PlantTraining:
         """Train so many steps."""
         for _ in range(steps):
             flags = self._obey() | self._begin_epoch()
-            knobs = describe(self.control.knobs)
+            knobs = self.control.knobs.values()
             row = self._plant.rows(knobs, 1, self._rng)
             row["step"], row["start_ns"], row["flags"] = (
                 len(self.settings) + 1,
@@ -88,7 +88,7 @@ class PlantTraining:
                 float(row["wait_ms"][0] + row["compute_ms"][0] + row["host_ms"][0]) / 1e3
             )
         depth = self.control.knobs.prefetch
-        held = depth * self.bytes_a_batch if isinstance(depth, int) else 0.0
+        held = int(depth) * self.bytes_a_batch if depth.isdigit() else 0.0
         at_ns = round(self.clock.at_s * 1e9)
         self.writer.sample(
             at_ns,
@@ -108,10 +108,10 @@ class PlantTraining:
             knobs, asked = self.control.knobs, []
             for request in self.control.take():
                 if request.knob in self.refuses:
-                    was = show(getattr(knobs, request.knob))
+                    was = getattr(knobs, request.knob)
                     self.writer.event(
                         SwitchFailed(
-                            now, request.knob, "no memory", was, show(request.value), step - 1, was
+                            now, request.knob, "no memory", was, request.value, step - 1, was
                         )
                     )
                     continue
@@ -124,7 +124,7 @@ class PlantTraining:
             for event in asked:
                 self.writer.event(event)
             depth = self.control.knobs.prefetch
-            self._in_flight = self.build_steps + (depth if isinstance(depth, int) else 0)
+            self._in_flight = self.build_steps + (int(depth) if depth.isdigit() else 0)
             self._next = (knobs, asked) if asked else None
         if self._next is None:
             return 0

@@ -121,7 +121,7 @@ def test_an_experiment_runs_in_a_script(arrays: Any, make_model: Make, tmp_path:
     earlier = set(threading.enumerate())
     watch, model = watch_in(tmp_path), make_model()
     ask = after_batch(
-        3, lambda: client_of(watch).ask_tuner(Experiment("prefetch", ("default", 2), 60))
+        3, lambda: client_of(watch).ask_tuner(Experiment("prefetch", ("default", "2"), 60))
     )
 
     def stop_once_it_ended(epoch: int, logs: Any) -> None:
@@ -177,7 +177,7 @@ def test_a_loop_of_the_scripts_own_is_followed_and_not_changed(
 def _refusals(client: ControlClient) -> list[Refused]:
     """Return what comes back of a switch and a stop."""
     assert client.check().refused == OWN_LOOP
-    client.ask(Request("prefetch", 4))
+    client.ask(Request("prefetch", "4"))
     client.ask_stop()
     wait_until(lambda: len(client._refusals) == 2)
     return client.take_refusals()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfwatch.core.knobs import Setting
     from tfwatch.runs.reading.opened import Run
 
 PARTS = ("wait", "compute", "host")
@@ -66,7 +65,7 @@ class Schedule:
     kind: str = "tf.data"
     steps: int = 64
     slow_steps: tuple[SlowStep, ...] = ()
-    switches: tuple[tuple[int, Setting], ...] = ()
+    switches: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -394,7 +394,7 @@ def _describe(pattern: Pattern) -> str:
 
 def _equal_settings(trainings: Trainings) -> Iterator[Case]:
     """A deeper prefetch changes nothing where batches are ready already: no difference may be claimed."""
-    trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, 4), (120, 8))))
+    trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, "4"), (120, "8"))))
     rows = trained.run.steps
     comparisons = compare(
         trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
@@ -410,7 +410,7 @@ def _equal_settings(trainings: Trainings) -> Iterator[Case]:
 
 def _switches(trainings: Trainings) -> Iterator[Case]:
     """Prefetch hides a delay shorter than the step's compute until it is switched off."""
-    schedule = Schedule((8.0,), (20.0,), steps=130, switches=((45, 4), (90, "off")))
+    schedule = Schedule((8.0,), (20.0,), steps=130, switches=((45, "4"), (90, "off")))
     trained = trainings.train(schedule)
     rows = trained.run.steps
     comparisons = compare(

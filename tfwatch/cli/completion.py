@@ -122,12 +122,12 @@ def _changes(knobs: Iterable[str]) -> Iterable[str]:
 
 def _values(name: str) -> Iterator[str]:
     """Yield the values of a knob that its reader takes; none where there is no such knob."""
-    from tfwatch.core.knobs import KNOBS, as_value, option_name
+    from tfwatch.core.knobs import KNOBS, check_value, option_name
 
     for knob in KNOBS:
         for value in _VALUES if option_name(knob) == name.replace("_", "-") else ():
             with contextlib.suppress(ValueError):
-                as_value(knob, value)
+                check_value(knob, value)
                 yield value
 
 

@@ -14,7 +14,7 @@ from tfwatch.commands.replay import ReplayOptions, replay_group, show_run
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.knobs import option_name, parse_workers, show, with_stage
+from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.control.client import NoAnswerError, NotRunningError, control_of, find_running
 from tfwatch.runs.control.messages import AskSwitch
@@ -173,8 +173,8 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
     found = []
     for change in changes:
         if change.knob == "workers":
-            workers = _with_stage(workers, stages, change) if change.stage else show(change.value)
-            change = replace(change, value=parse_workers(workers), stage="")
+            workers = _with_stage(workers, stages, change) if change.stage else change.value
+            change = replace(change, value=check_value(WORKERS, workers), stage="")
         found.append(change)
     return found
 
@@ -185,7 +185,7 @@ def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
         at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage
     ]
     if len(matching) == 1:
-        return with_stage(workers, len(stages), matching[0], show(change.value))
+        return with_stage(workers, len(stages), matching[0], change.value)
     named = "several stages" if matching else "no stage"
     known = ", ".join(f"{at}: {stage}" for at, stage in enumerate(stages, 1))
     raise BadInputError(
@@ -207,7 +207,7 @@ class Switch:
 
     def __init__(self, folder: Path, change: Change, clock: Clock) -> None:
         self.failed = False
-        self._knob, self._value = change.knob, show(change.value)
+        self._knob, self._value = change.knob, change.value
         self._name = option_name(change.knob)
         self._clock = clock
         self._reader = RunReader(FolderSource(folder), clock, keeps_sums=False)

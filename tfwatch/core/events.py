@@ -29,7 +29,7 @@ from tfwatch.core.bounds import (
     encode_json,
     one_of,
 )
-from tfwatch.core.knobs import ChangesKnob, KnobChange, as_value
+from tfwatch.core.knobs import ChangesKnob, KnobChange, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -458,8 +458,11 @@ def decode(line: str | bytes) -> Event | None:
     try:
         event = _DECODER.decode(line)
         if isinstance(event, ChangesKnob):
-            for text in (event.old, event.new, getattr(event, "now", event.new)):
-                as_value(event.knob, text)
+            beside = getattr(event, "beside", ())
+            for change in (event.change, *beside):
+                check_value(change.knob, change.old)
+                check_value(change.knob, change.new)
+            check_value(event.knob, getattr(event, "now", event.new))
     except (ValueError, RecursionError):
         return None
     return event

@@ -31,7 +31,7 @@ from tfwatch.core.bounds import (
 )
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, MOST_STAGES, as_value, epochs_until
+from tfwatch.core.knobs import KNOBS, MOST_STAGES, check_value, epochs_until
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
@@ -319,7 +319,7 @@ def _check(manifest: Manifest) -> None:
         ValueError: a value is out of its bounds; the message is a sentence.
     """
     for knob, value in manifest.knobs.items():
-        as_value(knob, value)
+        check_value(knob, value)
     for name, row in TABLES.items():
         if manifest.tables.get(name) != columns_of(row):
             raise NotARunError(f"its {name} has other columns than those of this tfwatch")

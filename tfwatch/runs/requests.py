@@ -36,7 +36,7 @@ from tfwatch.core.events import (
     decode,
     encode,
 )
-from tfwatch.core.knobs import KnobValue, as_value
+from tfwatch.core.knobs import check_value
 from tfwatch.runs.format import FILE_MODE, REQUESTS
 
 if TYPE_CHECKING:
@@ -92,15 +92,6 @@ class SwitchRequest(_Request, frozen=True, tag="switch"):
     #: The tuner's: the offset up to which it has read the file. A later request of the user for the knob precedes it.
     after: Whole = 0
 
-    @property
-    def setting(self) -> KnobValue:
-        """The value.
-
-        Raises:
-            ValueError: the text is not a value of this knob; a line with such a text is not read.
-        """
-        return as_value(self.knob, self.value)
-
 
 class StopRequest(_Request, frozen=True, tag="stop"):
     """A request to end the training at the next batch, or at a planned step.
@@ -140,7 +131,7 @@ def decode_request(line: bytes) -> Request:
     try:
         request = _DECODER.decode(line)
         if isinstance(request, SwitchRequest):
-            _ = request.setting
+            check_value(request.knob, request.value)
         elif isinstance(request, TunerNote) and decode(encode(request.event)) is None:
             raise ValueError("its event has a setting that its knob does not have")
     except (ValueError, RecursionError) as error:

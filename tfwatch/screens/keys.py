@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.screens.live.settings.knob_rows import KNOB_KEYS
+from tfwatch.core.knobs import KNOBS
 from tfwatch.screens.live.timeline.style import KEYS, LOOK
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id
 _DOCTOR = "doctor: is the installation right?"
 _TIMELINE_BINDINGS = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
 _KNOB_BINDINGS = [
-    _key(one.key, f"switch({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}")
-    for one in KNOB_KEYS
+    _key(knob.key, f"switch({name!r})", knob.key, knob.action, SWITCH, f"switch.{knob.label}")
+    for name, knob in KNOBS.items()
 ]
 LIVE_BINDINGS = [
     *_KNOB_BINDINGS,

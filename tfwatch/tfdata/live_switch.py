@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfwatch.core.knobs import Knobs
+from tfwatch.core.knobs import AUTO, BETWEEN_STAGES, DEFAULT, Knobs, is_by_stage
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stages.stage_names import GATE, OWN
@@ -240,9 +240,9 @@ def _can_restart(dataset: tf.data.Dataset, knobs: Knobs) -> bool:
 
 def _is_autotuned(knobs: Knobs) -> bool:
     """Return whether TensorFlow chooses the parallel calls of a stage."""
-    if not isinstance(knobs.workers, tuple):
-        return knobs.workers == "auto"
-    return not {"auto", "default"}.isdisjoint(knobs.workers)
+    if not is_by_stage(knobs.workers):
+        return knobs.workers == AUTO
+    return not {AUTO, DEFAULT}.isdisjoint(knobs.workers.split(BETWEEN_STAGES))
 
 
 def _restartable(dataset: tf.data.Dataset) -> tf.data.Dataset:

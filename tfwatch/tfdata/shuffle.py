@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    from tfwatch.core.knobs import Setting
 
 #: The largest buffer of `auto`: a million elements take seconds before each epoch's first batch.
 AUTO = 20_000
@@ -32,10 +27,10 @@ class Shuffle:
             tf.data.experimental.assert_cardinality(count)
         )
 
-    def set(self, setting: Setting) -> None:
+    def set(self, setting: str) -> None:
         """Set the buffer size from the next pass on: a size, `off` for none, `auto` for all, up to 20 000."""
-        size = {"off": 1, "auto": min(self._count, AUTO)}.get(str(setting), setting)
-        self._size.assign(size)
+        words = {"off": 1, "auto": min(self._count, AUTO)}
+        self._size.assign(words[setting] if setting in words else int(setting))
 
     @tf.autograph.experimental.do_not_convert
     def _shuffled(self, seed: tf.Tensor) -> tf.data.Dataset:

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import Knobs
+from tfwatch.core.knobs import AUTO, DEFAULT, Knobs, number_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-    from tfwatch.core.knobs import Setting, StageSettings
 
 
 #: The device that batches are prefetched to: the first GPU that TensorFlow sees.
@@ -35,7 +33,7 @@ def options(knobs: Knobs) -> tf.data.Options:
     """Return the options of a pipeline under these knobs, for `Dataset.with_options`; elements keep their order."""
     import tensorflow as tf
 
-    prefetch, workers = knobs.prefetch == "default", knobs.workers == "default"
+    prefetch, workers = knobs.prefetch == DEFAULT, knobs.workers == DEFAULT
     chosen = tf.data.Options()
     chosen.deterministic = True
     chosen.experimental_warm_start = False
@@ -88,28 +86,26 @@ def without_autotune() -> tf.data.Options:
     return chosen
 
 
-def buffer_size(prefetch: Setting) -> int | None:
+def buffer_size(prefetch: str) -> int | None:
     """Return the argument of `Dataset.prefetch`; None to add no prefetch."""
     return _count(prefetch)
 
 
-def num_parallel_calls(workers: Setting | StageSettings) -> int | None:
+def num_parallel_calls(workers: str) -> int | None:
     """Return the argument of `Dataset.map`; None for a sequential map, and where the stages of a script differ."""
     return _count(workers)
 
 
-def num_parallel_calls_stateful(workers: Setting | StageSettings) -> int | None:
+def num_parallel_calls_stateful(workers: str) -> int | None:
     """Return `num_parallel_calls` for a map that reads an outside resource, or sleeps.
 
     TensorFlow treats that as a side effect and does not make such a map parallel by itself. Under `default` it is
     autotuned as TensorFlow does for other maps.
     """
-    return _count("auto" if workers == "default" else workers)
+    return _count(AUTO if workers == DEFAULT else workers)
 
 
-def _count(setting: Setting | StageSettings) -> int | None:
+def _count(value: str) -> int | None:
     import tensorflow as tf
 
-    if isinstance(setting, int):
-        return setting
-    return tf.data.AUTOTUNE if setting == "auto" else None
+    return tf.data.AUTOTUNE if value == AUTO else number_of(value)

@@ -26,13 +26,13 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchFailed,
 )
-from tfwatch.core.knobs import KnobChange, as_value
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.analysis.tuning.before_after import SwitchEffect
+    from tfwatch.core.knobs import KnobChange
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control.requests import Autopilot
     from tfwatch.runs.format import Manifest
@@ -169,7 +169,7 @@ class _AutopilotJob:
             knob for knob in _KNOBS & turned.keys() if turned[knob] != setting_of[knob]
         }
         for knob in sorted(due):
-            self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
+            self._driver.ask(knob, turned[knob], AUTOPILOT)
         self._wait(
             lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)),
             move,
@@ -258,7 +258,7 @@ class _AutopilotJob:
 
     def _ask_final(self, changes: tuple[KnobChange, ...]) -> None:
         for change in changes:
-            self._driver.ask_final(change.knob, as_value(change.knob, change.new), AUTOPILOT)
+            self._driver.ask_final(change.knob, change.new, AUTOPILOT)
 
     # -- measuring --------------------------------------------------------------------------------
 

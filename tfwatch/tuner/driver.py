@@ -9,7 +9,7 @@ from tfwatch.analysis.tuning.forecasting.forecast import Forecast, forecast
 from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KNOBS, KnobValue, show
+from tfwatch.core.knobs import KNOBS
 from tfwatch.live.forecasts import evidence_now
 from tfwatch.runs.control.requests import Request
 from tfwatch.runs.reading.reader import RunReader
@@ -184,7 +184,7 @@ class Driver:
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def ask(self, knob: str, value: KnobValue, by: str) -> None:
+    def ask(self, knob: str, value: str, by: str) -> None:
         """Request a setting.
 
         Raises:
@@ -197,7 +197,7 @@ class Driver:
         ):
             raise Interrupt("key")
 
-    def ask_final(self, knob: str, value: KnobValue, by: str) -> None:
+    def ask_final(self, knob: str, value: str, by: str) -> None:
         """Request the final setting after the end, unless the user switched that knob meanwhile."""
         self.control.ask_if_knob_untouched(
             Request(knob, value, by), self._knob_request_counts[knob]
@@ -207,13 +207,13 @@ class Driver:
         """Return whether the user switched a knob since the request."""
         return self.control.knob_request_count(knob) != self._knob_request_counts[knob]
 
-    def wait_switched(self, knob: str, value: KnobValue) -> PipelineSwitched:
+    def wait_switched(self, knob: str, value: str) -> PipelineSwitched:
         """Wait until the last requested setting is in effect. Returns the event with its first step.
 
         Raises:
             Interrupt: the request is over. RefusedError: the setting was refused.
         """
-        while (answer := self._answer(self.look(), knob, show(value))) is None:
+        while (answer := self._answer(self.look(), knob, value)) is None:
             self._pause(POLL_S)
         if isinstance(answer, SwitchFailed):
             raise RefusedError(answer.reason)

@@ -22,7 +22,7 @@ from tfwatch.core.events import (
     ExperimentBlock,
     ExperimentEnded,
 )
-from tfwatch.core.knobs import knob_name, show
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import step_ms
 from tfwatch.tuner.driver import Interrupt, RefusedError
 
@@ -72,7 +72,7 @@ def _carry_out(driver: Driver, request: Experiment) -> str:
     knob = request.knob
     if len(set(request.values)) < max(2, len(request.values)):
         raise RefusedError(
-            f"{', '.join(map(show, request.values))} are not different settings of {knob_name(knob)}"
+            f"{', '.join(request.values)} are not different settings of {knob_name(knob)}"
         )
     # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
     driver.wait(
@@ -101,7 +101,7 @@ class _ExperimentJob:
         self._driver = driver
         self._request = request
         self._random = random.Random(request.seed)
-        self._values = [show(value) for value in request.values]
+        self._values = list(request.values)
         self._began = driver.snapshot.steps_total
         self._began_ns = driver.now_ns()
         self._first_setting = driver.setting_of(request.knob)

@@ -75,13 +75,13 @@ def test_requests_of_a_client_reach_the_control_in_order() -> None:
     control = Control()
     with serving(control) as (_, path):
         client = ControlClient(path)
-        client.ask(Request("prefetch", 2))
+        client.ask(Request("prefetch", "2"))
         client.ask(Request("prefetch", "auto", "command"))
-        client.ask_tuner(Experiment("prefetch", ("off", 4), 300, 7))
+        client.ask_tuner(Experiment("prefetch", ("off", "4"), 300, 7))
         wait_until(lambda: control.tuner_request_count == 1)
         assert control.take() == [Request("prefetch", "auto", "command")]
         assert control.user_request_count == 2
-        assert control.next_tuner_request(0) == (1, Experiment("prefetch", ("off", 4), 300, 7))
+        assert control.next_tuner_request(0) == (1, Experiment("prefetch", ("off", "4"), 300, 7))
 
         client.ask_tuner(Autopilot(1e9))
         client.ask_tuner(None)
@@ -99,8 +99,8 @@ def test_what_the_run_does_not_take_is_refused_with_the_reason() -> None:
     control = Control()
     with serving(control) as (_, path):
         client = ControlClient(path)
-        client.ask(Request("workers", 4))
-        client.ask(Request("cache", True))
+        client.ask(Request("workers", "4"))
+        client.ask(Request("cache", "on"))
         wait_until(lambda: len(client._refusals) == 2)
         found = client.take_refusals()
 
@@ -141,7 +141,7 @@ JSON = st.recursive(
 FIELDS = st.fixed_dictionaries(
     {"do": st.sampled_from([*messages._KINDS, "", None])},
     optional={
-        "knob": st.sampled_from(KNOBS) | JSON,
+        "knob": st.sampled_from(tuple(KNOBS)) | JSON,
         "value": st.sampled_from(["off", "4", "on", "20 ms", "nan", "9" * 400]) | JSON,
         "values": st.lists(st.sampled_from(["off", "4", "8", "on"]) | JSON, max_size=20) | JSON,
         "by": st.sampled_from(["key", "command", "autopilot"]) | JSON,
@@ -219,7 +219,7 @@ def test_a_message_has_a_largest_size() -> None:
             send(path, b"x" * 3 * messages.LONGEST)
         assert refused(
             send(path, messages.encode_message(AskSwitch("prefetch", "9" * 3000)))
-        ).startswith("9999")
+        ).startswith("'9999")
     assert not control.has_requests
 
 
@@ -236,7 +236,7 @@ def test_a_message_may_come_in_pieces_and_only_the_first_counts() -> None:
         connection.send(line[-1:] + messages.encode_message(AskStop()))
         connection.settimeout(10)
         assert not refused(connection.recv(4096))
-    assert control.take() == [Request("prefetch", 4)]
+    assert control.take() == [Request("prefetch", "4")]
     assert not control.stop.is_set()
 
 
@@ -376,7 +376,7 @@ def test_attached_and_detached_a_thousand_times_in_mid_training() -> None:
     done.set()
     training.join(10)
     taken.extend(control.take())
-    assert taken[-1] == Request("prefetch", 1000)
+    assert taken[-1] == Request("prefetch", "1000")
 
 
 def test_the_socket_is_removed_and_a_late_client_reads_a_sentence() -> None:

@@ -213,7 +213,7 @@ def test_invalid_knob_values_are_not_a_run(tmp_path: Path) -> None:
         tmp_path, plain(5), knobs={"prefetch": "off", "latency_ms": "[b]", "of another day": "x"}
     )
 
-    with pytest.raises(NotARunError, match=r"'\[b\]' is not a latency"):
+    with pytest.raises(NotARunError, match=r"'\[b\]' is not a setting"):
         opened(tmp_path)
 
 

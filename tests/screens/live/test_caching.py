@@ -38,13 +38,13 @@ async def test_the_cache_shows_its_size_and_its_first_epoch(tmp_path: Path) -> N
         (row,) = (row for row in show.rows if "c cache off next: on" in " ".join(row.split()))
         assert " x, 1.2 GB" in row
         await show.press("c")
-        assert show.asked() == [("cache", True)]
+        assert show.asked() == [("cache", "on")]
         asked(run, "cache", "off", "on").steps(30, STARVING)
         await show.frame()
         assert "c cache off next: on from epoch 3; c undoes it" in show.words
         assert "cache off → on requested, after an epoch has filled it" in show.text
         await show.press("c")
-        assert show.asked() == [("cache", False)]
+        assert show.asked() == [("cache", "off")]
 
 
 async def test_before_a_forecast_its_size_is_compared_with_the_free_memory(tmp_path: Path) -> None:

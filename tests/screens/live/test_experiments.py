@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("keys", "order"),
     [
-        pytest.param(["a"], ("prefetch", ("off", 4)), id="prefetch where no knob is chosen"),
-        pytest.param(["1", "a"], ("prefetch", ("off", 4)), id="the chosen knob"),
-        pytest.param(["1", "down", "a"], ("prefetch", ("off", 1)), id="its depth"),
+        pytest.param(["a"], ("prefetch", ("off", "4")), id="prefetch where no knob is chosen"),
+        pytest.param(["1", "a"], ("prefetch", ("off", "4")), id="the chosen knob"),
+        pytest.param(["1", "down", "a"], ("prefetch", ("off", "1")), id="its depth"),
         pytest.param(["1", "down", "down", "a"], ("workers", ("off", "auto")), id="workers"),
     ],
 )
@@ -56,7 +56,7 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
         assert show.control is not None
         _, given = show.control.next_tuner_request(0, 0.0)
         assert isinstance(given, Experiment)
-        assert (given.knob, given.values) == ("workers", ("off", 8))
+        assert (given.knob, given.values) == ("workers", ("off", "8"))
 
 
 async def test_off_comes_first_also_where_the_knob_is_on() -> None:
@@ -65,7 +65,7 @@ async def test_off_comes_first_also_where_the_knob_is_on() -> None:
         assert show.control is not None
         _, given = show.control.next_tuner_request(0, 0.0)
         assert isinstance(given, Experiment)
-        assert (given.knob, given.values) == ("prefetch", ("off", 4))
+        assert (given.knob, given.values) == ("prefetch", ("off", "4"))
 
 
 async def test_the_maximum_prefetch_is_not_tested_against_itself() -> None:

@@ -11,7 +11,7 @@ from tests.screens.canned import STARVING, usual
 from tests.screens.hardware import compute_bound, unseen
 from tests.screens.showing import shown
 from tfwatch.core.events import Noted
-from tfwatch.core.knobs import KEYS
+from tfwatch.core.knobs import KNOBS
 from tfwatch.core.rows import Phase
 from tfwatch.screens.dialogs.overlays import HelpScreen
 
@@ -73,7 +73,7 @@ async def test_a_missing_gpu_is_named_once(tmp_path: Path) -> None:
 
 
 async def test_the_help_explains_every_letter_and_colour_of_the_screen(tmp_path: Path) -> None:
-    letters = {*"CESVHMZAFX!.", "EV", *KEYS.values()}
+    letters = {*"CESVHMZAFX!.", "EV", *(knob.key for knob in KNOBS.values())}
     async with shown(usual(tmp_path), (120, 110)) as show:
         await show.press("question_mark")
         assert isinstance(show.app.screen, HelpScreen)

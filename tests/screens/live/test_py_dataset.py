@@ -34,7 +34,11 @@ async def test_its_keys_ask_for_the_next_epoch(size: tuple[int, int], tmp_path: 
         ):
             assert words in show.words
         await show.press("w", "m", "k")
-        assert show.asked() == [("workers", "auto"), ("multiprocessing", True), ("queue_size", 20)]
+        assert show.asked() == [
+            ("workers", "auto"),
+            ("multiprocessing", "on"),
+            ("queue_size", "20"),
+        ]
         run.event(
             SwitchAsked, knob="workers", old="off", new="auto", step=run.step, by="key", epochs=1
         )

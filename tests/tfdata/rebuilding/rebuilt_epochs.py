@@ -12,16 +12,15 @@ from tfwatch.core.knobs import Knobs
 if TYPE_CHECKING:
     import random
 
-    from tfwatch.core.knobs import StageSettings
 
 #: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond. To build a
 #: pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
 FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
-RESTARTING = (Knobs("off", 3), Knobs(1, 2), Knobs(1, "off"))
+RESTARTING = (Knobs("off", "3"), Knobs("1", "2"), Knobs("1", "off"))
 NEW_EACH_TIME = Knobs("off", "default")
 #: Settings of single stages whose pipelines restart, and those that are built each time.
-_OF_STAGES: StageSettings = ("off", 2, 3)
-_NEW_OF_STAGES: StageSettings = ("default", "auto", "off", 4)
+_OF_STAGES = ("off", "2", "3")
+_NEW_OF_STAGES = ("default", "auto", "off", "4")
 
 
 def in_python(batch: Any) -> Any:
@@ -67,7 +66,7 @@ def rebuilt_epoch(
         _stage_by_stage(script, others[1], _OF_STAGES, chooser),
     ]
     new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
-    knobs = replace(chooser.choice((first, *others)), cache=cache)
+    knobs = replace(chooser.choice((first, *others)), cache="on" if cache else "off")
     is_far = bool(got) and chooser.random() < 0.5
     source = (
         replayed(iterator, script, got, knobs)
@@ -89,10 +88,10 @@ def rebuilt_epoch(
 
 
 def _stage_by_stage(
-    script: Any, knobs: Knobs, settings: StageSettings, chooser: random.Random
+    script: Any, knobs: Knobs, settings: tuple[str, ...], chooser: random.Random
 ) -> Knobs:
     """Return the knobs with a setting of its own for each map and interleave, in half of the epochs."""
     stages = len(script.parallel_stages)
     if stages < 2 or chooser.random() < 0.5:
         return knobs
-    return knobs.with_value("workers", tuple(chooser.choice(settings) for _ in range(stages)))
+    return knobs.with_value("workers", "/".join(chooser.choice(settings) for _ in range(stages)))

@@ -43,8 +43,8 @@ def labels(data: Any, cache: bool) -> list[str]:
 
     script = script_of(data)
     for _ in range(2):
-        source = script.source(iter(data), 0, Knobs(cache=cache))
-        batches = script.build(source._dataset, Knobs(cache=cache))
+        source = script.source(iter(data), 0, Knobs(cache="on" if cache else "off"))
+        batches = script.build(source._dataset, Knobs(cache="on" if cache else "off"))
         list(source)
     script.close_cache()
     return [stage.label for stage in find_code_stages(batches) if not stage.hidden]
@@ -145,11 +145,11 @@ def test_a_cache_without_room_is_refused_and_an_open_one_stays(
 
     script = script_of(pipelines.AT_ONCE["map"]())
     assert script.store.bytes_needed == pipelines.COUNT * 8
-    script.source(None, 0, Knobs(cache=True))
+    script.source(None, 0, Knobs(cache="on"))
     monkeypatch.setattr(script.store, "_available_bytes", lambda: 3000.0)
-    script.source(None, 0, Knobs(cache=True))
+    script.source(None, 0, Knobs(cache="on"))
     script.close_cache()
     with pytest.raises(
         CannotRebuildError, match="the cache needs 2 kB, more than half of the 3 kB"
     ):
-        script.source(None, 0, Knobs(cache=True))
+        script.source(None, 0, Knobs(cache="on"))

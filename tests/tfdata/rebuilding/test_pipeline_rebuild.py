@@ -159,7 +159,7 @@ def test_a_stage_that_may_draw_anew_for_each_iterator_is_refused_and_keeps_the_p
     script = ScriptPipeline()
     script.read(iter(_drawn_anew()[name].map(lambda x: x).batch(2)))
     assert script.why_not.endswith("is not known to give another iterator the same elements")
-    assert not script.needs_rebuild(Knobs("default", 3))
+    assert not script.needs_rebuild(Knobs("default", "3"))
 
 
 @pytest.mark.parametrize("name", ["sampled", "random"])
@@ -209,7 +209,7 @@ def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: in
     )
     data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
     pipeline, written = RebuiltPipeline.of(read_tree(data)), in_python(next(iter(data.batch(200))))
-    for workers in ("off", 1, 3, "auto"):
+    for workers in ("off", "1", "3", "auto"):
         rebuilt = pipeline.source({}, 0, ParallelCalls(workers))
         assert in_python(next(iter(rebuilt.batch(200)))) == written
 
@@ -222,13 +222,13 @@ def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
 
     script, data = ScriptPipeline(), pipelines.AT_ONCE["two parallel maps"]()
     script.read(iter(data))
-    knobs = Knobs("default", ("off", 7))
+    knobs = Knobs("default", "off/7")
     source = script.source(iter(data), 0, knobs)
     built = script.build(source._dataset, knobs)
     maps = {kind_of(node): node for node in nodes_of(built) if kind_of(node) in MAPS}
     assert [*maps] == ["ParallelMap", "Map"]
     assert int(maps["ParallelMap"]._num_parallel_calls) == 7
-    assert script.why_not_workers((1, 2, 3)) == "its pipeline has 2 maps with parallel calls, not 3"
+    assert script.why_not_workers("1/2/3") == "its pipeline has 2 maps with parallel calls, not 3"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(
     if option is not None:
         chosen.experimental_optimization.map_parallelization = option
     data = tf.data.Dataset.range(9).map(abs).map(tf.negative).with_options(chosen)
-    script, knobs = ScriptPipeline(), Knobs("default", (7, "default"))
+    script, knobs = ScriptPipeline(), Knobs("default", "7/default")
     script.read(iter(data))
     built = script.build(script.source(iter(data), 0, knobs)._dataset, knobs)
     assert [kind_of(node) for node in nodes_of(built) if kind_of(node) in MAPS] == [
@@ -275,4 +275,4 @@ def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(
     script = ScriptPipeline()
     script.read(iter(pipelines.AT_ONCE["map"]()))
     assert script.why_not.startswith("map(triple) cannot be read with this TensorFlow")
-    assert not script.needs_rebuild(Knobs("off", 3))
+    assert not script.needs_rebuild(Knobs("off", "3"))

@@ -15,7 +15,7 @@ from tests.runs.processes import wait_until
 from tests.whole import events_of, only
 from tfwatch.analysis.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
-from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs.reading.opened import Run, read_run
 from tfwatch.tfdata import live_switch, work_ahead
@@ -141,12 +141,12 @@ def copied_ahead(
 
 @pytest.mark.parametrize("prefetch", ["off", 4])
 def test_behind_a_prefetch_to_the_device_the_stages_are_those_of_the_source(
-    prefetch: Setting, monkeypatch: pytest.MonkeyPatch
+    prefetch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tensorflow as tf
 
     source = iter(tf.data.Dataset.range(100_000).map(decode).batch(8))
-    knobs = Knobs(prefetch=prefetch, device_prefetch=2)
+    knobs = Knobs(prefetch=prefetch, device_prefetch="2")
     held, writer, reader, _ = begin(copied_ahead(source, knobs, monkeypatch), source)
     read_after(held, reader, 40)
     found = table(writer)
@@ -160,7 +160,7 @@ def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(
     import tensorflow as tf
 
     source = iter(tf.data.Dataset.range(100_000).batch(8))
-    batches = copied_ahead(source, Knobs(device_prefetch=2), monkeypatch, decodes=True)
+    batches = copied_ahead(source, Knobs(device_prefetch="2"), monkeypatch, decodes=True)
     held, writer, reader, _ = begin(batches, source)
     read_after(held, reader, 40)
     assert not len(recorded(writer).stages)
@@ -175,7 +175,7 @@ def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -
     numbers = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64))
     source = iter(numbers.batch(4).with_options(without_autotune()))
     feed = SwitchablePipeline(prefetch_only)
-    feed.start(source, Knobs(prefetch=2))
+    feed.start(source, Knobs(prefetch="2"))
     held, writer, reader, _ = begin(feed.iterator, feed.source)
     read_after(held, reader, 30)
     made = table(writer)

@@ -232,7 +232,7 @@ def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(
     from tfwatch.runs.control.requests import Request
 
     watch = watch_in(tmp_path)
-    watch._control.ask(Request("workers", 4, "code"))
+    watch._control.ask(Request("workers", "4", "code"))
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
     assert only(open_run(watch.run_path), SwitchFailed).reason == "the pipeline has no map"
 

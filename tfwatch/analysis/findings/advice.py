@@ -19,7 +19,7 @@ from tfwatch.analysis.tuning.switch_text import (
     has_usable_gain,
 )
 from tfwatch.core import units
-from tfwatch.core.knobs import KEYS, epochs_until, knob_name
+from tfwatch.core.knobs import KNOBS, epochs_until, knob_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -240,7 +240,7 @@ def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
         is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
         return f"{'+' if is_deeper else '-'} depth {current} → {value}"
     value = "on" if knob == "prefetch" and value != "off" else value
-    return f"{KEYS.get(knob, '')} {knob_name(knob, fast_name)} {value}".strip()
+    return f"{KNOBS[knob].key} {knob_name(knob, fast_name)} {value}".strip()
 
 
 def share(part: Breakdown | None) -> float:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfwatch.core.code_edits import edited_lines
-from tfwatch.core.knobs import PY_DATASET_KNOBS
+from tfwatch.core.knobs import DEFAULT, FAST_PIPELINE, KNOBS, OFF, PY_DATASET_KNOBS
 from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
@@ -89,15 +89,6 @@ FROM_GENERATOR = (
 )
 _GENERATOR = "tf.data"
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
-#: The call that a pipeline lacks where a knob is off.
-_CALLS = {
-    "prefetch": ".prefetch()",
-    "workers": "num_parallel_calls",
-    "cache": ".cache()",
-    "device_prefetch": "prefetch_to_device",
-    "fast_pipeline": "the fast pipeline",
-    "latency_ms": "the simulated latency",
-}
 
 
 def switch_line(
@@ -193,18 +184,15 @@ def _function(stage: str) -> str:
 
 def switch_phrase(knob: str, value: str, fast_name: str = "") -> str:
     """Return the same in a few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
-    if value in ("off", "default"):
-        return f"without {_CALLS.get(knob, knob)}"
-    words = {
-        "prefetch": f".prefetch({_number(value)})",
-        "workers": f"num_parallel_calls={_number(value)}",
-        "cache": ".cache()",
-        "device_prefetch": f"prefetch_to_device({value})",
-        "fast_pipeline": "tf.data in place of the generator"
-        if fast_name == _GENERATOR
-        else ".batch() before .map()",
-    }
-    return words.get(knob, f"{knob} {value}")
+    call = KNOBS[knob].call
+    if value in (OFF, DEFAULT):
+        return (
+            f"without {call.partition('=')[0].replace('({})', '()') or f'the {KNOBS[knob].label}'}"
+        )
+    if knob == FAST_PIPELINE:
+        is_of_generator = fast_name == _GENERATOR
+        return "tf.data in place of the generator" if is_of_generator else ".batch() before .map()"
+    return call.format(_number(value)) if call else f"{knob} {value}"
 
 
 def pasted_lines(

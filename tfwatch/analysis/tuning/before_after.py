@@ -32,6 +32,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.analysis.tuning.experiment import TOP, Estimate
+from tfwatch.core.knobs import KNOBS, LATENCY, SHUFFLE
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
@@ -73,10 +74,8 @@ _NORMAL_QUANTILE = 1.960
 _ALL_LOOKS = 1.3
 #: Shorter steps count as this long: the logarithm of 0 is infinite.
 _LEAST_MS = 1e-3
-#: Knobs that move only the data wait; and those that move no more where the steps run on a device of their own, beside
-#: what the CPU does for them. On a CPU that trains, loaders and training share the cores.
-_MOVES_WAIT = frozenset({"latency_ms", "shuffle"})
-_SHARES_CORES = _MOVES_WAIT | {"prefetch", "workers", "fast_pipeline", "cache"}
+#: Knobs that move the data wait alone also on a CPU that trains, whose cores loaders and training share.
+_MOVES_WAIT = frozenset({LATENCY, SHUFFLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,11 @@ def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:
         work: Times = step_ms(rows, np.float64) - rows["wait_ms"]
         return work
     part: Times = rows["compute_ms"].astype(np.float64) - rows["dispatch_ms"]
-    return part if accelerated and _SHARES_CORES.issuperset(knobs) else np.zeros(len(rows))
+    return (
+        part
+        if accelerated and not any(KNOBS[knob].moves_compute for knob in knobs)
+        else np.zeros(len(rows))
+    )
 
 
 def compare_sides(before: Times, after: Times, in_bursts: bool = False) -> Estimate:

@@ -6,22 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KEYS, LARGEST, KnobChange, stage_value, with_stage
+from tfwatch.core.knobs import KNOBS, LARGEST, KnobChange, stage_value, with_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.core.events import Event
 
-_FIRST_ON = {
-    "prefetch": "4",
-    "device_prefetch": "2",
-    "workers": "auto",
-    "latency_ms": "20 ms",
-    "fast_pipeline": "on",
-    "cache": "on",
-    "multiprocessing": "on",
-}
 #: The depth that a key doubles or halves from `auto` and `default`.
 _UNSET_DEPTH = 4
 
@@ -87,7 +78,7 @@ class _Fold:
     def __init__(self, knob: str, value: str) -> None:
         self.knob = knob
         self.now = value
-        self.last_on = value if value != "off" else first_on(knob)
+        self.last_on = value if value != "off" else KNOBS[knob].first_on
         self.asked: str | None = None
         self.asked_s = 0.0
         self.asked_by = ""
@@ -120,11 +111,6 @@ class _Fold:
         )
 
 
-def first_on(knob: str) -> str:
-    """Return the setting that turns on a knob that was never on."""
-    return _FIRST_ON.get(knob, "auto")
-
-
 def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
     """Return the settings that the keys of a knob ask for next, each once. stages: those with workers of their own."""
     values = [toggled(state)]
@@ -143,13 +129,17 @@ def toggled(state: KnobState) -> str:
     if state.knob == "queue_size":
         return deeper(state.coming)
     if state.knob == "workers" and state.coming == "default":
-        return first_on(state.knob)
+        return KNOBS[state.knob].first_on
     return state.last_on if state.coming == "off" else "off"
 
 
 def stage_toggled(state: KnobState, stage: int) -> str:
     """Return the next setting of one map or interleave: `auto` where it is off or as written, else `off`."""
-    return first_on(state.knob) if stage_value(state.coming, stage) in ("off", "default") else "off"
+    return (
+        KNOBS[state.knob].first_on
+        if stage_value(state.coming, stage) in ("off", "default")
+        else "off"
+    )
 
 
 def one_stage_toggled(state: KnobState, stages: int, stage: int) -> str:
@@ -159,7 +149,7 @@ def one_stage_toggled(state: KnobState, stages: int, stage: int) -> str:
 
 def undo_key(knob: str) -> str:
     """Return the key that undoes a knob's switch: its own, where it turns the knob off and on."""
-    return "u" if knob == "queue_size" else KEYS[knob]
+    return "u" if knob == "queue_size" else KNOBS[knob].key
 
 
 def test_order(*values: str) -> list[str]:
@@ -216,13 +206,7 @@ def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobC
 
 def why_no_experiment(knob: str) -> str:
     """Return the reason why a knob has no A/B test; empty where it has one."""
-    if knob == "shuffle":
-        return "shuffle buffer: no A/B test, it changes at an epoch's start and changes the order of training"
-    return (
-        "cache: no A/B test, the cached examples would serve both settings"
-        if knob == "cache"
-        else ""
-    )
+    return KNOBS[knob].no_test
 
 
 def _depth(value: str) -> int:

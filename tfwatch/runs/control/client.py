@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.core.knobs import show
 from tfwatch.runs.control.messages import (
     LONGEST,
     Answer,
@@ -79,15 +78,13 @@ class ControlClient:
 
     def ask(self, request: Request) -> None:
         """Send a request of the user for another value of a knob."""
-        self._send(AskSwitch(request.knob, show(request.value), request.by))
+        self._send(AskSwitch(request.knob, request.value, request.by))
 
     def ask_tuner(self, request: TunerRequest | None) -> None:
         """Send another job for the tuner; None: none."""
         if isinstance(request, Experiment):
             self._send(
-                AskExperiment(
-                    request.knob, [show(v) for v in request.values], request.steps, request.seed
-                )
+                AskExperiment(request.knob, list(request.values), request.steps, request.seed)
             )
         else:
             self._send(

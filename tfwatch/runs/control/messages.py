@@ -14,7 +14,7 @@ import msgspec
 
 from tfwatch.core.bounds import Count, Knob, MeanBytes, Seed, one_of
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import as_value, epochs_until, option_name, show
+from tfwatch.core.knobs import check_value, epochs_until, option_name
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
 #: The largest message, bytes, with its line end.
@@ -48,7 +48,7 @@ class AskSwitch:
         Raises:
             ValueError: the value is not one of this knob.
         """
-        return Request(self.knob, as_value(self.knob, self.value), self.by)
+        return Request(self.knob, check_value(self.knob, self.value), self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class AskExperiment:
         Raises:
             ValueError: it is not a test that can run live.
         """
-        values = tuple(as_value(self.knob, text) for text in self.values[: _MOST_VALUES + 1])
-        if len(values) > _MOST_VALUES or len(set(map(show, values))) < len(values):
+        values = tuple(check_value(self.knob, text) for text in self.values[: _MOST_VALUES + 1])
+        if len(values) > _MOST_VALUES or len(set(values)) < len(values):
             raise ValueError(f"an A/B test compares 2 to {_MOST_VALUES} different settings")
-        if any(epochs_until(self.knob, show(value)) for value in values):
+        if any(epochs_until(self.knob, value) for value in values):
             raise ValueError(
                 f"{option_name(self.knob)} takes effect with an epoch: it has no A/B test"
             )

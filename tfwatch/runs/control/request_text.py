@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import (
     KNOBS,
-    KnobValue,
-    as_value,
-    epochs_until,
+    WORKERS,
+    check_value,
+    is_by_stage,
     option_name,
-    parse_setting,
-    show,
 )
 from tfwatch.runs.control.requests import Scheduled
 
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: The knobs that switch live, without waiting for an epoch.
-LIVE_KNOBS = tuple(
-    knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off"))
-)
+LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not (knob.epochs or knob.epochs_off))
 
 
 def parse_switch(text: str) -> Scheduled:
@@ -36,9 +32,9 @@ def parse_switch(text: str) -> Scheduled:
     if not (colon and equals and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
     name, of_stage, _ = name.partition(":")
-    knob = _knob(name, KNOBS)
-    setting = as_value(knob, value)
-    if of_stage or isinstance(setting, tuple):
+    knob = _knob(name, tuple(KNOBS))
+    setting = check_value(knob, value)
+    if of_stage or is_by_stage(setting):
         raise ValueError(f"{text!r}: the maps have one setting together, e.g. {step}:{name}=4")
     return Scheduled(int(step), knob, setting)
 
@@ -48,7 +44,7 @@ class Change:
     """A knob and its value. stage: the map or interleave that `workers` is for, as the user names it; empty: all."""
 
     knob: str
-    value: KnobValue
+    value: str
     stage: str = ""
 
 
@@ -62,17 +58,17 @@ def parse_change(text: str) -> Change:
     if not equals:
         raise ValueError(f"{text!r} is not a setting: give KNOB=VALUE, e.g. prefetch=4")
     name, colon, stage = name.partition(":")
-    knob = _knob(name, KNOBS)
+    knob = _knob(name, tuple(KNOBS))
     if not colon:
-        return Change(knob, as_value(knob, value))
-    if knob != "workers" or not stage:
+        return Change(knob, check_value(knob, value))
+    if knob != WORKERS or not stage:
         raise ValueError(
             f"{text!r} is not a setting: a single stage has workers alone, e.g. workers:decode=4"
         )
-    return Change(knob, parse_setting(value), stage)
+    return Change(knob, check_value(WORKERS, value), stage)
 
 
-def parse_settings(text: str) -> tuple[str, tuple[KnobValue, ...]]:
+def parse_settings(text: str) -> tuple[str, tuple[str, ...]]:
     """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different settings of it.
 
     Raises:
@@ -86,12 +82,12 @@ def parse_settings(text: str) -> tuple[str, tuple[KnobValue, ...]]:
         raise ValueError(
             f"{name} takes effect with an epoch: an A/B test needs a knob that switches live"
         )
-    settings = tuple(as_value(knob, value.strip()) for value in rest.split(","))
+    settings = tuple(check_value(knob, value.strip()) for value in rest.split(","))
     if len(settings) < 2:
         raise ValueError(
             f"{text!r} has one setting: an A/B test compares two or more, e.g. prefetch=off,4"
         )
-    if len(set(map(show, settings))) < len(settings):
+    if len(set(settings)) < len(settings):
         raise ValueError(f"{text!r} repeats a setting: an A/B test compares different ones")
     return knob, settings
 

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from tfwatch.core.knobs import Knobs, KnobValue, Setting
+from tfwatch.core.knobs import Knobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Scheduled:
 
     step: int
     knob: str
-    value: KnobValue
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Request:
     """A request for another value of a knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`."""
 
     knob: str
-    value: KnobValue
+    value: str
     by: str = "key"
 
 
@@ -37,7 +37,7 @@ class Experiment:
     """
 
     knob: str
-    values: tuple[KnobValue, ...]
+    values: tuple[str, ...]
     steps: int | None = None
     seed: int = 0
     ends: bool = False
@@ -89,7 +89,7 @@ class Control:
 
     def __init__(self, knobs: Knobs | None = None) -> None:
         self.knobs = knobs or Knobs()
-        self.shuffle: Setting | None = None
+        self.shuffle: str | None = None
         self.stop = threading.Event()
         self.is_done = False
         self._requests: deque[Request] = deque()

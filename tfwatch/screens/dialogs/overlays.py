@@ -13,7 +13,7 @@ from textual.widgets import Static
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.steps.stalls import StallGroup, arrange, arrange_group, period_text
 from tfwatch.core import units
-from tfwatch.core.knobs import KEYS, PY_DATASET_ONLY, knob_name
+from tfwatch.core.knobs import KNOBS, PY_DATASET_ONLY, knob_name
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.text import clock, column, row
 
@@ -67,8 +67,11 @@ MARKS = (
     ("Z", "the machine was asleep"),
     ("A F", "A/B test; autopilot"),
     *(
-        (" ".join(KEYS[knob] for knob in knobs), f"switch of {', '.join(map(knob_name, knobs))}")
-        for knobs in ([knob for knob in KEYS if knob not in PY_DATASET_ONLY], PY_DATASET_ONLY)
+        (
+            " ".join(KNOBS[knob].key for knob in knobs),
+            f"switch of {', '.join(map(knob_name, knobs))}",
+        )
+        for knobs in ([knob for knob in KNOBS if knob not in PY_DATASET_ONLY], PY_DATASET_ONLY)
     ),
     ("X !", "failed, or ended; recording or the loss is in trouble"),
     (".", "anything else: a note, a pause, a line of TensorFlow's log"),

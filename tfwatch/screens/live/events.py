@@ -39,7 +39,7 @@ from tfwatch.core.events import (
     is_of_experiment,
     without_experiments,
 )
-from tfwatch.core.knobs import KEYS, epochs_until, knob_name
+from tfwatch.core.knobs import KNOBS, epochs_until
 from tfwatch.live.run_situation import metric_name
 from tfwatch.screens.basics.row_list import RowList
 from tfwatch.screens.basics.text import clock, plain, row
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _KEYS_HINT = "enter jumps  [ ] previous, next  / filters"
 #: The kinds of events in words, by their marks.
 _KINDS = {
-    **{letter: f"switch {knob_name(knob)}" for knob, letter in KEYS.items()},
+    **{knob.key: f"switch {knob.label}" for knob in KNOBS.values()},
     **{
         "S": "stall",
         "E": "epoch",
@@ -284,7 +284,7 @@ def describe_switch(
     event: facts.PipelineSwitched, comparison: Comparison | None, fast_name: str
 ) -> RowText:
     """Describe a switch and its effect; `fast_name` names the fast pipeline."""
-    letter = KEYS.get(event.knob, ".")
+    letter = KNOBS[event.knob].key
     if comparison:
         return letter, comparison_line(comparison, fast_name), "$text-accent"
     where = f"at step {units.count(event.step)}"
@@ -299,7 +299,7 @@ def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
     """Describe a requested switch; `fast_name` names the fast pipeline."""
     when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
     return (
-        KEYS.get(event.knob, "."),
+        KNOBS[event.knob].key,
         f"{setting_text(event.knob, event.old, fast_name)} → {event.new} requested{when}",
         "",
     )
@@ -308,7 +308,7 @@ def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
 def describe_missed_switch(event: facts.SwitchMissed, fast_name: str) -> RowText:
     """Describe a switch that the run ended too early for; `fast_name` names the fast pipeline."""
     return (
-        KEYS.get(event.knob, "."),
+        KNOBS[event.knob].key,
         switch_text.missed_switch_text(event, fast_name),
         "$text-warning",
     )
@@ -387,7 +387,7 @@ def describe_event(event: facts.Event) -> RowText | None:
         case AutopilotEnded():
             return _AUTOPILOT, tuner_text.autopilot_end_text(event), "$text-accent"
         case facts.SwitchFailed():
-            return KEYS.get(event.knob, "."), switch_text.failed_switch_text(event), "$text-warning"
+            return KNOBS[event.knob].key, switch_text.failed_switch_text(event), "$text-warning"
         case facts.SensorMissing():
             return (
                 ".",

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.core.knobs import knob_name
+from tfwatch.core.knobs import KNOBS, PREFETCH, knob_name
 from tfwatch.screens.basics.keyline import ESSENTIAL_RANK, Key
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.screens.live.header import header_view
-from tfwatch.screens.live.settings.knob_rows import KNOB_KEYS, PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,12 +72,12 @@ def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
 
 
 def _knob_keys(view: RunView, can_switch: bool) -> Iterator[Key]:
-    for one in KNOB_KEYS:
-        if not one.in_footer or not view.snapshot.manifest.has_knob(one.knob):
+    for knob in KNOBS.values():
+        if not knob.in_footer or not view.snapshot.manifest.has_knob(knob.name):
             continue
-        is_enabled = not view.refusal(one.knob, can_switch)
-        yield Key(one.key, one.key, one.name, is_enabled, rank=one.rank, brief=one.brief)
-        if one is PREFETCH:
+        is_enabled = not view.refusal(knob.name, can_switch)
+        yield Key(knob.key, knob.key, knob.label, is_enabled, rank=knob.rank, brief=knob.brief)
+        if knob.name == PREFETCH:
             yield Key("minus", "-", "", is_enabled, rank=8)
             yield Key("plus", "+", "depth", is_enabled, rank=6)
 

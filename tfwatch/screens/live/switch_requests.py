@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.tuner_text import subject_text
-from tfwatch.core.knobs import LARGEST, as_value, knob_name
+from tfwatch.core.knobs import LARGEST, check_value, knob_name
 from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
@@ -97,7 +97,7 @@ class SwitchRequests:
         if other == state.coming:
             return _DEEPEST
         values = knob_state.test_order(state.coming, other)
-        first, second = (as_value(knob, value) for value in values)
+        first, second = (check_value(knob, value) for value in values)
         self.control.ask_tuner(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
         return f"A/B test: {subject_text(knob, values)}; a ends it"
 
@@ -143,7 +143,7 @@ class SwitchRequests:
         self.asks = [ask for ask in self.asks if ask.knob != knob] + [
             knob_state.KnobRequest(knob, value, view.snapshot.now_s)
         ]
-        self.control.ask(Request(knob, as_value(knob, value), by="key"))
+        self.control.ask(Request(knob, value, by="key"))
         return ""
 
     def stop(self) -> None:

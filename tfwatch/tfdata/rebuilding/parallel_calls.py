@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.knobs import workers_of
+from tfwatch.core.knobs import AUTO, DEFAULT, is_by_stage, stage_value
 from tfwatch.tfdata.rebuilding.pipeline_tree import is_stateless, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tfwatch.core.knobs import Setting, StageSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +21,39 @@ class ParallelCalls:
     script's maps parallel by itself.
     """
 
-    shared: Setting = "default"
-    by_function: Mapping[int, Setting] = field(default_factory=dict)
+    shared: str = DEFAULT
+    by_function: Mapping[int, str] = field(default_factory=dict)
     makes_parallel: bool = True
 
     @staticmethod
-    def of(workers: Setting | StageSettings, stages: Sequence[Any], options: Any) -> ParallelCalls:
+    def of(workers: str, stages: Sequence[Any], options: Any) -> ParallelCalls:
         """Return those of a knob's value.
 
         stages: the maps and interleaves, in the order of the pipeline. options: the script's, of its data set.
         """
-        if not isinstance(workers, tuple):
+        if not is_by_stage(workers):
             return ParallelCalls(workers)
         by_function = {
-            id(node._map_func): workers_of(workers, at) for at, node in enumerate(stages)
+            id(node._map_func): stage_value(workers, at) for at, node in enumerate(stages)
         }
         return ParallelCalls(
-            "default", by_function, _makes_parallel(options.experimental_optimization)
+            DEFAULT, by_function, _makes_parallel(options.experimental_optimization)
         )
 
-    def of_stage(self, node: Any) -> Setting:
+    def of_stage(self, node: Any) -> str:
         """Return the setting of a map or interleave.
 
         Where the stages differ, TensorFlow makes no map parallel by itself: a plain one as the script has it is
         autotuned here, as it would be (`map_parallelization`).
         """
         setting = self.by_function.get(id(node._map_func), self.shared)
-        is_plain = bool(self.by_function) and setting == "default" and kind_of(node) == "Map"
-        return "auto" if self.makes_parallel and is_plain and is_stateless(node) else setting
+        is_plain = bool(self.by_function) and setting == DEFAULT and kind_of(node) == "Map"
+        return AUTO if self.makes_parallel and is_plain and is_stateless(node) else setting
 
     @property
     def sets_nothing(self) -> bool:
         """True where every stage is as the script has it."""
-        return self.shared == "default" and not self.by_function
+        return self.shared == DEFAULT and not self.by_function
 
 
 def _makes_parallel(chosen: Any) -> bool:

@@ -32,7 +32,7 @@ from tfwatch.tfdata.stages.stage_names import HIDDEN, inputs_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfwatch.core.knobs import Knobs, Setting
+    from tfwatch.core.knobs import Knobs
 
 AS_WRITTEN = ParallelCalls()
 OTHER_SHAPE = "its batches would have another shape or type"
@@ -341,7 +341,7 @@ def _flat_map(node: Any, data: Any) -> Any:
     )
 
 
-def _with_calls(node: Any, data: Any, workers: Setting) -> Any:
+def _with_calls(node: Any, data: Any, workers: str) -> Any:
     """Return an interleave with so many parallel calls. Its cycle decides the order, and stays."""
     calls, cycle = work_ahead.num_parallel_calls(workers), cycle_length(node)
     if calls is None:

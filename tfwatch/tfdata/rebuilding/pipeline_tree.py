@@ -83,7 +83,7 @@ _SAME = (
     "Zip",
 )
 #: Stages that are known to give the same elements in each iterator of their data set that has not begun, a shuffle with
-#: the seeds of another one. What is not named here may draw anew for each iterator.
+#: the seeds of another one. What is not named here may draw again for each iterator.
 _SAME_AGAIN = {
     *_SAME,
     *_OVER_INTERLEAVES,

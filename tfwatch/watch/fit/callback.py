@@ -14,13 +14,18 @@ import keras
 from tfwatch.core.errors import fails_open, is_interrupt, reason, warn_user
 from tfwatch.core.knobs import (
     AS_WRITTEN,
+    BETWEEN_STAGES,
+    CACHE,
+    DEVICE_PREFETCH,
+    MULTIPROCESSING,
+    OFF,
+    ON,
+    PREFETCH,
     PY_DATASET_KNOBS,
     PY_DATASET_ONLY,
-    Setting,
-    StageSettings,
-    as_value,
-    describe,
-    show,
+    QUEUE_SIZE,
+    WORKERS,
+    check_value,
 )
 from tfwatch.runs.announcements import launched, take_switches
 from tfwatch.runs.control.requests import Control, Request
@@ -69,6 +74,13 @@ class _Boundary:
         if error is not None:
             self._stop(error)
         return False
+
+
+def _text_of(value: str | int | tuple[str | int, ...]) -> str:
+    """Return a value as a script gives it as text."""
+    if isinstance(value, tuple):
+        return BETWEEN_STAGES.join(map(str, value))
+    return (ON if value else OFF) if isinstance(value, bool) else str(value)
 
 
 class Watch(keras.callbacks.Callback):
@@ -124,12 +136,12 @@ class Watch(keras.callbacks.Callback):
     def set(
         self,
         *,
-        prefetch: Setting | None = None,
-        workers: Setting | StageSettings | None = None,
-        device_prefetch: Setting | None = None,
+        prefetch: str | int | None = None,
+        workers: str | int | tuple[str | int, ...] | None = None,
+        device_prefetch: str | int | None = None,
         cache: bool | None = None,
         multiprocessing: bool | None = None,
-        queue_size: Setting | None = None,
+        queue_size: str | int | None = None,
     ) -> None:
         """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the buffered batches.
 
@@ -148,18 +160,17 @@ class Watch(keras.callbacks.Callback):
         Raises:
             ValueError: it is none of these.
         """
-        settings = {"prefetch": prefetch, "workers": workers, "device_prefetch": device_prefetch}
-        flags = {"cache": cache, "multiprocessing": multiprocessing}
-        shown = {knob: None if flag is None else show(flag) for knob, flag in flags.items()}
-        for knob, value in {**settings, **shown, "queue_size": queue_size}.items():
+        values = {
+            PREFETCH: prefetch,
+            WORKERS: workers,
+            DEVICE_PREFETCH: device_prefetch,
+            CACHE: cache,
+            MULTIPROCESSING: multiprocessing,
+            QUEUE_SIZE: queue_size,
+        }
+        for knob, value in values.items():
             if value is not None:
-                self._control.ask(
-                    Request(
-                        knob,
-                        as_value(knob, value if isinstance(value, str) else show(value)),
-                        "code",
-                    )
-                )
+                self._control.ask(Request(knob, check_value(knob, _text_of(value)), "code"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy as a new Watch without a `fit`: tuners copy callbacks."""
@@ -287,7 +298,7 @@ class Watch(keras.callbacks.Callback):
     def _script_knobs(self) -> dict[str, str]:
         names = (*_PIPELINE_KNOBS, *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
         return {
-            name: value for name, value in describe(self._control.knobs).items() if name in names
+            name: value for name, value in self._control.knobs.values().items() if name in names
         }
 
     def _is_watched_already(self) -> bool:

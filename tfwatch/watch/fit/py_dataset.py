@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from tfwatch.core.knobs import LARGEST, PY_DATASET_KNOBS, Knobs, Setting, StageSettings
+from tfwatch.core.knobs import (
+    AUTO,
+    DEFAULT,
+    LARGEST,
+    OFF,
+    ON,
+    PY_DATASET_KNOBS,
+    Knobs,
+    is_by_stage,
+    number_of,
+)
 from tfwatch.core.refusals import Refusal
 from tfwatch.watch.fit.fit_data import is_py_dataset
 
@@ -62,10 +72,11 @@ class PyDatasetSettings:
 
     def begin(self, knobs: Knobs) -> Knobs:
         """Return the knobs with the settings that the script gave."""
-        workers: Setting = min(self._workers, LARGEST) if self._workers > 1 else "off"
-        queue_size: Setting = min(max(self._queue_size, 1), LARGEST)
         return replace(
-            knobs, workers=workers, multiprocessing=self._has_processes, queue_size=queue_size
+            knobs,
+            workers=str(min(self._workers, LARGEST)) if self._workers > 1 else OFF,
+            multiprocessing=ON if self._has_processes else OFF,
+            queue_size=str(min(max(self._queue_size, 1), LARGEST)),
         )
 
     def describe(self, writer: RunWriter) -> None:
@@ -80,11 +91,11 @@ class PyDatasetSettings:
 
     def refusal(self, request: Request, coming: Knobs) -> str:
         """Return the reason to refuse a request; empty if there is none. coming: the knobs of the next epoch."""
-        if isinstance(request.value, tuple):
+        if is_by_stage(request.value):
             return Refusal.ONE_FOR_ALL.words
-        if request.knob == "multiprocessing" and request.value:
+        if request.knob == "multiprocessing" and request.value == ON:
             return self.why_not or self._why_no_processes()
-        if request.knob == "queue_size" and coming.workers == "off" and not coming.multiprocessing:
+        if request.knob == "queue_size" and coming.workers == coming.multiprocessing == OFF:
             return self.why_not or _NO_QUEUE
         return self.why_not
 
@@ -116,22 +127,20 @@ class PyDatasetSettings:
             raise
 
     def _make_enqueuer(self, adapter: Any, knobs: Knobs) -> Any:
-        workers = self._count_workers(knobs.workers)
-        if workers <= 1 and not (workers > 0 and knobs.multiprocessing):
+        workers, has_processes = self._count_workers(knobs.workers), knobs.multiprocessing == ON
+        if workers <= 1 and not (workers > 0 and has_processes):
             return None
         make = sys.modules[type(adapter).__module__].OrderedEnqueuer
-        queue_size = knobs.queue_size if isinstance(knobs.queue_size, int) else self._queue_size
+        queue_size = number_of(knobs.queue_size) or self._queue_size
         return make(
             adapter.py_dataset,
             workers=workers,
-            use_multiprocessing=knobs.multiprocessing,
+            use_multiprocessing=has_processes,
             max_queue_size=queue_size,
             shuffle=adapter.shuffle,
         )
 
-    def _count_workers(self, setting: Setting | StageSettings) -> int:
-        if setting == "auto":
+    def _count_workers(self, value: str) -> int:
+        if value == AUTO:
             return max(os.cpu_count() or 1, 2)
-        if setting == "default":
-            return self._workers
-        return setting if isinstance(setting, int) else min(self._workers, 1)
+        return self._workers if value == DEFAULT else number_of(value) or min(self._workers, 1)

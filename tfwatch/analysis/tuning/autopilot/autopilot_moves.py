@@ -10,8 +10,7 @@ import numpy as np
 
 from tfwatch.analysis.steps.verdict import COPY_FROM
 from tfwatch.analysis.tuning.forecasting.batch_supply import depth, needed_bytes
-from tfwatch.analysis.tuning.knob_state import first_on
-from tfwatch.core.knobs import KnobChange
+from tfwatch.core.knobs import DEVICE_PREFETCH, KNOBS, KnobChange
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     ):
         return []
     return _new_moves(
-        state, limits, [_single_change(state, "device_prefetch", first_on("device_prefetch"))]
+        state, limits, [_single_change(state, "device_prefetch", KNOBS[DEVICE_PREFETCH].first_on)]
     )
 
 

@@ -15,6 +15,7 @@ from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.forecasting import batch_supply
 from tfwatch.analysis.tuning.forecasting.evidence import build_evidence
 from tfwatch.analysis.tuning.forecasting.predict import Prediction, predict
+from tfwatch.core.knobs import KNOBS
 from tfwatch.core.refusals import no_room
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
         (turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None
     )
     return knob_state.choices(
-        knob_state.KnobState(knob, now, last_on or knob_state.first_on(knob)),
+        knob_state.KnobState(knob, now, last_on or KNOBS[knob].first_on),
         len(evidence.parallel_stages),
     )
 

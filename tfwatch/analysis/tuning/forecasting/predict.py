@@ -22,8 +22,8 @@ from tfwatch.analysis.tuning.forecasting.batch_supply import (
 from tfwatch.analysis.tuning.forecasting.stage_supply import staged
 from tfwatch.core.knobs import (
     BETWEEN_STAGES,
+    OFF,
     PY_DATASET_KNOBS,
-    parse_latency,
     stage_value,
 )
 
@@ -365,7 +365,7 @@ def _turned(
 
 
 def _latency(words: str) -> float:
-    return parse_latency(words.removesuffix(" ms"))
+    return 0.0 if words == OFF else float(words.removesuffix(" ms"))
 
 
 def _typical(part: Stat) -> float:

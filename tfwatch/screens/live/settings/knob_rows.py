@@ -1,11 +1,8 @@
-"""The rows of the settings pane: each knob with its key, its value, its next value and a note.
-
-`KNOB_KEYS` defines the keys once, for the bindings, the footer and the pane.
-"""
+"""The rows of the settings pane: each knob with its key, its value, its next value and a note."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
@@ -14,7 +11,7 @@ from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, ve
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KEYS, stage_value
+from tfwatch.core.knobs import KNOBS, PREFETCH, SHUFFLE, WORKERS, Knob, stage_value
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
@@ -29,104 +26,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.reading.reader import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class KnobKey:
-    """A key that switches a knob off and on again."""
-
-    #: Its Textual name.
-    key: str
-    knob: str
-    #: The knob's name on the screen.
-    name: str
-    #: The key's action, for the help.
-    does: str
-    #: Describes the knob; empty where the run describes it.
-    purpose: str
-    #: Where room is short, the footer and the pane drop the highest rank first.
-    rank: int
-    #: The footer lists the key.
-    in_footer: bool = True
-    #: A shorter name for a narrow footer; empty: there is none.
-    brief: str = ""
-
-
-PREFETCH = KnobKey(
-    KEYS["prefetch"],
-    "prefetch",
-    "prefetch",
-    "prefetch off, or back on",
-    "prepares batches during a step",
-    0,
-    brief="pre",
-)
-#: Each has a row in the settings pane; a row for the depth follows that of prefetch.
-KNOB_KEYS = (
-    PREFETCH,
-    KnobKey(
-        KEYS["workers"],
-        "workers",
-        "workers",
-        "workers off, or back on",
-        "parallel map calls",
-        1,
-        brief="work",
-    ),
-    KnobKey(
-        KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2
-    ),
-    KnobKey(
-        KEYS["fast_pipeline"],
-        "fast_pipeline",
-        "fast pipeline",
-        "the fast pipeline, or the slow one again",
-        "",
-        2,
-        brief="fast",
-    ),
-    KnobKey(
-        KEYS["device_prefetch"],
-        "device_prefetch",
-        "device prefetch",
-        "prefetch to the GPU's memory, or off",
-        "copies batches to the GPU ahead",
-        3,
-        brief="gpu",
-    ),
-    KnobKey(
-        KEYS["latency_ms"],
-        "latency_ms",
-        "latency",
-        "simulated latency off, or back on",
-        "simulated, per batch",
-        7,
-    ),
-    KnobKey(
-        KEYS["shuffle"],
-        "shuffle",
-        "shuffle",
-        "shuffle off, or back on, from the next epoch on",
-        "examples in the buffer",
-        8,
-        False,
-    ),
-    KnobKey(
-        KEYS["multiprocessing"],
-        "multiprocessing",
-        "multiprocessing",
-        "the PyDataset's workers are processes, or threads again, from the next epoch on",
-        "the workers are processes",
-        4,
-        False,
-    ),
-    KnobKey(
-        KEYS["queue_size"],
-        "queue_size",
-        "queue size",
-        "double the PyDataset's queue, from the next epoch on",
-        "batches that the workers keep ready",
-        5,
-        False,
-    ),
+#: The row of the prefetch depth has keys of its own.
+_DEPTH = replace(
+    KNOBS[PREFETCH], key="plus", action="", purpose="batches kept ready", rank=6, in_footer=False
 )
 
 
@@ -226,31 +128,26 @@ def _stop_hint(snapshot: Snapshot) -> str:
 
 def knob_of(key: str) -> str:
     """Return the knob that a row's key switches; empty where it switches none."""
-    return (
-        "prefetch" if key == _DEPTH else next((one.knob for one in KNOB_KEYS if one.key == key), "")
-    )
+    return next((one.name for one in (*KNOBS.values(), _DEPTH) if one.key == key), "")
 
 
-#: The key of the row with the prefetch depth.
-_DEPTH = "plus"
 #: Where rows are few, those of single stages go first.
 _STAGE_RANK = 9
-_OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
 
 
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
-    for one in KNOB_KEYS:
-        if view.snapshot.manifest.has_knob(one.knob):
-            yield _knob_row(view, live, one, one.key)
-            if one is PREFETCH:
-                yield _knob_row(view, live, _OF_DEPTH, "+-")
-            if one.knob == "workers":
+    for knob in KNOBS.values():
+        if view.snapshot.manifest.has_knob(knob.name):
+            yield _knob_row(view, live, knob, knob.key)
+            if knob.name == PREFETCH:
+                yield _knob_row(view, live, _DEPTH, "+-")
+            if knob.name == WORKERS:
                 yield from _stage_rows(view, live)
     yield from _order_rows(view)
 
 
 #: What orders the elements of a script's pipeline, with its key on the screen.
-_ORDER_SETTINGS = {"shuffle": KEYS["shuffle"], "cycle_length": ""}
+_ORDER_SETTINGS = {SHUFFLE: KNOBS[SHUFFLE].key, "cycle_length": ""}
 
 
 def _order_rows(view: RunView) -> Iterator[KnobRow]:
@@ -294,17 +191,17 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
         )
 
 
-def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
-    state = view.knobs[one.knob]
-    refused = view.refusal(one.knob, live) or (
-        cache_refusal(view.snapshot, state) if one.knob == "cache" else None
+def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
+    state = view.knobs[knob.name]
+    refused = view.refusal(knob.name, live) or (
+        cache_refusal(view.snapshot, state) if knob.name == "cache" else None
     )
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
-    following = knob_state.deeper(state.coming) if one is _OF_DEPTH else knob_state.toggled(state)
+    following = knob_state.deeper(state.coming) if knob is _DEPTH else knob_state.toggled(state)
     text = _forecast_text(view, state, following) if can_switch else ""
-    forecast = view.situation.forecasts.get((one.knob, following))
-    note, busy = _note(view, state, one, can_switch) or (
-        text or one.purpose or _purpose(view, state),
+    forecast = view.situation.forecasts.get((knob.name, following))
+    note, busy = _note(view, state, knob, can_switch) or (
+        text or knob.purpose or _purpose(view, state),
         False,
     )
     has_forecast = (
@@ -313,11 +210,11 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
         and note == text
         and not (refused or view.situation.is_stalled)
     )
-    waits = None if one is _OF_DEPTH else state.asked
+    waits = None if knob is _DEPTH else state.asked
     return KnobRow(
-        key=one.key,
+        key=knob.key,
         label=label,
-        name=one.name,
+        name="depth" if knob is _DEPTH else knob.label,
         now=state.now,
         next="" if refused or (following == state.now and not waits) else waits or following,
         note=refused.words if refused and can_switch else note,
@@ -325,7 +222,7 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
         has_forecast=has_forecast,
         busy=busy and not refused,
         enabled=not refused,
-        rank=one.rank,
+        rank=knob.rank,
     )
 
 
@@ -352,10 +249,8 @@ def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
     return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""
 
 
-def _note(
-    view: RunView, state: KnobState, one: KnobKey, can_switch: bool
-) -> tuple[str, bool] | None:
-    if one is _OF_DEPTH:
+def _note(view: RunView, state: KnobState, knob: Knob, can_switch: bool) -> tuple[str, bool] | None:
+    if knob is _DEPTH:
         return None
     if view.undecided and state.knob in view.undecided.decided:
         return f"run ended in its test; kept {view.undecided.decided[state.knob]}", False
@@ -365,7 +260,7 @@ def _note(
     if state.asked is not None:
         if view.is_over:
             return f"requested {state.asked}: the run ended first", False
-        return _waiting(view, state, one.key if can_switch else ""), True
+        return _waiting(view, state, knob.key if can_switch else ""), True
     if state.failed:
         return f"switch failed: {state.failed}", True
     shown = view.comparisons if view.is_over else _newest(view.comparisons)

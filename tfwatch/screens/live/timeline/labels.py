@@ -26,7 +26,7 @@ from tfwatch.core.events import (
     WatchFailed,
     is_of_experiment,
 )
-from tfwatch.core.knobs import KEYS, knob_name
+from tfwatch.core.knobs import KNOBS, knob_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ def _event_mark(event: Event, to: str) -> EventMark | None:
         case PipelineSwitched() if is_of_experiment(event):
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):
-            letter, name = KEYS.get(knob, "p"), knob_name(knob)
+            letter, name = KNOBS[knob].key, knob_name(knob)
             return EventMark(
                 at_s,
                 Kind.SWITCH,

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochStarted, PipelineSwitched, without_experiments
-from tfwatch.core.knobs import KEYS
+from tfwatch.core.knobs import KNOBS
 from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
 from tfwatch.screens.basics.pane import PaintedRows
 from tfwatch.screens.live.timeline import step_bars
@@ -257,7 +257,7 @@ def _write_brackets(row: list[Piece], first: int, last: int) -> None:
 
 def _switches(snapshot: Snapshot) -> Iterable[tuple[float, str]]:
     for event in without_experiments(snapshot.events.of(PipelineSwitched)):
-        yield event.at_ns / 1e9, KEYS.get(event.knob, ".")
+        yield event.at_ns / 1e9, KNOBS[event.knob].key
 
 
 def _epochs(snapshot: Snapshot, columns: int, *, has_row: bool) -> Iterable[tuple[float, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import SwitchAsked, SwitchMissed
-from tfwatch.core.knobs import PY_DATASET_KNOBS, as_value, epochs_until, show
+from tfwatch.core.knobs import OFF, PY_DATASET_KNOBS, epochs_until
 from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.cache import NoRoomError
 
@@ -83,7 +83,7 @@ class DeferredSwitches:
     def cancelled_by(self, request: Request) -> list[tuple[str, str, str]]:
         """Return the deferred switch that a request cancels: (knob, value, the same value)."""
         waiting = self._waiting.get(request.knob)
-        is_cancelled = waiting and show(request.value) == waiting.old
+        is_cancelled = waiting and request.value == waiting.old
         return [(request.knob, waiting.old, waiting.old)] if waiting and is_cancelled else []
 
     def defer(self, asked: SwitchAsked, turned: Knobs) -> bool:
@@ -131,7 +131,7 @@ class DeferredSwitches:
     def with_waiting(self, knobs: Knobs) -> Knobs:
         """Return the knobs of a script's own pipeline in its next epoch."""
         for knob in self._waiting_of_script:
-            knobs = knobs.with_value(knob, as_value(knob, self._waiting[knob].new))
+            knobs = knobs.with_value(knob, self._waiting[knob].new)
         return knobs
 
     def begin_script_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
@@ -147,7 +147,7 @@ class DeferredSwitches:
         """Return whether a switch of the cache takes effect with the epoch that begins: on, it fills in one before."""
         self._epochs_begun += 1
         is_settled = self._store is not None and self._store.is_settled
-        return not knobs.cache or is_settled or self._epochs_begun >= epochs_until("cache", "on")
+        return knobs.cache == OFF or is_settled or self._epochs_begun >= epochs_until("cache", "on")
 
     def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch; return its knobs, and the switches that take effect with it."""
@@ -171,12 +171,12 @@ class DeferredSwitches:
 
     def _close_cache_without(self, knobs: Knobs) -> None:
         waits = "cache" in self._waiting
-        if self._store is not None and self._store.is_open and not knobs.cache and not waits:
+        if self._store is not None and self._store.is_open and knobs.cache == OFF and not waits:
             self._store.close()
 
     def cancel_cache(self, knobs: Knobs) -> list[SwitchAsked]:
         """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs` continues."""
-        waits = "cache" in self._waiting and not knobs.cache
+        waits = "cache" in self._waiting and knobs.cache == OFF
         cancelled = [self._waiting.pop("cache")] if waits else []
         self.close_unused_cache(knobs)
         return cancelled

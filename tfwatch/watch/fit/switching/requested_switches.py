@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, option_name, show
+from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, is_by_stage, option_name
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.runs.control.requests import Request
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
@@ -125,7 +125,7 @@ class RequestedSwitches:
             return False
         self.script.read(iterator)
         self.requested += begun
-        if isinstance(knobs.workers, tuple) and self.script.why_not_workers(knobs.workers):
+        if is_by_stage(knobs.workers) and self.script.why_not_workers(knobs.workers):
             knobs = self._leave("workers", knobs)
         if self.script.needs_rebuild(knobs):
             with fails_open(self._refuse):
@@ -278,7 +278,7 @@ class RequestedSwitches:
             refusal = self._refusal(request)
             now = self._writer.now_ns()
             if refusal:
-                setting, new = show(getattr(knobs, request.knob)), show(request.value)
+                setting, new = getattr(knobs, request.knob), request.value
                 self._writer.event(
                     SwitchFailed(now, request.knob, refusal, setting, new, steps, setting)
                 )
@@ -312,7 +312,7 @@ class RequestedSwitches:
         if self.current.is_ours:
             return (
                 Refusal.ONE_FOR_ALL.words
-                if isinstance(request.value, tuple)
+                if is_by_stage(request.value)
                 else self._deferred.refusal(request)
             )
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
@@ -338,7 +338,7 @@ class RequestedSwitches:
         if self._control.has_requests:
             now_ns = self._writer.now_ns()
             for request in self._control.take():
-                now, new = show(getattr(self._control.knobs, request.knob)), show(request.value)
+                now, new = getattr(self._control.knobs, request.knob), request.value
                 failed = SwitchFailed(
                     now_ns, request.knob, Refusal.NOT_SPLIT.words, now, new, steps, now
                 )
@@ -350,7 +350,7 @@ class RequestedSwitches:
             self._writer.note(f"a request is not carried out: {reason}", is_refusal=True)
         requested, self.requested = self.requested, []
         for asked in [*requested, *self._deferred.cancel_cache(self._control.knobs)]:
-            now_ns, now = self._writer.now_ns(), show(getattr(self._control.knobs, asked.knob))
+            now_ns, now = self._writer.now_ns(), getattr(self._control.knobs, asked.knob)
             if now == asked.new:  # what failed came after it
                 self.requested.append(asked)
             else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
-from tfwatch.core.knobs import MOST_STAGES
+from tfwatch.core.knobs import BETWEEN_STAGES, MOST_STAGES, ON
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.core.code_edits import CodeEdit
-    from tfwatch.core.knobs import Knobs, KnobValue
+    from tfwatch.core.knobs import Knobs
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
@@ -152,7 +152,7 @@ class ScriptPipeline:
 
     def needs_rebuild(self, knobs: Knobs) -> bool:
         """Return whether these knobs ask for more than a stage that is added at the end."""
-        if knobs.cache and not self.why_no_cache:
+        if knobs.cache == ON and not self.why_no_cache:
             return True
         if self.why_not:
             return False
@@ -203,7 +203,7 @@ class ScriptPipeline:
         Raises:
             CannotRebuildError: its order is unknown.
         """
-        place, has_begun = self._place if knobs.cache else None, batches > 0
+        place, has_begun = self._place if knobs.cache == ON else None, batches > 0
         if place is not None:
             seeds = _seeds_of(iterator, place.shuffles, has_begun=has_begun)
             pipeline, seeds = self._with_cache(place, seeds, self._calls(knobs)), {}
@@ -220,12 +220,12 @@ class ScriptPipeline:
         """The maps and interleaves whose parallel calls `workers` sets, in the order of the pipeline."""
         return self._pipeline.parallel_stages if self._pipeline else []
 
-    def why_not_workers(self, workers: KnobValue) -> str:
+    def why_not_workers(self, workers: str) -> str:
         """Return the reason why `workers` does not take this value; empty if it does."""
-        stages = len(self.parallel_stages)
-        if self.why_not or not isinstance(workers, tuple) or len(workers) == stages:
+        stages, values = len(self.parallel_stages), workers.split(BETWEEN_STAGES)
+        if self.why_not or len(values) in (1, stages):
             return self.why_not
-        return f"its pipeline has {counted(stages, 'map')} with parallel calls, not {len(workers)}"
+        return f"its pipeline has {counted(stages, 'map')} with parallel calls, not {len(values)}"
 
     def _calls(self, knobs: Knobs) -> ParallelCalls:
         return ParallelCalls.of(knobs.workers, self.parallel_stages, self._dataset.options())

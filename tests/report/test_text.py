@@ -115,7 +115,7 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         f"over the whole run mean steady step: 5.0 of 18.0 ms is data wait (28 %){left_out}",
         "since step 101 mean steady step: 0.0 of 13.0 ms is data wait (0 %): NOT input-bound, compute-bound",
         "without data wait: 11:22 at best",
-        "prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77), 23.0 to 13.0 ms/step over 99 steps",
+        "prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77) over 99 steps, 23.0 → 13.0 ms/step",
         "1 forecast: error 0 %, within the 90 % prediction interval",
         "longest stall: 41.0 s without data at step 31, unexplained",
         (

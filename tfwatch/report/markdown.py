@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.report.html.effects import make_effects
+from tfwatch.report.effects import make_effects
 from tfwatch.report.html.page import make_verdict
 from tfwatch.report.html.sections import make_figures, make_parts, make_stalls
 from tfwatch.report.html.templates import shown

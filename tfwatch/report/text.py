@@ -12,12 +12,6 @@ from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.steps.time_breakdown import PART_NAMES, keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.switch_text import (
-    claim_text,
-    failed_switch_text,
-    missed_switch_text,
-    outcome_text,
-)
 from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -26,11 +20,10 @@ from tfwatch.core.events import (
     Noted,
     RecordingLost,
     RecordingResumed,
-    SwitchFailed,
-    SwitchMissed,
 )
 from tfwatch.live.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
+from tfwatch.report.effects import switch_lines
 from tfwatch.report.outcome import lost_words, next_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
-    from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.live.findings import Finding
     from tfwatch.runs.reading.opened import Run
 
@@ -79,8 +71,7 @@ def as_text(run: Run, home: Path) -> str:
         *_op_by_op(run, summary),
         *_machine(run, machine),
         *_findings(findings, "heat", "swapping", "memory-growth"),
-        *_switches(summary, run.manifest.fast_pipeline),
-        *_without_effect(run),
+        *switch_lines(judged, _MOST_LINES),
         *filter(None, [switch_text.record_text(judged.record)]),
         *_findings(findings, "stall", "pattern"),
         *next_words(judged),
@@ -302,66 +293,6 @@ def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
     if why is None or not run.manifest.accelerated:
         return []
     return [f"GPU n/a: {why.reason}{f'; {why.fix}' if why.fix else ''}"]
-
-
-def _switches(summary: Summary, fast_name: str) -> list[str]:
-    """Return the switches in their order; of many, those that prove most, and among equals the newest."""
-    switches = summary.switches
-    if len(switches) <= _MOST_LINES:
-        return [_outcome(switch, fast_name) for switch in switches]
-    ranked = sorted(range(len(switches)), key=lambda n: (_rank(switches[n]), -n))
-    shown, hidden = sorted(ranked[: _MOST_LINES - 1]), ranked[_MOST_LINES - 1 :]
-    few = sum(switches[n].ratio is None for n in hidden)
-    without = f", {few} of them without enough steps to compare" if few else ""
-    return [
-        *(_outcome(switches[n], fast_name) for n in shown),
-        f"and {len(hidden)} more switches{without}",
-    ]
-
-
-def _rank(switch: Comparison) -> int:
-    """Return 0 for a proved difference, 1 and 2 for an open answer with enough steps or fewer, 3 without a ratio."""
-    if switch.ratio is None:
-        return 3
-    if not switch.settled:
-        return 2
-    return 0 if switch.answer in ("faster", "slower") else 1
-
-
-def _without_effect(run: Run) -> list[str]:
-    """Return the switches that failed, and those that the run ended before."""
-    fast_name = run.manifest.fast_pipeline
-    failed = [
-        failed_switch_text(event, fast_name)
-        for event in run.events
-        if isinstance(event, SwitchFailed)
-    ]
-    missed = [
-        missed_switch_text(event, fast_name)
-        for event in run.events
-        if isinstance(event, SwitchMissed)
-    ]
-    return _first_few([*failed, *missed], "switches that did not take effect")
-
-
-def _first_few(lines: list[str], what: str) -> list[str]:
-    more = len(lines) - _MOST_LINES
-    return [*lines[: _MOST_LINES - 1], f"and {more + 1} more {what}"] if more > 0 else lines
-
-
-def _outcome(switch: Comparison, fast_name: str) -> str:
-    turned = switch.change.words(fast_name)
-    if switch.step is None:
-        return f"{turned}: requested, not yet in effect at the last step"
-    turned = f"{turned} at step {units.count(switch.step)}"
-    if switch.beside:
-        return f"{turned}: {outcome_text(switch)}"
-    if switch.ratio is None or switch.before is None or switch.after is None:
-        return f"{turned}: not enough steps to compare"
-    steps = " to ".join(
-        units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after)))
-    )
-    return f"{turned}: {claim_text(switch)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
 
 
 def _left_out(summary: Summary) -> str:

@@ -10,8 +10,8 @@ from tfwatch.analysis.findings.situation import Tone
 from tfwatch.analysis.tuning.switch_text import record_text
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
+from tfwatch.report.effects import folded, make_effects
 from tfwatch.report.html.curves import make_curves
-from tfwatch.report.html.effects import folded, make_effects
 from tfwatch.report.html.sections import (
     MOST_EPOCHS,
     epochs_table,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from tfwatch.analysis.tuning.switch_text import outcome_text
+from tfwatch.analysis.tuning.switch_text import outcome_text, setting_text
 from tfwatch.analysis.tuning.tuner_text import (
     answer_of,
     answer_text,
@@ -64,8 +64,7 @@ class Effect:
 def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
     """Return the rows, and the ratio at the right edge of their axis."""
     rows = [
-        *_switches(judged),
-        *_without_effect(judged),
+        *switch_effects(judged),
         *_experiments(judged),
         *_autopilot(judged),
     ]
@@ -76,6 +75,34 @@ def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
     )
     edge = min(max(math.exp(_MARGIN * widest), _LEAST), _MOST)
     return [_placed(row, edge) for row in rows], edge
+
+
+def switch_effects(judged: JudgedRun) -> list[Effect]:
+    """Return the rows of the switches, those without effect last."""
+    return [*_switches(judged), *_without_effect(judged)]
+
+
+def switch_lines(judged: JudgedRun, most: int) -> list[str]:
+    """Return a line a switch in their order; of many, those that prove most, and among equals the newest."""
+    rows = switch_effects(judged)
+    if len(rows) <= most:
+        return list(map(_line, rows))
+    ranked = sorted(range(len(rows)), key=lambda n: (_rank(rows[n]), -n))
+    lines = [_line(rows[n]) for n in sorted(ranked[: most - 1])]
+    return [*lines, f"and {len(rows) - len(lines)} more switches"]
+
+
+def _line(row: Effect) -> str:
+    at = f" at {row.where}" if row.where.startswith("step") else ""
+    sides = f", {row.sides}/step" if row.sides and row.estimate else ""
+    return f"{row.change}{at}: {row.result}{sides}"
+
+
+def _rank(row: Effect) -> int:
+    """Return 0 for a proved difference, 1 for an open answer, 2 without a ratio."""
+    if row.estimate is None:
+        return 2
+    return 0 if row.answer in ("faster", "slower") else 1
 
 
 def folded(rows: list[Effect]) -> tuple[list[Effect], list[Effect]]:
@@ -118,13 +145,21 @@ def _switches(judged: JudgedRun) -> Iterator[Effect]:
             where=f"step {units.count(switch.step)}"
             if switch.step is not None
             else "not yet in effect",
-            result=outcome_text(switch),
+            result=_result(switch),
             number=number if switch.step is not None else 0,
             sides=_sides(switch),
             answer=switch.answer,
             forecast=forecast,
             estimate=switch.estimate,
         )
+
+
+def _result(switch: Comparison) -> str:
+    if switch.step is None:
+        return "requested, not yet in effect at the last step"
+    if switch.ratio is None and not switch.beside:
+        return "not enough steps to compare"
+    return outcome_text(switch)
 
 
 def _sides(switch: Comparison) -> str:
@@ -139,15 +174,15 @@ def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
     for event in judged.run.events:
         if isinstance(event, SwitchFailed | SwitchMissed):
             change = event.change.words(judged.run.manifest.fast_pipeline)
-            yield Effect(
-                "switch", change, f"step {units.count(event.step)}", _why_without_effect(event)
-            )
+            where = f"step {units.count(event.step)}"
+            yield Effect("switch", change, where, _why_without_effect(event, judged))
 
 
-def _why_without_effect(event: SwitchFailed | SwitchMissed) -> str:
+def _why_without_effect(event: SwitchFailed | SwitchMissed, judged: JudgedRun) -> str:
     if isinstance(event, SwitchMissed):
         return "the run ended before it was in effect"
-    return f"failed: {event.reason}; {event.now} continues"
+    now = setting_text(event.knob, event.now, judged.run.manifest.fast_pipeline)
+    return f"failed: {event.reason}; {now} continues"
 
 
 def _experiments(judged: JudgedRun) -> Iterator[Effect]:

@@ -4,7 +4,7 @@
 
 No model trains. Each search gets the steps of a setting on a simulated machine: correlated noise, a random factor for
 each visit to a setting, single spikes, and visits in which another program takes its share. Forecasts have errors in
-proportion to their expected gain. The tables are of two quiet cores (`tests.bench.autopilot`).
+proportion to their expected gain. The tables are of two quiet cores.
 """
 
 from __future__ import annotations

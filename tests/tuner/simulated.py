@@ -1,4 +1,4 @@
-"""A simulated training: steps of given lengths, switches obeyed as `watch.fetch` does, no threads."""
+"""A simulated training: steps of given lengths, switches obeyed as `watch.fit.fetch` does, no threads."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def switch(text: str) -> Any:
-    """Read a `runs.control.Scheduled`."""
+    """Read a `Scheduled` switch."""
     from tfwatch.runs.control.request_text import parse_switch
 
     return parse_switch(text)

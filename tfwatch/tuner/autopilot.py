@@ -1,6 +1,6 @@
 """The autopilot: makes one move after another, keeps those that help, and stops when no gain is left.
 
-`analysis.tuning.autopilot_search` decides; this module requests the switches, waits for them and publishes events.
+`analysis.tuning.autopilot.autopilot_search` decides; this module requests the switches, waits for them and publishes events.
 """
 
 from __future__ import annotations

@@ -189,7 +189,6 @@ def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -
 
 
 def test_a_stage_is_charged_with_its_own_work() -> None:
-    """`tests/bench/stages.py` compares the charged time with the time that functions measure."""
     import tensorflow as tf
 
     def work(x: Any) -> Any:

@@ -20,13 +20,8 @@ from tfwatch.report.document_switches import (
     experiments_json,
     finite,
     forecasts_json,
+    split_json,
     switches_json,
-)
-from tfwatch.report.outcome import (
-    data_wait_cost_json,
-    finding_json,
-    last_setting_json,
-    whole_run_json,
 )
 
 if TYPE_CHECKING:
@@ -37,9 +32,12 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.hardware.machine import Hardware
     from tfwatch.analysis.findings.log_lines import LogFinding
     from tfwatch.analysis.findings.loss import Divergence
+    from tfwatch.analysis.findings.situation import Banner
+    from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.stalls import Stall
+    from tfwatch.analysis.steps.summary import Summary
     from tfwatch.analysis.steps.verdict import Breakdown, Judgement
     from tfwatch.core.events import Event
     from tfwatch.live.findings import Fact, Finding
@@ -120,10 +118,10 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
         "copy": _copy(run.manifest, summary.setting.judgement),
-        "finding": finding_json(judged.finding),
+        "finding": _banner(judged.finding),
         "findings": [_finding(one) for one in find_all(judged)],
-        "last_setting": last_setting_json(judged),
-        "whole_run": whole_run_json(summary),
+        "last_setting": _last_setting(judged),
+        "whole_run": _whole_run(summary),
         "final_loss": _final_loss(run),
         "loss_diverged": [_divergence(one) for one in divergences(run.events)],
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
@@ -133,7 +131,7 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "autopilot": autopilot_json(run.events),
         "experiments": experiments_json(run.events),
         "forecasts": forecasts_json(judged.record),
-        "data_wait_cost": data_wait_cost_json(judged.lost),
+        "data_wait_cost": _data_wait_cost(judged.lost),
         "time_breakdown": _time_breakdown(judged.time_breakdown),
         "pipeline": pipeline_json(judged.pipeline, summary.setting.judgement.breakdown, run.events),
         "keras_step_ms": keras_step_ms(run.epochs, run.events),
@@ -143,6 +141,50 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
     }
     found: dict[str, Any] = finite(document)
     return found
+
+
+def _last_setting(judged: JudgedRun) -> dict[str, Any]:
+    """Return the last setting: its knobs, its steps and their split."""
+    setting = judged.setting
+    return {
+        "knobs": by_name(judged.situation.knobs),
+        "step_ranges": [list(stretch) for stretch in setting.stretches],
+        "steps": setting.judgement.steps,
+        **split_json(setting.judgement.breakdown),
+    }
+
+
+def _whole_run(summary: Summary) -> dict[str, Any]:
+    """Return the steady steps of all settings."""
+    split = summary.steady
+    return {
+        "steps": split.steps if split else 0,
+        "excluded_steps": summary.left_out,
+        **split_json(split),
+    }
+
+
+def _banner(found: Banner | None) -> dict[str, str | None] | None:
+    """Return a finding."""
+    if found is None:
+        return None
+    return {
+        "word": found.word,
+        "sentence": found.sentence,
+        "advice": found.advice,
+        "code": found.edit or None,
+    }
+
+
+def _data_wait_cost(found: DataWaitCost) -> dict[str, float | None]:
+    """Return the cost of data wait."""
+    return {
+        "data_wait_s": found.data_wait_s,
+        "share_of_run": found.share,
+        "examples": found.examples,
+        "energy_j": found.energy_j,
+        "run_without_data_wait_s": found.without_s,
+    }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from tfwatch.report.effects import make_effects
 from tfwatch.report.html.page import make_verdict
 from tfwatch.report.html.sections import make_figures, make_parts, make_stalls
 from tfwatch.report.html.templates import shown
-from tfwatch.report.outcome import lost_words
-from tfwatch.report.text import failure, fate
+from tfwatch.report.text import failure, fate, lost_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

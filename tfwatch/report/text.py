@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.findings import starving_cost
 from tfwatch.analysis.findings.copying import bandwidth
 from tfwatch.analysis.findings.hardware.gpus import extremes_text
 from tfwatch.analysis.findings.hardware.machine import GPU
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.steps.time_breakdown import PART_NAMES, keras_step_ms
+from tfwatch.analysis.steps.verdict import Bound, Judgement
 from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
@@ -24,19 +26,21 @@ from tfwatch.core.events import (
 from tfwatch.live.findings import find_all
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.effects import switch_lines
-from tfwatch.report.outcome import lost_words, next_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
 from tfwatch.runs.reading.liveness import Life
+from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from tfwatch.analysis.findings.hardware.machine import Hardware
-    from tfwatch.analysis.steps.summary import Summary
+    from tfwatch.analysis.findings.starving_cost import DataWaitCost
+    from tfwatch.analysis.steps.summary import LastSetting, Summary
     from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.live.findings import Finding
     from tfwatch.runs.reading.opened import Run
 
@@ -74,7 +78,7 @@ def as_text(run: Run, home: Path) -> str:
         *switch_lines(judged, _MOST_LINES),
         *filter(None, [switch_text.record_text(judged.record)]),
         *_findings(findings, "stall", "pattern"),
-        *next_words(judged),
+        *_next_words(judged),
         *_said(run),
         *_recorded(run, home),
     ]
@@ -137,7 +141,75 @@ def _waited(
     split = summary.steady
     if split is None:
         return [f"{line}; no steady steps to judge"]
-    return [line, *steady_words(summary, split, _left_out(summary)), *_keras(run, split.step.mean)]
+    return [line, *_steady_words(summary, split, _left_out(summary)), *_keras(run, split.step.mean)]
+
+
+def _steady_words(summary: Summary, split: Breakdown, left_out: str) -> list[str]:
+    """Return the mean steady step of the whole run, and that of the last setting with the verdict.
+
+    One line where there was one setting. left_out: the words for the excluded steps.
+    """
+    setting = summary.setting
+    verdict = _verdict_words(setting.judgement)
+    if setting.whole:
+        return [f"{_mean_step(split)}: {verdict}{left_out}"]
+    last = setting.judgement.breakdown
+    of = (
+        _mean_step(last)
+        if last and setting.judgement.bound
+        else f"{units.counted(setting.judgement.steps, 'step')}"
+    )
+    return [
+        f"over the whole run {_mean_step(split)}{left_out}",
+        f"{setting_words(setting)} {of}: {verdict}",
+    ]
+
+
+def _verdict_words(judgement: Judgement) -> str:
+    """Return `NOT input-bound, launch-bound`."""
+    if judgement.bound is None or judgement.bound is Bound.INPUT:
+        return judgement.verdict.value
+    return f"{judgement.verdict.value}, {judgement.bound.value}"
+
+
+def _next_words(judged: JudgedRun) -> list[str]:
+    """Return the advice for the last setting, and the lines of its code."""
+    found, spent = judged.finding, judged.situation.epoch_spent
+    if found is None:
+        return []
+    share = most = ""
+    if judged.between_epochs and spent:
+        share = f"{units.percent(spent.between_share)} of the epoch time is between steps; "
+    elif judged.summary.bound is Bound.HOST and judged.summary.callback:
+        most = f" ({judged.summary.callback} takes most)"
+    words = found.advice
+    lines = [line for line in found.edit.split("\n") if line]
+    return [
+        f"{share}next: {words[0].lower()}{words[1:]}{most}",
+        *(f"  {CODE}{line}" for line in lines),
+    ]
+
+
+def lost_words(found: DataWaitCost) -> list[str]:
+    """Return the cost of data wait; nothing where it is next to none."""
+    sentence = starving_cost.cost_text(found)
+    return [sentence] if sentence else []
+
+
+def _mean_step(split: Breakdown) -> str:
+    """Return `mean steady step: 5.0 of 18.0 ms is data wait (28 %)`."""
+    step = " of ".join(units.in_one_unit(split.wait.mean, split.step.mean))
+    return f"mean steady step: {step} is data wait ({units.percent(split.wait_share)})"
+
+
+def setting_words(setting: LastSetting) -> str:
+    """Return `since step 101`; several stretches, or one before the last, have both ends."""
+    if not setting.stretches:
+        return "last setting"
+    first, last = units.count(setting.stretches[0][0]), units.count(setting.stretches[-1][1])
+    if len(setting.stretches) > 1:
+        return f"last setting, {len(setting.stretches)} stretches of steps {first} to {last},"
+    return f"last setting, steps {first} to {last}," if setting.undecided else f"since step {first}"
 
 
 def _experiments(run: Run) -> list[str]:

@@ -18,7 +18,7 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, StagesFound
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
-from tfwatch.report.outcome import setting_words
+from tfwatch.report.text import setting_words
 from tfwatch.runs.reading.opened import Run, open_run
 
 if TYPE_CHECKING:

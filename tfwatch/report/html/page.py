@@ -26,8 +26,7 @@ from tfwatch.report.html.sections import (
 )
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.html.timeline import make_timeline
-from tfwatch.report.outcome import lost_words, setting_words
-from tfwatch.report.text import failure, fate
+from tfwatch.report.text import failure, fate, lost_words, setting_words
 
 if TYPE_CHECKING:
     from tfwatch.live.judged_run import JudgedRun

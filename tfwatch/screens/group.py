@@ -120,17 +120,15 @@ _TONES = {
 
 
 class GroupPane(Pane):
-    """What trains, and the finding on the group.
-
-    Attributes:
-        group: the newest judgement. trouble: why it is not up to date; empty where it is.
-    """
+    """What trains, and the finding on the group."""
 
     DEFAULT_CSS = """
     GroupPane { height: 7; padding: 0 1; }
     """
 
+    #: The newest judgement.
     group: reactive[JudgedGroup | None] = reactive(None)
+    #: Why it is not up to date; empty where it is.
     trouble: reactive[str] = reactive("")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:

@@ -52,17 +52,15 @@ class Pressed(Message):
 
 
 class KeyLine(Pane):
-    """As many keys in a row as fit; posts `Pressed` with the key that was clicked.
-
-    Attributes:
-        keys: from left to right. note: the text at the right end.
-    """
+    """As many keys in a row as fit; posts `Pressed` with the key that was clicked."""
 
     DEFAULT_CSS = """
     KeyLine { height: 1; padding: 0 1; background: $panel; }
     """
 
+    #: From left to right.
     keys: reactive[tuple[Key, ...]] = reactive((), repaint=False)
+    #: The text at the right end.
     note: reactive[str] = reactive("", repaint=False)
 
     watch_keys = watch_note = Pane.repaint_rows

@@ -183,11 +183,7 @@ def strip_of(widget: Widget, row: Content, width: int) -> Strip:
 
 
 class Pane(PaintedRows):
-    """Rows of text, which a subclass makes for a width and a height.
-
-    Attributes:
-        glyphs: the characters to draw with.
-    """
+    """Rows of text, which a subclass makes for a width and a height."""
 
     DEFAULT_CSS = """
     Pane {
@@ -198,6 +194,7 @@ class Pane(PaintedRows):
     }
     """
 
+    #: The characters to draw with.
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True))
 
     _rows: Sequence[Content] = ()

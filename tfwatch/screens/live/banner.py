@@ -19,11 +19,7 @@ EMPTY = Banner("STARTING", "", "", Tone.BUSY)
 
 
 class BannerPane(Pane):
-    """Shows a `Banner`; the tone sets the colour.
-
-    Attributes:
-        note: the text at the right of the first row, e.g. a key that helps now.
-    """
+    """Shows a `Banner`; the tone sets the colour."""
 
     DEFAULT_CSS = """
     BannerPane {
@@ -36,6 +32,7 @@ class BannerPane(Pane):
     """
 
     banner: reactive[Banner] = reactive(EMPTY, repaint=False)
+    #: The text at the right of the first row, e.g. a key that helps now.
     note: reactive[str] = reactive("", repaint=False)
 
     watch_note = Pane.repaint_rows

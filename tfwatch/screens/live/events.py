@@ -109,12 +109,11 @@ class EventsPane(RowList):
 
     @dataclass
     class Chosen(Message):
-        """The user selected a moment of the run, seconds since its clock origin.
+        """The user selected a moment of the run."""
 
-        cut_text: the sentence of its row where the pane cuts it; else empty.
-        """
-
+        #: Seconds since the clock origin.
         at_s: float
+        #: The sentence of its row where the pane cuts it; else empty.
         cut_text: str = ""
 
     def __init__(self, id: str | None = None) -> None:

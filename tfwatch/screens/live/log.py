@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 class LogPane(RowList):
-    """The lines that contain `wanted`, wrapped to the width; an explanation follows a known line.
-
-    Attributes:
-        lines: oldest first. wanted: part of a line, in any case; empty shows all lines.
-    """
+    """The lines that contain `wanted`, each explained where it is known."""
 
     #: Reserve the scrollbar's column: when the scrollbar appears, no line wraps differently.
     DEFAULT_CSS = """
@@ -41,7 +37,9 @@ class LogPane(RowList):
         Binding("pagedown", "page_down", "page down", show=False),
     ]
 
+    #: Oldest first.
     lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    #: Part of a line, in any case; empty shows all lines.
     wanted: reactive[str] = reactive("", repaint=False)
 
     def __init__(self, id: str | None = None) -> None:

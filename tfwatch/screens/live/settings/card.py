@@ -34,26 +34,23 @@ _NONE = "no setting to switch, so nothing to compare"
 
 
 class CardPane(FramedPane, can_focus=True):
-    """The newest comparison as two stacked bars, the older ones in a line each.
-
-    Attributes:
-        comparisons: oldest first.
-        experiment: the newest finished one, where no switch followed it; it comes first.
-        running_experiment: the one that runs now.
-        autopilot_run: the newest with moves, where no other switch followed it; it comes first.
-        offer: the key that answers the newest comparison, where it proves no difference; else empty.
-        hint: the text before the first switch.
-    """
+    """The newest comparison as two stacked bars, the older ones in a line each."""
 
     DEFAULT_CSS = """
     CardPane { border-subtitle-style: bold; border-subtitle-color: $text-accent; }
     """
 
+    #: Oldest first.
     comparisons: reactive[tuple[Comparison, ...]] = reactive((), repaint=False)
+    #: The newest finished one where no switch followed it; it comes first.
     experiment: reactive[ExperimentEnded | None] = reactive(None, repaint=False)
+    #: The one that runs now.
     running_experiment: reactive[RunningExperiment | None] = reactive(None, repaint=False)
+    #: The newest with moves where no other switch followed it; it comes first.
     autopilot_run: reactive[AutopilotRun | None] = reactive(None, repaint=False)
+    #: The key that answers the newest comparison where it proves no difference; else empty.
     offer: reactive[str] = reactive("", repaint=False)
+    #: The text before the first switch.
     hint: reactive[str] = reactive("", repaint=False)
 
     watch_hint = watch_offer = FramedPane.repaint_rows

@@ -43,16 +43,7 @@ _OLDEST, _NEWEST = "this is the start of the run", "this is the newest step: end
 
 
 class Timeline(PaintedRows, can_focus=True):
-    """The last seconds of a run, or any part of it, in columns of time.
-
-    Attributes:
-        snapshot: the run; assign a new one for each frame.
-        split: the breakdown of its newest steady steps; assign it first.
-        glyphs: the characters to draw with.
-        compact: draw fewer rows, for small screens.
-        window_s: the start and the end of the view, seconds since the clock origin; None before the first frame.
-        explains_gpu: the frame names the reason of a missing GPU lane; False where another pane does.
-    """
+    """The last seconds of a run, or any part of it, in columns of time."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
     DEFAULT_CSS = CSS
@@ -76,14 +67,20 @@ class Timeline(PaintedRows, can_focus=True):
 
         why: str
 
+    #: The run; assign a new one for each frame.
     snapshot: reactive[Snapshot | None] = reactive(None, repaint=False)
+    #: The characters to draw with.
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
+    #: Draw fewer rows, for small screens.
     compact: reactive[bool] = reactive(False, repaint=False)
+    #: The frame names the reason of a missing GPU lane; False where another pane does.
     explains_gpu: reactive[bool] = reactive(True, repaint=False)
+    #: The view, seconds since the clock origin; None before the first frame.
     window_s: reactive[tuple[float, float] | None] = reactive(None, repaint=False)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        #: The breakdown of its newest steady steps; assign it before the snapshot.
         self.split: Breakdown | None = None
         self._held: Snapshot | None = None
         self._view = views.View()

@@ -197,12 +197,7 @@ _EMPTY = "no loss, metric or step yet"
 
 
 class CurvesPane(FramedPane, can_focus=True):
-    """As many charts as fit; the arrow keys scroll to the others.
-
-    Attributes:
-        is_log: the vertical axes are logarithmic.
-        first: the number of the first chart that shows.
-    """
+    """As many charts as fit; the arrow keys scroll to the others."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "scroll(-1)", "the chart above", show=False),
@@ -210,7 +205,9 @@ class CurvesPane(FramedPane, can_focus=True):
     ]
 
     charts: reactive[tuple[MetricChart, ...]] = reactive((), repaint=False)
+    #: The vertical axes are logarithmic.
     is_log: reactive[bool] = reactive(False, repaint=False)
+    #: The number of the first chart that shows.
     first: reactive[int] = reactive(0, repaint=False)
 
     watch_charts = watch_is_log = watch_first = FramedPane.repaint_rows

@@ -51,12 +51,7 @@ class Marks:
 
 
 class WholeRunLine(PaintedRows):
-    """The run from its start until now; a click or a drag posts `Moved` with the moment.
-
-    Attributes:
-        window_s: the start and the end of the chart's view, seconds since the clock origin; None for no brackets.
-        glyphs: the characters to draw with.
-    """
+    """The run from its start until now; a click or a drag posts `Moved` with the moment."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
     DEFAULT_CSS = f"""
@@ -73,7 +68,9 @@ class WholeRunLine(PaintedRows):
 
         at_s: float
 
+    #: The chart's view, seconds since the clock origin; None for no brackets.
     window_s: reactive[tuple[float, float] | None] = reactive(None, repaint=False)
+    #: The characters to draw with.
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
 
     def __init__(self, *, id: str | None = None) -> None:

@@ -76,7 +76,7 @@ def add_serve(commands: Any) -> None:
 
 
 def _run_serve(args: argparse.Namespace) -> int:
-    from tfwatch.commands.services import serve_metrics
+    from tfwatch.commands.serve import serve_metrics
 
     return serve_metrics(options.runs_dir(args), args.host, args.port)
 

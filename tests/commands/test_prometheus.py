@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.exporter.test_dashboard import ROOT
-from tests.exporter.test_metrics import running
+from tests.report.test_dashboard import ROOT
+from tests.report.test_metrics import running
 from tests.runs.processes import wait_until
 from tests.screens.canned import STARVING
-from tfwatch.commands.services import make_server
+from tfwatch.commands.serve import make_server
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 

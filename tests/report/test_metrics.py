@@ -9,19 +9,18 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.screens.canned import STARVING, Canned
-from tfwatch.commands.services import read_metrics
+from tfwatch.commands.serve import Published, read_metrics
 from tfwatch.core import events as facts
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
-from tfwatch.exporter.metrics import LINGER_S, STATES, FollowedRuns, metrics_of
-from tfwatch.exporter.server import Published
+from tfwatch.report.metrics import LINGER_S, STATES, FollowedRuns, metrics_of
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
-    from tfwatch.exporter.metrics import FollowedRun
+    from tfwatch.report.metrics import FollowedRun
 
 NAME = "2026-11-20T10-17-03_cnn"
 
@@ -90,7 +89,7 @@ def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
 def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.exporter.metrics.MOST", 2)
+    monkeypatch.setattr("tfwatch.report.metrics.MOST", 2)
     for number in range(5):
         far = running(
             tmp_path, f"2026-11-30T10-17-03_cnn-{number}", boot_id="b", machine={"host": "far"}

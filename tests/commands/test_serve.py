@@ -13,11 +13,17 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily
 
 from tests.runs.processes import wait_until
-from tfwatch.commands.services import make_server
+from tfwatch.commands import serve as module
+from tfwatch.commands.serve import (
+    FRESH_S,
+    MOST_CONNECTIONS,
+    THREADS,
+    MetricsServer,
+    Published,
+    make_server,
+)
 from tfwatch.core.clock import Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.exporter import server as module
-from tfwatch.exporter.server import FRESH_S, MOST_CONNECTIONS, THREADS, MetricsServer, Published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,22 +1,28 @@
-"""An HTTP server for Prometheus that no client can make grow: few threads, few connections, deadlines."""
+"""`tfwatch serve`: the metrics of the runs for Prometheus, a process beside a training."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
 import queue
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client.exposition import make_wsgi_app
-
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError, fails_open, printable
+from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from prometheus_client.core import Metric
+
+    from tfwatch.report.metrics import FollowedRuns
 
 THREADS = 4
 #: Connections that are open at a time; the next one is closed at once.
@@ -25,6 +31,9 @@ MOST_CONNECTIONS = 16
 DEADLINE_S = 5.0
 #: Scrapes within this time get the same figures: more of them cost no more reading.
 FRESH_S = 1.0
+_NO_LIBRARY = "serve needs prometheus-client: pip install 'tfwatch[serve]'"
+#: A training beside it comes first.
+_NICE = 10
 
 
 class Published:
@@ -71,6 +80,8 @@ class MetricsServer(WSGIServer):
     def __init__(self, host: str, port: int, published: Published, clock: Clock = SYSTEM) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
+        from prometheus_client.exposition import make_wsgi_app
+
         self.set_app(make_wsgi_app(published))
         self._clock = clock
         self._lock = threading.Lock()
@@ -124,3 +135,56 @@ class MetricsServer(WSGIServer):
                 with self._lock:
                     del self._open[request]
                 self.shutdown_request(request)
+
+
+def serve_metrics(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> int:
+    """Serve metrics until the process is ended.
+
+    Raises:
+        BadInputError: a library is missing, the folder cannot be read, or the address cannot be used.
+    """
+    server = make_server(runs_dir, host, port, clock)
+    with fails_open(lambda _: None):
+        os.nice(_NICE)
+    sys.stderr.write(
+        f"tfwatch: {server.url} has the runs of {short_path(runs_dir)}; ctrl+c ends it\n"
+    )
+    sys.stderr.flush()
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()
+    return 0
+
+
+def make_server(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> MetricsServer:
+    """Return the server, which listens; the runs are read once, because the first reading is the longest.
+
+    Raises:
+        BadInputError: as `serve`.
+    """
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise BadInputError(_NO_LIBRARY)
+    from tfwatch.report.metrics import FollowedRuns
+
+    runs = FollowedRuns(runs_dir, clock)
+    try:
+        runs.look()
+    except OSError as error:
+        raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
+    try:
+        return MetricsServer(host, port, Published(lambda: read_metrics(runs), clock), clock)
+    except (OSError, UnicodeError, OverflowError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise BadInputError(f"{printable(host)}, port {port}, cannot be used: {why}") from error
+
+
+def read_metrics(runs: FollowedRuns) -> list[Metric]:
+    """Return the metrics now; of no run where the folder cannot be read."""
+    from tfwatch.report.metrics import metrics_of
+
+    with fails_open(
+        lambda why: sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")
+    ):
+        return metrics_of(runs.look())
+    return metrics_of(None)

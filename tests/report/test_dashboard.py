@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_CODE = (ROOT / "tfwatch" / "exporter" / "metrics.py").read_text(encoding="utf-8")
+_CODE = (ROOT / "tfwatch" / "report" / "metrics.py").read_text(encoding="utf-8")
 _SERVED = set(re.findall(r'families\.(?:gauge|counter)\(\s*"(\w+)"', _CODE))
 _NAME = re.compile(r"\b(?:tfwatch|hw|system|process)_[a-z_]+\b")
 

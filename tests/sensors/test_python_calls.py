@@ -12,7 +12,13 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors.python_calls import _CALLER, AGAIN_NS, LASTS_NS, PythonCalls, python_in_call
+from tfwatch.sensors.pauses import (
+    _CALLER,
+    CALL_AGAIN_NS,
+    CALL_LASTS_NS,
+    PythonCalls,
+    python_in_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +60,7 @@ def test_the_function_is_named_once_the_phase_lasts_long(phase: Phase) -> None:
 
     calls.poll()
     assert detail(writer) == ""
-    clock.at_s += LASTS_NS / 1e9
+    clock.at_s += CALL_LASTS_NS / 1e9
     calls.poll()
     named = detail(writer)
 
@@ -72,11 +78,11 @@ def test_frames_are_read_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
         reads.append(clock.at_s)
         return ""
 
-    monkeypatch.setattr("tfwatch.sensors.python_calls.python_in_call", read)
+    monkeypatch.setattr("tfwatch.sensors.pauses.python_in_call", read)
     writer = RunWriter(None, make_manifest(), clock.clock)
     calls = PythonCalls(writer)
     writer.status = (Phase.COMPUTE, 10**9, 7, 0, "")
-    for clock.at_s in (2.0, 3.5, 3.6, 4.4, 3.5 + AGAIN_NS / 1e9):
+    for clock.at_s in (2.0, 3.5, 3.6, 4.4, 3.5 + CALL_AGAIN_NS / 1e9):
         calls.poll()
 
     assert reads == [3.5, 4.5]

@@ -7,7 +7,9 @@ a step lasts longer than plain Python. A process is stopped by SIGSTOP, by ctrl+
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sysconfig
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,10 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.core.threads import thread_frames, variable_of, with_callers
-from tfwatch.sensors.python_calls import PythonCalls
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tfwatch.runs.writer import RunWriter
 
 #: The interval of the thread, and the age from which it reads a phase: a spike of 30 ms is seen at least once. An
@@ -208,3 +211,54 @@ class StopDetector:
             self._writer.event(
                 Paused(self._writer.now_ns(), "process stopped", gap_ns / 1e6, where)
             )
+
+
+# -- Python within a step ---------------------------------------------------------------------------
+
+#: A phase that lasts longer is looked into, and again after so long: reading frames takes Python's lock.
+CALL_LASTS_NS, CALL_AGAIN_NS = 2_000_000_000, 1_000_000_000
+_CALL_PHASES = (Phase.WAIT, Phase.COMPUTE)
+#: The module through which TensorFlow calls Python.
+_CALLER = os.path.join("tensorflow", "python", "ops", "script_ops.py")
+_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
+
+
+class PythonCalls:
+    """Names the Python that TensorFlow calls in a long data wait or step, between calls of `poll`.
+
+    In rows and pulses a fetch or a call that hangs there looks like one that waits for another rank.
+    """
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._due_ns = 0
+
+    def poll(self) -> None:
+        """Check once."""
+        phase, since_ns, *_ = self._writer.status
+        now_ns = self._writer.now_ns()
+        if phase not in _CALL_PHASES or now_ns < max(since_ns + CALL_LASTS_NS, self._due_ns):
+            return
+        self._due_ns = now_ns + CALL_AGAIN_NS
+        name = python_in_call()
+        if self._writer.status[1] == since_ns:
+            self._writer.current_callback = (since_ns, name)
+
+
+def python_in_call() -> str:
+    """Return the function that a thread runs for TensorFlow, as `read (train.py:11)`; empty where none does."""
+    names = map(_called_by_tensorflow, thread_frames().values())
+    return next(filter(None, names), "")
+
+
+def _called_by_tensorflow(thread: FrameType) -> str:
+    """Return the innermost function of the user that TensorFlow has called in a thread; else the innermost one."""
+    own = innermost = ""
+    for frame in with_callers(thread):
+        path = frame.f_code.co_filename
+        if path.endswith(_CALLER):
+            return own or innermost
+        name = f"{frame.f_code.co_name} ({os.path.basename(path)}:{frame.f_lineno})"
+        innermost = innermost or name
+        own = own or ("" if path.startswith(_LIBRARIES) else name)
+    return ""

@@ -26,20 +26,14 @@ from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.removal import configured_limits, start_pruning
 from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
-from tfwatch.tfdata.work_ahead import prefetch_only
 from tfwatch.watch import tuner_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import tensorflow as tf
-
     from tfwatch.core.events import RecordingLost
     from tfwatch.runs.control.requests import Scheduled
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.cache import ExampleStore
-    from tfwatch.tfdata.live_switch import Build
-    from tfwatch.tfdata.shuffle import Shuffle
     from tfwatch.tfdata.stages.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
@@ -52,10 +46,7 @@ class Session:
     """The writer of a run, its requests, and the source of its batches.
 
     step_log, stages: of a run that several fits share; None: made for this `fit`.
-    source, build: a workload's own data set and pipeline. Without a source the iterator that Keras made is used, and
-        prefetch can be added to it.
     py_dataset: the settings of the `PyDataset` that a script's `fit` reads; None where it reads other data.
-    shuffle, store: the source's shuffle and the pipeline's cache, if it has them.
     metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
     on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the model trains again
         after a `fit` that ended without a callback, as it does when another callback raises.
@@ -65,11 +56,7 @@ class Session:
     control: Control = field(default_factory=Control)
     step_log: StepLog | None = None
     stages: StageReader | None = None
-    build: Build = prefetch_only
-    source: tf.data.Dataset | None = None
     py_dataset: PyDatasetSettings | None = None
-    shuffle: Shuffle | None = None
-    store: ExampleStore | None = None
     metric: str = ""
     stop_after: int | None = None
     switches: Sequence[Scheduled] = ()

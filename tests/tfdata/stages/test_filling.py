@@ -217,13 +217,21 @@ def test_in_a_fit(
 
     from tfwatch import Watch
     from tfwatch.tfdata.work_ahead import options
+    from tfwatch.watch.fit.recorder import Recorder
 
     played = Played(monkeypatch)
     pairs = tf.data.Dataset.from_tensors((tf.ones(4), tf.ones(1))).repeat(40)
     batches = getattr(played, pipeline)(pairs).with_options(options(Knobs()))
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
-    watch = Watch(session=Session(played.writer))
+
+    class Recorded(Watch):
+        """Records to the writer that has the played clock."""
+
+        def _begin_script(self) -> None:
+            self._recorder = Recorder(Session(played.writer), self.model)
+
+    watch = Recorded()
     model.fit(batches, epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])
     played.writer.flush()
     rows = read_run(played.writer).steps

@@ -48,13 +48,13 @@ _SCRIPT_KNOBS = (*_PIPELINE_KNOBS, "cache")
 class _Boundary:
     """A block that Keras calls: an error of tfwatch's own ends there, and any other exception is reported and goes on.
 
-    fail: takes an error; returns whether it ends there. stop: takes any other exception, as KeyboardInterrupt.
+    fail: takes an error. stop: takes any other exception, as KeyboardInterrupt.
     """
 
     __slots__ = ("_fail", "_stop")
 
     def __init__(
-        self, fail: Callable[[Exception], bool], stop: Callable[[BaseException], None]
+        self, fail: Callable[[Exception], None], stop: Callable[[BaseException], None]
     ) -> None:
         self._fail = fail
         self._stop = stop
@@ -70,7 +70,8 @@ class _Boundary:
     ) -> bool:
         """Take the exception."""
         if isinstance(error, Exception) and not is_interrupt(error):
-            return self._fail(error)
+            self._fail(error)
+            return True
         if error is not None:
             self._stop(error)
         return False
@@ -93,7 +94,6 @@ class Watch(keras.callbacks.Callback):
         split: how steps are separated if `steps_per_execution` runs several in one call. `fused` leaves them fused and
             reads the clock inside the graph. `exact` runs and times them one by one, which gives up the time that
             `steps_per_execution` saves. The training's result is the same.
-        session: the run that `tfwatch train` has begun; None, in a script, begins a run with each `fit`.
 
     Attributes:
         run_path: the folder of the last `fit`; None before the first, and if it could not be created.
@@ -111,26 +111,21 @@ class Watch(keras.callbacks.Callback):
         self,
         runs_dir: str | Path | None = None,
         split: Split = "fused",
-        *,
-        session: Session | None = None,
     ) -> None:
         super().__init__()
         if split not in get_args(Split):
             raise ValueError(f"split must be {' or '.join(get_args(Split))}, not {split!r}")
         self._split = split
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
-        self._session = session
         self._run: FitRun | None = None
         self._newest_run: FitRun | None = None
-        self._control = session.control if session else Control(AS_WRITTEN)
+        self._control = Control(AS_WRITTEN)
         self._py_dataset: PyDatasetSettings | None = None
         self._recorder: Recorder | None = None
 
     @property
     def run_path(self) -> Path | None:
         """The folder of the last `fit`; None before the first, and if it could not be created, or not yet."""
-        if self._session:
-            return self._session.writer.folder
         return self._newest_run.script.path if self._newest_run else None
 
     def set(
@@ -182,10 +177,7 @@ class Watch(keras.callbacks.Callback):
         """Begin a run."""
         with self._boundary:
             self._end(lambda run: run.stop("another fit began before this one ended"))
-            if self._session:
-                self._recorder = Recorder(self._session, self.model, self._split)
-            else:
-                self._begin_script()
+            self._begin_script()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the start of an epoch."""
@@ -228,19 +220,17 @@ class Watch(keras.callbacks.Callback):
     def _boundary(self) -> _Boundary:
         return _Boundary(self._fail, self._stop)
 
-    def _fail(self, error: Exception) -> bool:
-        """Report a failure of tfwatch; return False under `tfwatch train`, whose own pipeline cannot be left out."""
+    def _fail(self, error: Exception) -> None:
+        """Report a failure of tfwatch; the training goes on."""
         if self._recorder:
             self._recorder.report_failure(reason(error))
         else:
             warn_user(f"this fit is not recorded: {reason(error)}")
-        return self._session is None
 
     def _stop(self, error: BaseException) -> None:
         """End a script's run with an interrupt, after which Keras calls no callback."""
-        if self._session is None:
-            raised = ErrorText.of(error)
-            self._end(lambda run: run.fail(raised))
+        raised = ErrorText.of(error)
+        self._end(lambda run: run.fail(raised))
 
     def _end(self, end_run: Callable[[FitRun], None]) -> None:
         recorder, self._recorder = self._recorder, None

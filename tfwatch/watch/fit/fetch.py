@@ -52,8 +52,7 @@ class Fetch:
             return self.current.spec
         is_new = self.current.use(iterator)
         self._filling = ShuffleFill(iterator)
-        if not self.current.is_ours:
-            self.switches.begin_iterator(iterator, is_new=is_new)
+        self.switches.begin_iterator(iterator, is_new=is_new)
         return self.current.spec
 
     def _use_rebuilt(self, source: Any) -> None:
@@ -137,7 +136,7 @@ class Fetch:
 
     def as_written(self, error: tf.errors.OpError) -> None:
         """Word an error of the data as that of the script's own pipeline, without tfwatch's gate over it."""
-        if self.current.is_switchable and not self.current.is_ours:
+        if self.current.is_switchable:
             with fails_open(self._note_failure):
                 error._message = without_gate(error.message)
 
@@ -170,7 +169,7 @@ class Fetch:
 
         Any thread may call it. Both are None between two epochs.
         """
-        if not self.current.is_ours and self._session.py_dataset is None:
+        if self._session.py_dataset is None:
             self._describer.describe(self.current.keras, self.switches.script)
         return self.current.observed()
 

@@ -81,9 +81,7 @@ class Recorder:
             self._give_up(error)
             self._fetch.switches.hand_back(self._step_log.steps)
             self._release()
-        if self._session.source is not None:
-            self._fetch.switches.begin_epoch(self._step_log.steps)
-        elif not (self.is_passive or isinstance(self._runner, UntimedRunner)):
+        if not (self.is_passive or isinstance(self._runner, UntimedRunner)):
             self._fetch.switches.begin_script_epoch(self._step_log.steps)
 
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
@@ -199,13 +197,10 @@ class Recorder:
                 self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread
             )
             common = (self._fetch, self._step_log, self.writer)
-            is_scripts = self._session.source is None
             if steps > 1:
-                self._use(
-                    UnfusedRunner(step, *common, steps, is_scripts=is_scripts, copy=copy), shape
-                )
+                self._use(UnfusedRunner(step, *common, steps, copy=copy), shape)
             else:
-                self._use(StepByStepRunner(step, *common, is_scripts=is_scripts, copy=copy), shape)
+                self._use(StepByStepRunner(step, *common, copy=copy), shape)
 
     def _find_step(
         self, original: Callable[[Any], Any], shape: BatchSpec, *, eager: bool, timed: bool
@@ -228,10 +223,9 @@ class Recorder:
             Exception: the training's own, or the trace of several steps fails.
         """
         # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
-        like = self._fetch.current.iterator_like(iterator)
-        if self._runner is None or like._type_spec != self._spec:
+        if self._runner is None or iterator._type_spec != self._spec:
             try:
-                runner = self._trace_in_graph(original, like, steps)
+                runner = self._trace_in_graph(original, iterator, steps)
             except Exception as error:
                 raise_interrupt(error)
                 if steps > 1 or self._has_step_raised:
@@ -242,21 +236,23 @@ class Recorder:
             self._fetch.switches.in_graph = not is_spread
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
             self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
-            self._use(runner, like._type_spec)
+            self._use(runner, iterator._type_spec)
         self._fetch.use_iterator(iterator)
         return True
 
     def _trace_in_graph(
-        self, original: Callable[[Any], Any], like: Any, steps: int
+        self, original: Callable[[Any], Any], iterator: Any, steps: int
     ) -> InGraphRunner:
-        step, spec = self._note_raise(original), like._type_spec
+        step, spec = self._note_raise(original), iterator._type_spec
         traced: FusedSteps | SingleStep | None
         traced = (
             find_kept(original, FusedSteps, spec)
             if steps > 1
             else find_kept(original, SingleStep, spec)
         )
-        runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
+        runner = InGraphRunner(
+            step, traced, iterator, self._fetch, self._step_log, self.writer, steps
+        )
         if traced is None:
             keep(original, runner.steps, spec)
         return runner
@@ -291,9 +287,7 @@ class Recorder:
             self.writer.note(f"step timing: {split}")
 
     def _give_up(self, error: Exception) -> None:
-        """Leave the steps to Keras; raise for a source of tfwatch's own, as Keras would train on a placeholder."""
-        if self._session.source is not None:
-            raise error
+        """Leave the steps to Keras."""
         with fails_open(self.report_failure):
             reason = _first_line(error)
             no_copy = (why_no_device_prefetch() or NotTimed.NOT_SPLIT).value

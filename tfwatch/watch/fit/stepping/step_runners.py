@@ -162,8 +162,8 @@ class StepByStepRunner:
     """Fetches a batch outside the graph and runs Keras' compiled step on it: the exact split.
 
     description: the way in which steps are separated. calls_at_end: pass an iterator that is exhausted to Keras' own
-    function, which may run a step on it, as stock `fit` does with one step per call. is_scripts: the data is the
-    script's own, and errors of it are those of Keras' function. copy: of a batch, before the step's call.
+    function, which may run a step on it, as stock `fit` does with one step per call. copy: of a batch, before the
+    step's call.
     """
 
     description = "exact"
@@ -175,17 +175,15 @@ class StepByStepRunner:
         step_log: StepLog,
         writer: RunWriter,
         *,
-        is_scripts: bool,
-        calls_at_end: bool | None = None,
+        calls_at_end: bool = True,
         copy: TimedCopy | None = None,
     ) -> None:
         self._step = step
-        self._is_scripts = is_scripts
         self._copy = copy
         self._fetch = fetch
         self._step_log = step_log
         self._now_ns, self._note = writer.now_ns, writer.note
-        self._calls_at_end = is_scripts if calls_at_end is None else calls_at_end
+        self._calls_at_end = calls_at_end
         self._done_ns = 0
 
     def __call__(self, original: Original, iterator: Any) -> Any:
@@ -220,7 +218,7 @@ class StepByStepRunner:
         except tf.errors.OpError as error:
             with fails_open(self._step_log.report_failure):
                 self._fetch.as_written(error)
-            if self._is_scripts and isinstance(iterator, tf.data.Iterator):
+            if isinstance(iterator, tf.data.Iterator):
                 fail_in_graph(original, iterator, error)
             raise
 
@@ -290,12 +288,9 @@ class UnfusedRunner(StepByStepRunner):
         writer: RunWriter,
         steps: int,
         *,
-        is_scripts: bool,
         copy: TimedCopy | None = None,
     ) -> None:
-        super().__init__(
-            step, fetch, step_log, writer, is_scripts=is_scripts, calls_at_end=False, copy=copy
-        )
+        super().__init__(step, fetch, step_log, writer, calls_at_end=False, copy=copy)
         self.description = f"exact, steps_per_execution={steps} one by one"
         self._steps = steps
 

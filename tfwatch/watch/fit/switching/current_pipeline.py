@@ -8,59 +8,50 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open
 from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
-from tfwatch.tfdata.work_ahead import is_added
+from tfwatch.tfdata.work_ahead import is_added, prefetch_only
 from tfwatch.watch.fit.switching.script_pipeline import why_not_switchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import tensorflow as tf
-
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.copy_stamps import CopyStamps
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-    from tfwatch.watch.session import Session
 
 
 class CurrentPipeline:
     """The iterators of a `fit`: Keras' own, and a `SwitchablePipeline` above it or in its place.
 
-    keras: the iterator that Keras made; None with a source of tfwatch's own.
+    keras: the iterator that Keras made.
     pipeline: the switchable one. script: the script's pipeline, which may give its batches in place of Keras' iterator.
-    is_ours: the batches come from a source of tfwatch's own. is_switchable: they come through the switchable pipeline.
+    is_switchable: the batches come through the switchable pipeline.
     """
 
     def __init__(
         self,
-        session: Session,
         script: ScriptPipeline,
-        state: Callable[[], object],
         note_failure: Callable[[str], None],
     ) -> None:
         self.keras: Any = None
-        self.is_ours = self.is_switchable = session.source is not None
-        self._session, self.script, self._state = session, script, state
+        self.is_switchable = False
+        self.script = script
         self._note_failure = note_failure
-        self.pipeline = SwitchablePipeline(session.build, state)
+        self.pipeline = SwitchablePipeline(prefetch_only)
         self._direct: Any = None
         self._first_step: int | None = None
         self._rebuilt_after = 0
 
-    def start_own(self, source: tf.data.Iterator, knobs: Knobs) -> None:
-        """Begin an epoch over the iterator of a source of tfwatch's own."""
-        self.pipeline.start(source, knobs)
-
     def use(self, iterator: Any) -> bool:
         """Take the iterator of Keras' that the next batches belong to; return whether it is a new one."""
         is_new, self.keras = iterator is not self.keras, iterator
-        if is_new and not self.is_ours:
+        if is_new:
             self._first_step = None
         return is_new
 
     def start_as_written(self, knobs: Knobs) -> None:
         """Begin with Keras' iterator, with the stages that the knobs add."""
         if self.script.is_rebuilt:
-            self._replace(SwitchablePipeline(self._session.build, self._state), is_rebuilt=False)
+            self._replace(SwitchablePipeline(prefetch_only), is_rebuilt=False)
         self.is_switchable = is_added(knobs) and not why_not_switchable(self.keras)
         if self.is_switchable:
             self.pipeline.start(self.keras, knobs)
@@ -74,7 +65,7 @@ class CurrentPipeline:
 
     def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:
         """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
-        pipeline = SwitchablePipeline(self.script.build, self._state)
+        pipeline = SwitchablePipeline(self.script.build)
         pipeline.start(source, knobs)
         # All or nothing: batches come from the rebuilt pipeline from here on.
         self._replace(pipeline, is_rebuilt=True)
@@ -133,7 +124,7 @@ class CurrentPipeline:
 
         A pipeline over that iterator must hold no batch.
         """
-        self.is_switchable = self.is_ours
+        self.is_switchable = False
         if self.script.is_rebuilt:
             self.script.is_rebuilt = False
             with fails_open(self._note_failure):
@@ -145,7 +136,7 @@ class CurrentPipeline:
     @property
     def spec(self) -> BatchSpec:
         """The structure of the batches."""
-        return (self.pipeline.batches if self.is_ours else self._direct).shape  # type: ignore[no-any-return]
+        return self._direct.shape  # type: ignore[no-any-return]
 
     @property
     def stamps(self) -> CopyStamps | None:
@@ -156,10 +147,6 @@ class CurrentPipeline:
     def iterator(self) -> Any:
         """The iterator of the next batch."""
         return self.pipeline.iterator if self.is_switchable else self.keras
-
-    def iterator_like(self, iterator: Any) -> Any:
-        """Return an iterator with the structure of the next batches, before an epoch begins."""
-        return self.pipeline.iterator if self.is_ours else iterator
 
     def observed(self) -> tuple[Any, Any]:
         """Return the source below the gate, None without a gate, and the iterator of the batches.
@@ -178,8 +165,7 @@ class CurrentPipeline:
 
     def leave_gate(self, knobs: Knobs) -> None:
         """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the gate only costs."""
-        is_needed = self.is_ours or self.script.is_rebuilt
-        if not is_needed and not is_added(knobs):
+        if not self.script.is_rebuilt and not is_added(knobs):
             self.is_switchable = False
 
     def drop(self) -> None:

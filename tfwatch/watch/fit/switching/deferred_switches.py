@@ -1,6 +1,6 @@
 """The switches that take effect later than with the next batch.
 
-With an epoch: a shuffle, a cache, and the workers of some scripts' pipelines. Late in an epoch: the first switch of a
+With an epoch: a cache, and the workers of some scripts' pipelines. Late in an epoch: the first switch of a
 script's pipeline, once another iterator has caught up with the training.
 """
 
@@ -43,12 +43,7 @@ class DeferredSwitches:
     """The switches that take effect with an epoch."""
 
     def __init__(self, session: Session, script: ScriptPipeline) -> None:
-        self._control, self._shuffle, self._own_store = (
-            session.control,
-            session.shuffle,
-            session.store,
-        )
-        self._script = None if session.source is not None else script
+        self._script = script
         self._py_dataset = session.py_dataset
         self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
@@ -56,19 +51,11 @@ class DeferredSwitches:
 
     @property
     def _store(self) -> ExampleStore | None:
-        return self._script.store if self._script is not None else self._own_store
-
-    def state(self) -> object:
-        """Return what a build depends on beside the knobs: over a script's source nothing."""
-        return self._own_store and self._own_store.state
+        return self._script.store
 
     def refusal(self, request: Request) -> str:
         """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
-        if request.knob == "shuffle" and self._shuffle is None:
-            return Refusal.OWN_SHUFFLE.words
-        if request.knob == "cache" and request.value:
-            return self._open()
-        return ""
+        return self._open() if request.knob == "cache" and request.value else ""
 
     def _open(self) -> str:
         if self._store is None:
@@ -86,17 +73,15 @@ class DeferredSwitches:
         is_cancelled = waiting and request.value == waiting.old
         return [(request.knob, waiting.old, waiting.old)] if waiting and is_cancelled else []
 
-    def defer(self, asked: SwitchAsked, turned: Knobs) -> bool:
-        """Defer a switch to an epoch, and return whether that is needed. turned: the knobs after the switch."""
+    def defer(self, asked: SwitchAsked) -> bool:
+        """Defer a switch to an epoch, and return whether that is needed."""
         self._waiting.pop(asked.knob, None)
         if self.epochs_until(asked.knob, asked.new) == 0:
             return False
         waits = asked.new != asked.old
         if waits:
             self._waiting[asked.knob] = asked
-        if asked.knob == "shuffle":
-            self._control.shuffle = turned.shuffle if waits else None
-        elif waits and asked.knob == "cache":
+        if waits and asked.knob == "cache":
             self._epochs_begun = 0
         return True
 
@@ -108,12 +93,12 @@ class DeferredSwitches:
         """Return whether a knob of a script's own pipeline takes effect with an epoch."""
         if self._py_dataset is not None:
             return knob in PY_DATASET_KNOBS
-        return self._script is not None and knob in self._script.from_epoch
+        return knob in self._script.from_epoch
 
     def without_deferred(self, turned: Knobs, now: Knobs) -> Knobs:
         """Return the knobs after a switch, without what takes effect with an epoch: its order never changes."""
         kept = {knob: getattr(now, knob) for knob in self._waiting_of_script}
-        return replace(turned, shuffle=now.shuffle, **kept)
+        return replace(turned, **kept)
 
     @property
     def waits(self) -> bool:
@@ -123,10 +108,7 @@ class DeferredSwitches:
     @property
     def _waiting_of_script(self) -> list[str]:
         """The knobs of a script's own pipeline whose switches wait."""
-        names = (
-            PY_DATASET_KNOBS if self._script is None else (*PY_DATASET_KNOBS, "prefetch", "cache")
-        )
-        return [knob for knob in names if knob in self._waiting]
+        return [knob for knob in (*PY_DATASET_KNOBS, "prefetch", "cache") if knob in self._waiting]
 
     def with_waiting(self, knobs: Knobs) -> Knobs:
         """Return the knobs of a script's own pipeline in its next epoch."""
@@ -149,24 +131,12 @@ class DeferredSwitches:
         is_settled = self._store is not None and self._store.is_settled
         return knobs.cache == OFF or is_settled or self._epochs_begun >= epochs_until("cache", "on")
 
-    def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
-        """Begin an epoch; return its knobs, and the switches that take effect with it."""
-        effective = []
-        if (buffer := self._control.shuffle) is not None:
-            effective.append(self._waiting.pop("shuffle"))
-            knobs, self._control.shuffle = replace(knobs, shuffle=buffer), None
-        if self._shuffle is not None:
-            self._shuffle.set(knobs.shuffle)
-        if "cache" in self._waiting and self._store is not None and self._has_filled(knobs):
-            effective.append(self._waiting.pop("cache"))
-        return knobs, effective
-
     def close_unused_cache(self, knobs: Knobs) -> None:
         """Close the cache if the pipeline of `knobs`, which has taken over, does not use it.
 
         The source of a script's own pipeline may read it until its epoch ends, whatever the knobs are.
         """
-        if self._script is None or not self._script.reads_cache:
+        if not self._script.reads_cache:
             self._close_cache_without(knobs)
 
     def _close_cache_without(self, knobs: Knobs) -> None:

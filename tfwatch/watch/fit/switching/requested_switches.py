@@ -1,6 +1,6 @@
 """The requested switches of a `fit`'s pipeline: taken before a batch, refused or carried out, and reported.
 
-Most take effect after the buffered batches. A new shuffle and a full cache take effect with an epoch.
+Most take effect after the buffered batches. A full cache takes effect with an epoch.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class RequestedSwitches:
     ) -> None:
         self.in_graph = False
         self.script = ScriptPipeline()
-        self._session, self._on_rebuilt, self._note_failure = session, on_rebuilt, note_failure
+        self._on_rebuilt, self._note_failure = on_rebuilt, note_failure
         self._writer, self._control, self._py_dataset = (
             session.writer,
             session.control,
             session.py_dataset,
         )
         self._deferred = DeferredSwitches(session, self.script)
-        self.current = CurrentPipeline(session, self.script, self._deferred.state, note_failure)
+        self.current = CurrentPipeline(self.script, note_failure)
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
         self.requested: list[SwitchAsked] = []
         self._late: LateSwitch | None = None
@@ -64,25 +64,6 @@ class RequestedSwitches:
         self._has_noted_off = False
 
     # -- the epochs -------------------------------------------------------------------------------
-
-    def begin_epoch(self, steps: int) -> None:
-        """Begin an epoch after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
-        if self._session.source is not None:
-            knobs, begun = self._deferred.begin_epoch(self._accept(steps))
-            self.requested += begun
-            before, self._control.knobs = replace(self._control.knobs, shuffle=knobs.shuffle), knobs
-            start_ns = self._writer.now_ns()
-            source = iter(self._session.source)
-            try:
-                self.current.start_own(source, knobs)
-            except Exception as error:
-                raise_interrupt(error)
-                if knobs == before:
-                    raise
-                self._control.knobs = before
-                self._refuse(reason(error))
-                self.current.start_own(source, before)
-            self._note_built(start_ns)
 
     def begin_script_epoch(self, steps: int) -> None:
         """Begin an epoch of a script's after `steps` steps, before Keras makes its iterator.
@@ -236,10 +217,8 @@ class RequestedSwitches:
         self._control.knobs = self.current.knobs
         try:
             self.current.resume()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  the training's boundary
             raise_interrupt(error)
-            if self.current.is_ours:
-                raise
             self.hand_back(steps)
             self._note_failure(
                 f"the script's own pipeline continues: {why}; the one before: {reason(error)}"
@@ -253,7 +232,7 @@ class RequestedSwitches:
         if self._late is not None:
             self._leave_late()
             self._refuse(Refusal.NOT_SPLIT.words)
-        if self.current.is_switchable and not self.current.is_ours:
+        if self.current.is_switchable:
             with fails_open(self._note_failure):
                 self._leave_all(steps)
         self.current.hand_back(steps)
@@ -289,7 +268,7 @@ class RequestedSwitches:
                 epochs = self._deferred.epochs_until(name, new)
                 asked = SwitchAsked(now, name, old, new, steps, request.by, epochs)
                 self._writer.event(asked)
-                if not self._deferred.defer(asked, turned):
+                if not self._deferred.defer(asked):
                     self.requested.append(asked)
                     self._note_off(asked, turned)
             knobs = self._deferred.without_deferred(turned, knobs)
@@ -297,9 +276,7 @@ class RequestedSwitches:
 
     def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
         """Note once that a script's own prefetch stays where only a pipeline above it is switched."""
-        is_above = not (
-            self.current.is_ours or self.script.is_rebuilt or self.script.needs_rebuild(turned)
-        )
+        is_above = not (self.script.is_rebuilt or self.script.needs_rebuild(turned))
         if (asked.knob, asked.new) == ("prefetch", "off") and is_above and not self._has_noted_off:
             self._has_noted_off = True
             self._writer.note(_STAYS)
@@ -309,12 +286,6 @@ class RequestedSwitches:
             no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
             if no_copy:
                 return no_copy.value
-        if self.current.is_ours:
-            return (
-                Refusal.ONE_FOR_ALL.words
-                if is_by_stage(request.value)
-                else self._deferred.refusal(request)
-            )
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
             return self._py_dataset.refusal(
                 request, self._deferred.with_waiting(self._control.knobs)

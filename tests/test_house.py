@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 import tfwatch
+from tfwatch.core.knobs import KNOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,6 +102,38 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
         if module not in numbers:
             visit(module)
     return found
+
+
+#: Modules of one platform each, whose classes have the same names: callers never branch.
+SIBLINGS = {"tfwatch.sensors.linux", "tfwatch.sensors.macos"}
+#: Modules in which the name of a knob stands as a text: `core/knobs.py`, and those where it is that of something else,
+#: such as a method of tf.data.
+MOST_WITH_KNOB_NAMES = 14
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for module, path in sources(ROOT).items():
+        for node in ast.parse(path.read_bytes()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+
+    assert len(places) > 300
+    assert {
+        name: found for name, found in places.items() if len(found) > 1 and {*found} != SIBLINGS
+    } == {}
+
+
+def test_a_knob_is_named_by_its_constant() -> None:
+    with_names = {
+        module
+        for module, path in sources(ROOT).items()
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in KNOBS
+    }
+
+    assert "tfwatch.core.knobs" in with_names
+    assert len(with_names) <= MOST_WITH_KNOB_NAMES, sorted(with_names)
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

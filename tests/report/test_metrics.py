@@ -13,7 +13,7 @@ from tfwatch.commands.serve import Published, read_metrics
 from tfwatch.core import events as facts
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
-from tfwatch.report.metrics import LINGER_S, STATES, FollowedRuns, metrics_of
+from tfwatch.report.metrics import LINGER_S, STATES, ServedRuns, metrics_of
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def running(runs_dir: Path, name: str = NAME, **changes: Any) -> Canned:
     )
 
 
-def samples(runs: FollowedRuns, clock: Clock) -> dict[str, list[tuple[dict[str, str], float]]]:
+def samples(runs: ServedRuns, clock: Clock) -> dict[str, list[tuple[dict[str, str], float]]]:
     """The samples that a scrape reads, by metric: their labels and values."""
     text = generate_latest(Published(lambda: metrics_of(runs.look()), clock)).decode()
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -53,7 +53,7 @@ def state(found: dict[str, list[tuple[dict[str, str], float]]]) -> list[str]:
 def test_a_run_has_its_sums_and_its_present_figures(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 
     assert state(found) == ["running"]
     assert len(found["tfwatch_run_state"]) == len(STATES)
@@ -74,7 +74,7 @@ def test_a_run_has_its_sums_and_its_present_figures(tmp_path: Path) -> None:
 def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
     run = Canned(tmp_path / NAME).doing(Phase.STARTING, 0.0)
     run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 
     assert set(found) == {
         "tfwatch_up",
@@ -96,7 +96,7 @@ def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
         )
         far.writer.flush()
     far.at_s += 100.0
-    runs = FollowedRuns(tmp_path, far.clock)
+    runs = ServedRuns(tmp_path, far.clock)
     assert [run.view.snapshot.life for run in runs.look()] == [Life.UNKNOWN] * 2
 
     for name in (NAME, f"{NAME}-2"):
@@ -118,7 +118,7 @@ def test_the_gpu_has_the_names_of_opentelemetry(tmp_path: Path) -> None:
     )
     run.sample(gpu_busy=0.4, gpu_power_w=310.0, gpu_temperature_c=61.0, gpu_memory_bytes=2.0**30)
     run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 
     ((about, busy),) = found["hw_gpu_utilization_ratio"]
     assert busy == pytest.approx(0.4)
@@ -133,7 +133,7 @@ def test_two_runs_on_a_machine_sample_it_once(tmp_path: Path) -> None:
     runs = [running(tmp_path), running(tmp_path, f"{NAME}-2")]
     for run in runs:
         run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, runs[0].clock), runs[0].clock)
+    found = samples(ServedRuns(tmp_path, runs[0].clock), runs[0].clock)
 
     assert [labels["run"] for labels, _ in found["tfwatch_steps_total"]] == [f"{NAME}-2", NAME]
     assert len(found["system_memory_usage_bytes"]) == 1
@@ -142,7 +142,7 @@ def test_two_runs_on_a_machine_sample_it_once(tmp_path: Path) -> None:
 def test_a_run_that_ends_says_so_and_then_disappears(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.writer.flush()
-    runs = FollowedRuns(tmp_path, run.clock)
+    runs = ServedRuns(tmp_path, run.clock)
     assert state(samples(runs, run.clock)) == ["running"]
 
     run.ended().writer.flush()
@@ -154,13 +154,13 @@ def test_a_run_that_ends_says_so_and_then_disappears(tmp_path: Path) -> None:
     assert "tfwatch_steps_total" in found
     run.at_s += LINGER_S + 1
     assert samples(runs, run.clock) == {"tfwatch_up": [({}, 1.0)]}
-    assert samples(FollowedRuns(tmp_path, run.clock), run.clock) == {"tfwatch_up": [({}, 1.0)]}
+    assert samples(ServedRuns(tmp_path, run.clock), run.clock) == {"tfwatch_up": [({}, 1.0)]}
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:
     run = running(tmp_path, process_started_s=1.0)
     run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 
     assert state(found) == ["killed"]
     assert "tfwatch_data_wait_ratio" not in found
@@ -169,7 +169,7 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 def test_a_loss_of_nan_is_no_figure(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.event(facts.LossDiverged, step=140, finite_step=139, loss="NaN").writer.flush()
-    found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 
     assert found["tfwatch_loss_diverged"] == [({"run": NAME}, 1.0)]
     assert "tfwatch_loss" not in found
@@ -179,7 +179,7 @@ def test_names_from_outside_stay_labels(tmp_path: Path) -> None:
     hostile = 'a"} 1\nevil{x="\\\x1b[2J\udcff'
     run = running(tmp_path, workload=hostile, device="d" * 1000, metric='"\n')
     run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 
     ((about, _),) = found["tfwatch_run_info"]
     assert about["workload"].startswith('a"} 1 evil{x="\\ [2J')
@@ -193,12 +193,12 @@ def test_folders_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.writer.flush()
 
-    assert [one.name for one in FollowedRuns(tmp_path, run.clock).look()] == [NAME]
-    assert FollowedRuns(tmp_path / "none", run.clock).look() == []
+    assert [one.name for one in ServedRuns(tmp_path, run.clock).look()] == [NAME]
+    assert ServedRuns(tmp_path / "none", run.clock).look() == []
 
 
 def test_without_a_run_the_exporter_is_up(tmp_path: Path) -> None:
-    assert samples(FollowedRuns(tmp_path), SYSTEM) == {"tfwatch_up": [({}, 1.0)]}
+    assert samples(ServedRuns(tmp_path), SYSTEM) == {"tfwatch_up": [({}, 1.0)]}
 
 
 def test_an_exporter_that_cannot_read_its_folder_is_not_up(
@@ -207,7 +207,7 @@ def test_an_exporter_that_cannot_read_its_folder_is_not_up(
     def refuse() -> list[FollowedRun]:
         raise OSError("it is gone")
 
-    runs = FollowedRuns(tmp_path)
+    runs = ServedRuns(tmp_path)
     monkeypatch.setattr(runs, "look", refuse)
     (metric,) = read_metrics(runs)
     assert (metric.name, metric.samples[0].value) == ("tfwatch_up", 0.0)
@@ -218,7 +218,7 @@ def test_names_that_are_no_labels_stay_distinct(tmp_path: Path) -> None:
     runs = [running(tmp_path, name) for name in names]
     for run in runs:
         run.writer.flush()
-    found = samples(FollowedRuns(tmp_path, runs[0].clock), runs[0].clock)
+    found = samples(ServedRuns(tmp_path, runs[0].clock), runs[0].clock)
 
     labels = [labels["run"] for labels, _ in found["tfwatch_steps_total"]]
     assert len(set(labels)) == len(names)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted
+from tfwatch.core.knobs import PREFETCH
 from tfwatch.core.rows import Phase
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.reading.reader import RunReader
@@ -115,7 +116,7 @@ class _GrowingRun:
             now_ns=lambda: self._at_ns, wall_ns=lambda: self._at_ns, thread_ns=lambda: 0
         )
         manifest = Manifest(
-            "selftest", "selftest", 0, 0, os.getpid(), 0.0, "", knobs={"prefetch": "off"}
+            "selftest", "selftest", 0, 0, os.getpid(), 0.0, "", knobs={PREFETCH: "off"}
         )
         self.writer = RunWriter(None, manifest, self.clock)
         self.writer.event(EpochStarted(0, 0, 1, None))

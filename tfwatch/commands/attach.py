@@ -168,11 +168,11 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
     snapshot = RunReader(FolderSource(folder), clock, keeps_sums=False).tail()
     stages = snapshot.manifest.parallel_stages
     workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get(
-        "workers", "default"
+        WORKERS, "default"
     )
     found = []
     for change in changes:
-        if change.knob == "workers":
+        if change.knob == WORKERS:
             workers = _with_stage(workers, stages, change) if change.stage else change.value
             change = replace(change, value=check_value(WORKERS, workers), stage="")
         found.append(change)

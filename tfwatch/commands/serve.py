@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from tfwatch.report.metrics import FollowedRuns
+    from tfwatch.report.metrics import ServedRuns
 
 THREADS = 4
 #: Connections that are open at a time; the next one is closed at once.
@@ -165,9 +165,9 @@ def make_server(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> 
     """
     if importlib.util.find_spec("prometheus_client") is None:
         raise BadInputError(_NO_LIBRARY)
-    from tfwatch.report.metrics import FollowedRuns
+    from tfwatch.report.metrics import ServedRuns
 
-    runs = FollowedRuns(runs_dir, clock)
+    runs = ServedRuns(runs_dir, clock)
     try:
         runs.look()
     except OSError as error:
@@ -179,7 +179,7 @@ def make_server(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> 
         raise BadInputError(f"{printable(host)}, port {port}, cannot be used: {why}") from error
 
 
-def read_metrics(runs: FollowedRuns) -> list[Metric]:
+def read_metrics(runs: ServedRuns) -> list[Metric]:
     """Return the metrics now; of no run where the folder cannot be read."""
     from tfwatch.report.metrics import metrics_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.bounds import Count
-from tfwatch.core.knobs import stage_value
+from tfwatch.core.knobs import WORKERS, stage_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ VALUE = "{}"
 _AUTO = "auto"
 #: Values that no line sets.
 _UNSET = ("off", "default")
-_WORKERS = "workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class CodeEdit:
     def value_of(self, values: Mapping[str, str]) -> str:
         """Return the value of its knob, of `workers` that of its own stage; `off` where there is none."""
         value = values.get(self.knob, _UNSET[0])
-        return stage_value(value, self.stage) if self.knob == _WORKERS else value
+        return stage_value(value, self.stage) if self.knob == WORKERS else value
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""
@@ -132,7 +131,7 @@ def _apart(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
 def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:
     if not edit.plain:
         return edit.replacement(edit.value_of(values))
-    calls = stage_value(values.get(_WORKERS, _UNSET[0]), edit.stage)
+    calls = stage_value(values.get(WORKERS, _UNSET[0]), edit.stage)
     return edit.plain if calls in _UNSET else edit.replacement(calls)
 
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tfwatch.core import units
-from tfwatch.core.knobs import CACHE_SHARE
+from tfwatch.core.knobs import (
+    CACHE,
+    CACHE_SHARE,
+    DEVICE_PREFETCH,
+    FAST_PIPELINE,
+    LATENCY,
+    MULTIPROCESSING,
+    QUEUE_SIZE,
+)
 
 #: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the pipeline.
 PER_REPLICA = "experimental_per_replica_buffer_size"
@@ -73,12 +81,12 @@ class Fixed:
 
 #: The reason why a pipeline has no such knob.
 LACKING = {
-    "fast_pipeline": Refusal.ONE_FORM,
-    "cache": Refusal.NOTHING_TO_CACHE,
-    "latency_ms": Refusal.NO_FILES,
-    "device_prefetch": Refusal.NO_DEVICE_MEMORY,
-    "multiprocessing": Refusal.NO_PY_DATASET,
-    "queue_size": Refusal.NO_PY_DATASET,
+    FAST_PIPELINE: Refusal.ONE_FORM,
+    CACHE: Refusal.NOTHING_TO_CACHE,
+    LATENCY: Refusal.NO_FILES,
+    DEVICE_PREFETCH: Refusal.NO_DEVICE_MEMORY,
+    MULTIPROCESSING: Refusal.NO_PY_DATASET,
+    QUEUE_SIZE: Refusal.NO_PY_DATASET,
 }
 
 

@@ -11,7 +11,7 @@ from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.analysis.findings.situation import (
     NOT_JUDGED,
     BatchSource,
-    Memory,
+    MachineMemory,
     Situation,
     SourceKind,
     find_batch_source,
@@ -28,6 +28,7 @@ from tfwatch.core.events import (
     TrainingFailed,
     WatchFailed,
 )
+from tfwatch.core.knobs import CACHE, MULTIPROCESSING, WORKERS
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library.finding import replay_argument
@@ -103,7 +104,7 @@ def build_situation(
         filled_shuffle=manifest.filled_shuffle,
         map_below_shuffle=manifest.map_below_shuffle,
         cache_bytes=manifest.cache_bytes,
-        why_no_cache=manifest.fixed.get("cache", ""),
+        why_no_cache=manifest.fixed.get(CACHE, ""),
         batch_size=manifest.batch_size,
         batch_bytes=manifest.batch_bytes,
         copied_bytes=manifest.copied_bytes,
@@ -119,8 +120,8 @@ def _batch_source(
     Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a `PyDataset` is known by
     its knobs.
     """
-    if "multiprocessing" in knobs:
-        has_workers = knobs.get("workers", "off") != "off" or knobs["multiprocessing"] == "on"
+    if MULTIPROCESSING in knobs:
+        has_workers = knobs.get(WORKERS, "off") != "off" or knobs[MULTIPROCESSING] == "on"
         return BatchSource(SourceKind.PY_DATASET, has_workers)
     source = find_batch_source(pipelines.values())
     return (
@@ -212,7 +213,7 @@ def _epoch_begins(snapshot: Snapshot) -> bool:
     return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
 
 
-def _memory(snapshot: Snapshot) -> Memory | None:
+def _memory(snapshot: Snapshot) -> MachineMemory | None:
     if not len(snapshot.samples):
         return None
     row = snapshot.samples[-1]
@@ -223,7 +224,7 @@ def _memory(snapshot: Snapshot) -> Memory | None:
     return (
         None
         if math.isnan(used)
-        else Memory(used, available, swap, memory_total(snapshot.manifest.machine))
+        else MachineMemory(used, available, swap, memory_total(snapshot.manifest.machine))
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, option_name
+from tfwatch.core.knobs import KNOBS, WORKERS, option_name
 from tfwatch.live.comparing.measured_runs import PARTS
 from tfwatch.live.past_run import state_of
 from tfwatch.report.document_switches import finite
@@ -135,7 +135,7 @@ def _whole(value: float | None) -> str:
 
 
 _TEXTS: dict[str, Callable[[float | None], str]] = {
-    "workers": _whole,
+    WORKERS: _whole,
     "ms": small_ms,
     "ms/step": small_ms,
     "s": units.seconds,

@@ -33,7 +33,7 @@ MOST_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class RatioBar:
     """A ratio with its 95 % interval on an axis from slower to faster. All in percent of the axis."""
 
     low: float
@@ -58,7 +58,7 @@ class Effect:
     answer: Answer = "unclear"
     forecast: str = ""
     estimate: Estimate | None = None
-    interval: Interval | None = None
+    interval: RatioBar | None = None
 
 
 def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
@@ -121,7 +121,7 @@ def _placed(row: Effect, edge: float) -> Effect:
         return row
     return replace(
         row,
-        interval=Interval(*(_place(ratio, edge) for ratio in (known.low, known.ratio, known.high))),
+        interval=RatioBar(*(_place(ratio, edge) for ratio in (known.low, known.ratio, known.high))),
     )
 
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core import units
-from tfwatch.live.groups.rank_lines import call_s, held_s, held_where, state_lines, stopped_word
+from tfwatch.live.groups.rank_lines import (
+    call_s,
+    overdue_s,
+    overdue_where,
+    state_lines,
+    stopped_word,
+)
 from tfwatch.live.groups.straggler import (
     ADVICE,
     Level,
@@ -21,7 +27,7 @@ from tfwatch.report.document_switches import finite, split_json
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.markdown import plain, table
 from tfwatch.report.progress_line import one_line
-from tfwatch.report.text import fate
+from tfwatch.report.text import state_text
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:
@@ -81,10 +87,10 @@ def _row(judged: JudgedGroup, state: RankState) -> tuple[str, ...]:
 
 def _state_text(judged: JudgedGroup, state: RankState) -> str:
     run = judged.group.ranks[state.rank]
-    if (seconds := held_s(judged, state)) is not None:
-        return one_line(f"{held_where(judged, state)} for {units.seconds(seconds)}")
+    if (seconds := overdue_s(judged, state)) is not None:
+        return one_line(f"{overdue_where(judged, state)} for {units.seconds(seconds)}")
     behind = f", {units.counted(state.behind, 'step')} behind" if state.is_lagging else ""
-    return one_line(fate(run)) + behind
+    return one_line(state_text(run)) + behind
 
 
 def _figures_of(judged: JudgedGroup) -> str:
@@ -186,8 +192,8 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
         "run": run.manifest.run,
         "state": state_of(run),
         "silent_s": run.silent_s if run.life.is_stale else None,
-        "held_s": held_s(judged, state),
-        "held_where": held_where(judged, state) or None,
+        "overdue_s": overdue_s(judged, state),
+        "overdue_where": overdue_where(judged, state) or None,
         "last_step": state.step,
         "behind_steps": state.behind,
         "late_ms": state.late_ms,

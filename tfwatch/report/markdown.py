@@ -10,7 +10,7 @@ from tfwatch.report.effects import make_effects
 from tfwatch.report.html.page import make_verdict
 from tfwatch.report.html.sections import make_figures, make_parts, make_stalls
 from tfwatch.report.html.templates import shown
-from tfwatch.report.text import failure, fate, lost_words
+from tfwatch.report.text import failure, lost_words, state_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -100,7 +100,7 @@ class _RunPage(MarkdownPage):
         where = f" ({verdict.where})" if verdict.where else ""
         yield f"**{self._plain(verdict.word)}**: {self._plain(verdict.sentence + where)}"
         steps = f"{units.counted(judged.summary.steps, 'step')} in {units.seconds(run.length_s)}"
-        yield f"\nRun: {self._plain('; '.join((fate(run), steps, *failure(run), *lost_words(judged.lost))))}\n"
+        yield f"\nRun: {self._plain('; '.join((state_text(run), steps, *failure(run), *lost_words(judged.lost))))}\n"
         if verdict.advice:
             yield f"**Next:** {self._plain(verdict.advice)}\n"
         if verdict.code:

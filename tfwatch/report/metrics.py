@@ -48,7 +48,7 @@ class FollowedRun:
     view: RunView
 
 
-class FollowedRuns:
+class ServedRuns:
     """Follows the runs of a folder; `look` reads what is new. One thread at a time calls it."""
 
     def __init__(self, runs_dir: Path, clock: Clock = SYSTEM) -> None:

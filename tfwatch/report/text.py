@@ -93,10 +93,10 @@ def _what(run: Run, summary: Summary) -> str:
         if steps
         else "no step was trained"
     )
-    return f"{run.manifest.title}{where}: {fate(run)}, {trained}"
+    return f"{run.manifest.title}{where}: {state_text(run)}, {trained}"
 
 
-def fate(run: Run) -> str:
+def state_text(run: Run) -> str:
     """Return the state of a run: `finished`, `still running`."""
     if run.ended:
         return run.ended.cause

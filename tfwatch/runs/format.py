@@ -31,7 +31,15 @@ from tfwatch.core.bounds import (
 )
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, MOST_STAGES, check_value, epochs_until
+from tfwatch.core.knobs import (
+    FAST_PIPELINE,
+    KNOBS,
+    LATENCY,
+    MOST_STAGES,
+    PREFETCH,
+    check_value,
+    epochs_until,
+)
 from tfwatch.core.refusals import LACKING, Fixed, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
@@ -97,7 +105,7 @@ _SETTINGS: Mapping[str, Any] = {
     "memory_limit_bytes": MeanBytes,
     "storage_latency_ms": Milliseconds,
     "keep_awake": bool,
-    "fast_pipeline": str,
+    FAST_PIPELINE: str,
 }
 #: The bounds of the known entries of `Manifest.machine`.
 _MACHINE: Mapping[str, Any] = {
@@ -200,14 +208,14 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def fast_pipeline(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
-        return self.settings.get("fast_pipeline") or ""
+        return self.settings.get(FAST_PIPELINE) or ""
 
     def has_knob(self, knob: str) -> bool:
         """Return whether the run has a knob; simulated latency only where the run started with it."""
         has_latency = (
-            self.settings.get("storage_latency_ms") or self.knobs.get("latency_ms", "off") != "off"
+            self.settings.get("storage_latency_ms") or self.knobs.get(LATENCY, "off") != "off"
         )
-        return knob in self.knobs and (knob != "latency_ms" or bool(has_latency))
+        return knob in self.knobs and (knob != LATENCY or bool(has_latency))
 
     def why_not_switchable(self, knob: str) -> Refusal | Fixed | None:
         """Return the reason why the run never switches a knob; None where it does."""
@@ -226,7 +234,7 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def begins_live(self) -> bool:
         """True while all knobs wait for the first epoch of a strategy's with live switches."""
-        return "prefetch" in self.from_epoch
+        return PREFETCH in self.from_epoch
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""

@@ -59,7 +59,7 @@ def run(driver: Driver, request: Autopilot) -> None:
     _AutopilotJob(driver, request).run()
 
 
-class _SpentError(Exception):
+class _BudgetSpentError(Exception):
     """The budget of steps is used up."""
 
 
@@ -112,7 +112,7 @@ class _AutopilotJob:
     def _search(self) -> Stop:
         try:
             first = self._first()
-        except _SpentError:
+        except _BudgetSpentError:
             few = f"fewer than {LEAST} of {autopilot_moves.BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
         self._search_state = search = AutopilotSearch(self._driver.knobs, first)
@@ -127,7 +127,7 @@ class _AutopilotJob:
                 return action
             try:
                 kept = self._try(search, action)
-            except _SpentError:
+            except _BudgetSpentError:
                 return Stop(
                     "budget",
                     f"all {autopilot_moves.BUDGET} steps were used before another move was judged",
@@ -149,7 +149,7 @@ class _AutopilotJob:
             search.exclude(move)
             kept, reason, after = False, str(refusal), None
             self._open_move = move if move.beside else None
-        except _SpentError:
+        except _BudgetSpentError:
             reason = "all steps were used before it took effect"
             publish_judged(self._driver, move, before, None, False, reason)
             self._take_back(reason)
@@ -218,11 +218,11 @@ class _AutopilotJob:
         """Look at the run until a condition holds.
 
         Raises:
-            _SpentError: no steps are left to make the move, or to undo it.
+            _BudgetSpentError: no steps are left to make the move, or to undo it.
         """
         self._driver.wait(lambda snapshot: until(snapshot) or self._is_spent(move))
         if not until(self._driver.snapshot):
-            raise _SpentError
+            raise _BudgetSpentError
 
     def _is_spent(self, move: Move) -> bool:
         """Return whether the rest of the budget is only enough to undo a move."""
@@ -266,7 +266,7 @@ class _AutopilotJob:
         """Measure the current setting by its newest steps; wait for enough of them.
 
         Raises:
-            _SpentError: the budget is too small: with short epochs, buffers fill most of the time.
+            _BudgetSpentError: the budget is too small: with short epochs, buffers fill most of the time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
         since = (
@@ -281,7 +281,7 @@ class _AutopilotJob:
                 self._first_rows = self._counted(max(since, total - LONGEST))
                 return found
             if total - self._began >= autopilot_moves.BUDGET:
-                raise _SpentError
+                raise _BudgetSpentError
             self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]
 
     def _counted(self, first: int) -> Rows:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.situations import RUNNING, finding, judged, split
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.situation import Memory, Tone
+from tfwatch.analysis.findings.situation import MachineMemory, Tone
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Judgement, Stat, Verdict
 from tfwatch.analysis.tuning.comparison import Comparison
@@ -304,7 +304,9 @@ def test_missing_recording_takes_the_place_of_the_advice() -> None:
 
 
 def test_a_killed_run_shows_the_last_evidence() -> None:
-    memory = Memory(used=12.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30, total=16 * 2**30)
+    memory = MachineMemory(
+        used=12.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30, total=16 * 2**30
+    )
 
     advice = finding(life="killed", memory=memory)[2]
 

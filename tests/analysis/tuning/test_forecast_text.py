@@ -18,7 +18,7 @@ from tfwatch.analysis.findings.advice import (
 )
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
-from tfwatch.analysis.findings.situation import Memory
+from tfwatch.analysis.findings.situation import MachineMemory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.analysis.tuning.forecasting.forecast import Forecast
 from tfwatch.analysis.tuning.switch_text import (
@@ -164,7 +164,7 @@ def test_of_a_simulated_latency_the_way_out_is_told_with_its_number() -> None:
 
 def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
     cache = replace(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
-    room = Memory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
+    room = MachineMemory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
     known = replace(now(cache), memory=room, epoch=0)
 
     assert advise_switch(known, STARVING).sentence.endswith(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tfwatch.live.comparing.comparability import (
-    Change,
     NotComparableError,
+    SideDifference,
     Subject,
     are_equal,
     changes,
@@ -98,9 +98,9 @@ def test_only_what_differs_is_listed() -> None:
     )
 
     assert changes([FIRST], [second]) == [
-        Change("setting", "prefetch", "off", "4"),
-        Change("version", "tensorflow", "2.20.0", "2.21.0"),
-        Change("machine", "host", "ada", "eve"),
+        SideDifference("setting", "prefetch", "off", "4"),
+        SideDifference("version", "tensorflow", "2.20.0", "2.21.0"),
+        SideDifference("machine", "host", "ada", "eve"),
     ]
 
 

@@ -193,8 +193,8 @@ def test_a_rank_that_holds_the_others_up_is_named_while_it_runs(
     assert state_lines(found) == [waits]
     assert stopped_word(found) == f"{words.upper()} rank 1 for 41.0 s"
     ranks = group_json(found)["ranks"]
-    assert [one["held_s"] for one in ranks] == [None, 41.0, None]
-    assert [one["held_where"] for one in ranks] == [
+    assert [one["overdue_s"] for one in ranks] == [None, 41.0, None]
+    assert [one["overdue_where"] for one in ranks] == [
         None,
         f"{words}, {detail}".removesuffix(", "),
         None,

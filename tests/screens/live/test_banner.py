@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
-from tfwatch.analysis.findings.situation import BatchSource, Memory, SourceKind
+from tfwatch.analysis.findings.situation import BatchSource, MachineMemory, SourceKind
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecasting.forecast import Forecast
@@ -118,7 +118,7 @@ FINDINGS: list[Any] = [
         {
             "judgement": judged(HIGHLY),
             "knobs": {**ALL_ON, "cache": "off"},
-            "memory": Memory(9e9, 6e9, 0.0, 16e9),
+            "memory": MachineMemory(9e9, 6e9, 0.0, 16e9),
             **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
         },
         "c cache on: 23.4 to about 3.3 ms, 7.1 x",
@@ -198,7 +198,7 @@ FINDINGS: list[Any] = [
         id="asked",
     ),
     pytest.param(
-        {"life": "killed", "memory": Memory(15e9, 1e8, 9e9, 16e9)},
+        {"life": "killed", "memory": MachineMemory(15e9, 1e8, 9e9, 16e9)},
         "out of memory is likely",
         id="killed",
     ),

@@ -19,7 +19,18 @@ from tfwatch.analysis.tuning.switch_text import (
     has_usable_gain,
 )
 from tfwatch.core import units
-from tfwatch.core.knobs import KNOBS, epochs_until, knob_name
+from tfwatch.core.knobs import (
+    CACHE,
+    FAST_PIPELINE,
+    KNOBS,
+    LATENCY,
+    MULTIPROCESSING,
+    ON,
+    PREFETCH,
+    WORKERS,
+    epochs_until,
+    knob_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +62,7 @@ _FETCHING_IN_LOOP = Advice(
 #: The advice where calls of a loop fetch their batches.
 _ORDER = "elements then come in another order"
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
-_PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
+_PREFETCH, _WORKERS, _FAST_FORM = (PREFETCH, "auto"), (WORKERS, "auto"), (FAST_PIPELINE, "on")
 
 
 def advise_next(
@@ -103,9 +114,7 @@ def _advise_fetch(now: Situation) -> Advice:
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
-    can_switch = "prefetch" in now.switchable and bool(
-        switch.setting or "workers" in now.switchable
-    )
+    can_switch = PREFETCH in now.switchable and bool(switch.setting or WORKERS in now.switchable)
     if not can_switch or now.origin.has_no_pipeline:
         return _advise_script(now, switch)
     advice = _advise_edit(now, part, switch)
@@ -133,17 +142,17 @@ def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
         return advice
     if switch.setting and switch.setting[0] in now.switchable:
         return Advice(switch.sentence, cheaper.edit)
-    if "prefetch" not in now.switchable:
+    if PREFETCH not in now.switchable:
         return Advice(f"{cheaper.sentence}; this pipeline cannot be switched live", cheaper.edit)
     return Advice(f"{cheaper.sentence}; no key helps", cheaper.edit)
 
 
 def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
     """Return the keys that give a `PyDataset` workers, or make them processes; None where it has both, or no keys."""
-    processes = "multiprocessing" in now.switchable and now.knobs.get("multiprocessing") == "off"
-    if "multiprocessing" not in now.knobs or "workers" not in now.switchable:
+    processes = MULTIPROCESSING in now.switchable and now.knobs.get(MULTIPROCESSING) == "off"
+    if MULTIPROCESSING not in now.knobs or WORKERS not in now.switchable:
         return None
-    if now.knobs.get("workers") == "off":
+    if now.knobs.get(WORKERS) == "off":
         keys = "w and m" if processes and input_advice.computes(now) else "w"
         return Advice(f"{keys}, from the next epoch: {advice.sentence}", advice.edit)
     return (
@@ -179,7 +188,7 @@ def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
 def _advise_cheaper_batches(now: Situation) -> Advice:
     advice = input_advice.advise_data_wait(now)
     # The lines for a `PyDataset` set all that its switches do.
-    return advice if "multiprocessing" in now.knobs else beside_switches(now, advice)
+    return advice if MULTIPROCESSING in now.knobs else beside_switches(now, advice)
 
 
 def beside_switches(now: Situation, advice: Advice) -> Advice:
@@ -204,10 +213,10 @@ def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Adv
         return Advice(_forecast_phrase(now, forecast), edit)
     if over_limit := memory_limit_text(now):
         return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
-    prefetch = now.knobs.get("prefetch", "default")
+    prefetch = now.knobs.get(PREFETCH, "default")
     if now.replicas > 1:  # it prepares batches ahead in any case
         return _advise_cheaper_batches(now)
-    if prefetch == "off" and switch.setting and switch.setting[0] == "prefetch":
+    if prefetch == "off" and switch.setting and switch.setting[0] == PREFETCH:
         work = units.milliseconds(part.work_mean_ms)
         return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
     if prefetch != "off" and not switch.setting:
@@ -236,10 +245,10 @@ def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
     """
     knob, value = forecast.knob, forecast.value
     is_least = current == "off" and value == deeper("off")
-    if knob == "prefetch" and (is_least or "off" not in (current, value)):
+    if knob == PREFETCH and (is_least or "off" not in (current, value)):
         is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
         return f"{'+' if is_deeper else '-'} depth {current} → {value}"
-    value = "on" if knob == "prefetch" and value != "off" else value
+    value = "on" if knob == PREFETCH and value != "off" else value
     return f"{KNOBS[knob].key} {knob_name(knob, fast_name)} {value}".strip()
 
 
@@ -261,7 +270,7 @@ def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
 
 def wait_sentence(now: Situation, part: Breakdown) -> str:
     """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch instead."""
-    prefetches = now.knobs.get("prefetch", "default") not in ("off", "default")
+    prefetches = now.knobs.get(PREFETCH, "default") not in ("off", "default")
     if not prefetches or part.wait.median < part.wait.mean / 2 or is_fetch_bound(now, part):
         return f"each step waits {of_step(part.wait, part.step)} for data"
     batch, work = units.milliseconds(part.step.mean), units.milliseconds(part.work_mean_ms)
@@ -280,7 +289,7 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
     """Advise a switch on a live screen; the sentence holds a number where there is a forecast."""
     forecast = best(now.forecasts.values())
     if forecast is not None:
-        prefetches = forecast.knob != "prefetch" and now.knobs.get("prefetch", "off") != "off"
+        prefetches = forecast.knob != PREFETCH and now.knobs.get(PREFETCH, "off") != "off"
         begin = "prefetch is on and cannot hide the wait. " if prefetches else ""
         return SwitchAdvice(
             f"{begin}{_forecast_advice(now, forecast)}", (forecast.knob, forecast.value)
@@ -292,8 +301,8 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
-    prefetches = now.knobs.get("prefetch", "off") != "off"
-    if "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":
+    prefetches = now.knobs.get(PREFETCH, "off") != "off"
+    if FAST_PIPELINE in now.switchable and now.knobs.get(FAST_PIPELINE) == "off":
         cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"
         if prefetches:
             return SwitchAdvice(
@@ -306,12 +315,12 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
             f"p turns prefetch on: it prepares batches during the {work} of compute and host",
             _PREFETCH,
         )
-    if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
+    if WORKERS in now.switchable and now.knobs.get(WORKERS, "off") == "off":
         return SwitchAdvice(
             "prefetch is on and cannot hide all of the wait: w prepares batches on several cores",
             _WORKERS,
         )
-    if now.knobs.get("latency_ms", "off") != "off":
+    if now.knobs.get(LATENCY, "off") != "off":
         return SwitchAdvice(
             "l turns the simulated latency off: it is the limit; prefetch and workers are on"
         )
@@ -325,14 +334,14 @@ def _forecast_advice(now: Situation, forecast: Forecast) -> str:
     part = now.judgement.breakdown
     gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
     advice = f"{key_text(forecast, current, now.fast_pipeline)}: {gain}"
-    if forecast.knob == "cache":
+    if forecast.knob == CACHE:
         advice = f"{advice}; {_cache_costs(now, forecast)}"
     return advice
 
 
 def _cache_costs(now: Situation, forecast: Forecast) -> str:
     """Return `from epoch 3, needs 4.1 of 6.2 GB free`."""
-    begins = f"from epoch {now.epoch + 1 + epochs_until('cache', 'on')}"
+    begins = f"from epoch {now.epoch + 1 + epochs_until(CACHE, ON)}"
     if forecast.needs_bytes is None or now.memory is None:
         return begins
     return f"{begins}, needs {units.memory(forecast.needs_bytes)} of {units.memory(now.memory.available)} free"
@@ -344,12 +353,12 @@ def _no_switch_helps(now: Situation) -> str:
         (
             one
             for key, one in now.forecasts.items()
-            if key == ("latency_ms", "off") and has_usable_gain(one)
+            if key == (LATENCY, "off") and has_usable_gain(one)
         ),
         None,
     )
     if faster is not None:
-        current = now.knobs.get("latency_ms", "off")
+        current = now.knobs.get(LATENCY, "off")
         return f"the simulated latency is the limit. {key_text(faster, current)}: {expected_gain_text(faster)}"
     if over_limit := memory_limit_text(now):
         return f"{over_limit}; no other key helps"

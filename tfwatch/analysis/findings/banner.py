@@ -15,7 +15,7 @@ from tfwatch.analysis.findings.starving_cost import DataWaitCost
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.core import units
-from tfwatch.core.knobs import knob_name
+from tfwatch.core.knobs import LATENCY, knob_name
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
 
 def _input_bound(now: Situation, part: Breakdown) -> Banner:
     highly = now.judgement.verdict is Verdict.HIGHLY
-    simulated = now.knobs.get("latency_ms", "off")
+    simulated = now.knobs.get(LATENCY, "off")
     sentence = f"{now.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
     brief = f"{now.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
     if simulated != "off":

@@ -11,7 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfwatch.core.code_edits import edited_lines
-from tfwatch.core.knobs import DEFAULT, FAST_PIPELINE, KNOBS, OFF, PY_DATASET_KNOBS
+from tfwatch.core.knobs import (
+    CACHE,
+    DEFAULT,
+    DEVICE_PREFETCH,
+    FAST_PIPELINE,
+    KNOBS,
+    MULTIPROCESSING,
+    OFF,
+    PREFETCH,
+    PY_DATASET_KNOBS,
+    QUEUE_SIZE,
+    WORKERS,
+)
 from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
@@ -36,7 +48,7 @@ UINT8 = (
     "dataset = dataset.map(lambda x, y: (tf.cast(x, tf.uint8), y))  # whole numbers to 255, scaled in the model:\n"
     "keras.layers.Rescaling(1 / 255)  # the first layer casts on the device"
 )
-DEVICE_PREFETCH = 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
+DEVICE_PREFETCH_LINE = 'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
 #: Batches that a strategy prepares ahead for each replica in place of one.
 BUFFER_PER_REPLICA = 4
 SPREAD = (
@@ -59,7 +71,7 @@ _FROM_ARRAYS = """with tf.device("CPU"): x, y = tf.constant(x), tf.constant(y)
 order = tf.data.Dataset.range(len(x)).shuffle(len(x)).batch(batch_size).repeat()
 rows = lambda n: (tf.gather(x, n), tf.gather(y, n))
 dataset = order.map(rows, num_parallel_calls=tf.data.AUTOTUNE)"""
-PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: prepares batches while a step runs"
+PREFETCH_LINE = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: prepares batches while a step runs"
 THREADS = (
     "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare batches"
 )
@@ -107,17 +119,17 @@ def switch_line(
         return own
     if value in ("off", "default"):
         return ""
-    if knob == "prefetch":
+    if knob == PREFETCH:
         return f"dataset = dataset.prefetch({_number(value)})  # the last stage: prepares batches while a step runs"
-    if knob == "workers":
+    if knob == WORKERS:
         return _parallel_map(costliest_map(table), _number(value))
-    if knob == "cache":
+    if knob == CACHE:
         return (
             "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
         )
-    if knob == "device_prefetch":
-        return DEVICE_PREFETCH.format(depth=_number(value))
-    return _fast(fast_name, costliest_map(table)) if knob == "fast_pipeline" else ""
+    if knob == DEVICE_PREFETCH:
+        return DEVICE_PREFETCH_LINE.format(depth=_number(value))
+    return _fast(fast_name, costliest_map(table)) if knob == FAST_PIPELINE else ""
 
 
 def one_iterator(steps_per_epoch: int | None, *, of_arrays: bool = False) -> str:
@@ -212,7 +224,7 @@ def pasted_lines(
     changed = [
         knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
     ]
-    if "multiprocessing" in knobs:  # its batches come from no map, and are prefetched by Keras
+    if MULTIPROCESSING in knobs:  # its batches come from no map, and are prefetched by Keras
         return _py_dataset_line(knobs, started)
     in_script = {edit.knob for edit in code}
     own = edited_lines(code, {knob: knobs[knob] for knob in changed})
@@ -264,13 +276,13 @@ def _py_dataset_line(knobs: Mapping[str, str], started: Mapping[str, str]) -> st
     """Return the line that gives a `PyDataset` its workers; empty where they are those of the script."""
     if all(knobs.get(knob) == started.get(knob, "off") for knob in PY_DATASET_KNOBS[:2]):
         return ""
-    setting = knobs.get("workers", "off")
+    setting = knobs.get(WORKERS, "off")
     workers = {"off": "1", "auto": "os.cpu_count()"}.get(setting, setting)
-    queue = knobs.get("queue_size", "default")
-    processes = knobs["multiprocessing"] == "on"
+    queue = knobs.get(QUEUE_SIZE, "default")
+    processes = knobs[MULTIPROCESSING] == "on"
     return _OF_PY_DATASET.format(
         workers=workers, processes=processes, queue="10" if queue == "default" else queue
     )
 
 
-_ORDER = ("fast_pipeline", "workers", "cache", "prefetch", "device_prefetch")
+_ORDER = (FAST_PIPELINE, WORKERS, CACHE, PREFETCH, DEVICE_PREFETCH)

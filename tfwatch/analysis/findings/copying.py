@@ -9,6 +9,7 @@ from tfwatch.analysis.findings.situation import Advice, Banner, Tone
 from tfwatch.analysis.steps.verdict import MODERATELY_FROM
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text
 from tfwatch.core import units
+from tfwatch.core.knobs import DEVICE_PREFETCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ def advise_copy(now: Situation, part: Breakdown) -> Advice:
     """Advise on a long copy: device prefetch where it is forecast to help more, else fewer bytes."""
     small, all_bytes = _small_bytes(now.copied_bytes), sum(now.copied_bytes.values())
     saved_ms = part.copying_ms(now.copy_ahead_ms) * (1 - small / all_bytes) if small else 0.0
-    ahead = best(one for one in now.forecasts.values() if one.knob == "device_prefetch")
+    ahead = best(one for one in now.forecasts.values() if one.knob == DEVICE_PREFETCH)
     if ahead is not None and part.step.median - ahead.step_ms > saved_ms:
         edit = advice.edit_with_switch(now, ahead.knob, ahead.value)
         key = (

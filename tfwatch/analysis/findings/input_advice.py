@@ -8,6 +8,7 @@ from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.situation import Advice, SourceKind
 from tfwatch.core import units
 from tfwatch.core.code_edits import edited_lines
+from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
 from tfwatch.core.refusals import PER_REPLICA
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _below_strategy(now: Situation) -> Advice:
     """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
     several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
     size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
-    lines = code_suggestions.switch_line("workers", "auto", now.stages, code=now.code)
+    lines = code_suggestions.switch_line(WORKERS, "auto", now.stages, code=now.code)
     return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")
 
 
@@ -110,7 +111,7 @@ def _tf_data(now: Situation) -> Advice:
     if not table.is_prefetched and not table.stages[-1].is_parallel:
         return Advice(
             ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline: prepares batches during steps",
-            code_suggestions.switch_line("prefetch", "auto", table, code=now.code),
+            code_suggestions.switch_line(PREFETCH, "auto", table, code=now.code),
         )
     place = table.bottleneck
     stage = table.stages[place.stage] if place else None
@@ -120,18 +121,18 @@ def _tf_data(now: Situation) -> Advice:
         return _from_generator(now, stage)
     if place.reason == "python":
         return _python_map(place, stage)
-    if stage.is_parallel or "Map" not in stage.kind or ("workers", "auto") in now.better:
+    if stage.is_parallel or "Map" not in stage.kind or (WORKERS, "auto") in now.better:
         return _costly_stage(now, place, stage)
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",
-        code_suggestions.switch_line("workers", "auto", table, code=now.code),
+        code_suggestions.switch_line(WORKERS, "auto", table, code=now.code),
     )
 
 
 def _costly_stage(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
     """Advise on a stage that parallel calls of a map do not help."""
     if stage.kind.startswith("Interleave"):
-        return Advice(_INTERLEAVE, edited_lines(now.code, {"workers": "auto"}))
+        return Advice(_INTERLEAVE, edited_lines(now.code, {WORKERS: "auto"}))
     if not stage.is_parallel:
         return _DEARER
     return _busy(now, place, stage) if place.reason == "cpu" else _more_calls(stage)
@@ -146,12 +147,12 @@ def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
         f" ({units.memory(now.cache_bytes)})" if now.cache_bytes else " where it fits into memory"
     )
     general = code_suggestions.CACHE_AFTER.format(stage=now.cache_after or "the slow stages")
-    return Advice(f".cache(){size}, {words}", edited_lines(now.code, {"cache": "on"}) or general)
+    return Advice(f".cache(){size}, {words}", edited_lines(now.code, {CACHE: "on"}) or general)
 
 
 def _can_cache(now: Situation, place: Bottleneck) -> bool:
     """Return whether a cache may save the work of a stage: its results are kept, or nothing is known of a cache."""
-    if now.knobs.get("cache") == "on" or ("cache", "on") in now.better:
+    if now.knobs.get(CACHE) == "on" or (CACHE, "on") in now.better:
         return False
     if not now.cache_after:
         return not now.why_no_cache
@@ -202,7 +203,7 @@ def _from_generator(now: Situation, stage: Stage) -> Advice:
 
 
 def _unknown(now: Situation) -> Advice:
-    on = now.knobs.get("prefetch", "default") not in ("off", "default")
+    on = now.knobs.get(PREFETCH, "default") not in ("off", "default")
     return CANNOT_HIDE if on else GENERAL
 
 

@@ -119,7 +119,7 @@ LONG_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MachineMemory:
     """The machine's memory at the last sample, bytes; NaN where unknown.
 
     total: the memory that the run can use; `used` and `available` do not add up to it on every system.
@@ -223,7 +223,7 @@ class Situation:
     longest_stall_s: float = 0.0
     searched: float | None = None
     metric: str = ""
-    memory: Memory | None = None
+    memory: MachineMemory | None = None
     machine: MachineFigures | None = None
     left_s: float | None = None
     cpu_asked: bool = False

@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KNOBS, LARGEST, KnobChange, stage_value, with_stage
+from tfwatch.core.knobs import (
+    KNOBS,
+    LARGEST,
+    PREFETCH,
+    QUEUE_SIZE,
+    WORKERS,
+    KnobChange,
+    stage_value,
+    with_stage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,9 +123,9 @@ class _Fold:
 def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
     """Return the settings that the keys of a knob ask for next, each once. stages: those with workers of their own."""
     values = [toggled(state)]
-    if state.knob == "prefetch":
+    if state.knob == PREFETCH:
         values += [deeper(state.coming), shallower(state.coming)]
-    if state.knob == "workers":
+    if state.knob == WORKERS:
         values += [one_stage_toggled(state, stages, stage) for stage in range(stages)]
     return tuple(value for value in dict.fromkeys(values) if value != state.now)
 
@@ -126,9 +135,9 @@ def toggled(state: KnobState) -> str:
 
     Workers as a script wrote them come first on; a queue is doubled.
     """
-    if state.knob == "queue_size":
+    if state.knob == QUEUE_SIZE:
         return deeper(state.coming)
-    if state.knob == "workers" and state.coming == "default":
+    if state.knob == WORKERS and state.coming == "default":
         return KNOBS[state.knob].first_on
     return state.last_on if state.coming == "off" else "off"
 
@@ -149,7 +158,7 @@ def one_stage_toggled(state: KnobState, stages: int, stage: int) -> str:
 
 def undo_key(knob: str) -> str:
     """Return the key that undoes a knob's switch: its own, where it turns the knob off and on."""
-    return "u" if knob == "queue_size" else KNOBS[knob].key
+    return "u" if knob == QUEUE_SIZE else KNOBS[knob].key
 
 
 def test_order(*values: str) -> list[str]:

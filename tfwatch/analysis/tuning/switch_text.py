@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.analysis.tuning.experiment import Estimate
 from tfwatch.core import units
-from tfwatch.core.knobs import knob_name
+from tfwatch.core.knobs import (
+    CACHE,
+    DEVICE_PREFETCH,
+    FAST_PIPELINE,
+    LATENCY,
+    PREFETCH,
+    WORKERS,
+    knob_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -240,7 +248,7 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
     Among nearly equal gains, the cheapest knob wins.
     """
-    usable = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
+    usable = [one for one in forecasts if has_usable_gain(one) and one.knob != LATENCY]
     worthwhile = [one for one in usable if not _may_be_slower(one)]
     most = max((one.ratio for one in worthwhile), default=0.0)
     near = [one for one in worthwhile if one.ratio >= most * (1 - WORTH)]
@@ -253,7 +261,7 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
 def _may_be_slower(known: Forecast) -> bool:
     """Return whether a copy ahead may cost more than it hides: copy and launching race (1.3 x as long on one H200)."""
-    return known.knob == "device_prefetch" and not known.measured and known.high_ms >= known.now_ms
+    return known.knob == DEVICE_PREFETCH and not known.measured and known.high_ms >= known.now_ms
 
 
 def record_text(record: Record) -> str:
@@ -282,7 +290,7 @@ def last_forecast_text(record: Record | None) -> str:
 
 
 #: The cheapest knob first.
-_ORDER = ("prefetch", "workers", "fast_pipeline", "cache")
+_ORDER = (PREFETCH, WORKERS, FAST_PIPELINE, CACHE)
 
 
 def _gain(known: Forecast) -> str:

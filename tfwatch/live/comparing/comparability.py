@@ -42,7 +42,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SideDifference:
     """A fact in which the sides differ. kind: `setting`, `version` or `machine`."""
 
     kind: str
@@ -167,7 +167,7 @@ def are_equal(one: Subject, other: Subject) -> bool:
     ) and not [change for change in changes([one], [other]) if change.name not in _FREE]
 
 
-def changes(before: Sequence[Subject], after: Sequence[Subject]) -> list[Change]:
+def changes(before: Sequence[Subject], after: Sequence[Subject]) -> list[SideDifference]:
     """Return the facts in which two sides differ."""
     first, second = before[0], after[0]
     differences = [*_changed("setting", first.settings, second.settings)]
@@ -175,24 +175,26 @@ def changes(before: Sequence[Subject], after: Sequence[Subject]) -> list[Change]
         change.name == "batch_size" for change in differences
     ):
         differences.append(
-            Change(
+            SideDifference(
                 "setting", "batch_size", str(first.batch_size or ""), str(second.batch_size or "")
             )
         )
     differences += _changed("version", first.versions, second.versions)
     names = ("host", "device")
     return differences + [
-        Change("machine", name, getattr(first, name), getattr(second, name))
+        SideDifference("machine", name, getattr(first, name), getattr(second, name))
         for name in names
         if getattr(first, name) != getattr(second, name)
     ]
 
 
-def _changed(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Change]:
+def _changed(
+    kind: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterable[SideDifference]:
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new:
-            yield Change(kind, name, old, new)
+            yield SideDifference(kind, name, old, new)
 
 
 def _first_other(runs: Sequence[Subject], fact: Callable[[Subject], object]) -> Subject | None:

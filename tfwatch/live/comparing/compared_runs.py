@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.core.events import EpochEnded
-    from tfwatch.live.comparing.comparability import Change
+    from tfwatch.live.comparing.comparability import SideDifference
     from tfwatch.live.comparing.measured_runs import RunToCompare
     from tfwatch.runs.format import Manifest
 
@@ -100,7 +100,7 @@ class ComparedRuns:
     figures: tuple[ComparedFigure, ...]
     time_spent: tuple[ComparedFigure, ...]
     losses: tuple[ComparedFigure, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[SideDifference, ...]
     spread: Spread
     steps: int
     in_bursts: bool

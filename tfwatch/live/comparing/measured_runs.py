@@ -17,6 +17,7 @@ import numpy as np
 from tfwatch.analysis.findings.hardware.machine import find_process_memory
 from tfwatch.analysis.steps.verdict import BURSTS, steady
 from tfwatch.core.events import EpochEnded
+from tfwatch.core.knobs import FAST_PIPELINE
 from tfwatch.core.rows import plausible_rows, step_ms
 from tfwatch.live.comparing.comparability import Subject
 
@@ -129,7 +130,7 @@ def _measured(times: Times, in_bursts: bool) -> Measured:
 
 #: Recorded settings that change no step, or that the knobs and the batch size show already.
 _NOT_SETTINGS = frozenset(
-    {"storage_latency_ms", "memory_limit_bytes", "fast_pipeline", "batch_size", "begin_with"}
+    {"storage_latency_ms", "memory_limit_bytes", FAST_PIPELINE, "batch_size", "begin_with"}
 )
 
 

@@ -51,12 +51,12 @@ def stopped_ranks(judged: JudgedGroup) -> list[RankState]:
     gone = [
         one
         for one in judged.ranks
-        if state_of(runs[one.rank]) not in _WELL or held_s(judged, one) is not None
+        if state_of(runs[one.rank]) not in _WELL or overdue_s(judged, one) is not None
     ]
-    return sorted(gone, key=lambda one: _last_sign_s(runs[one.rank], held_s(judged, one)))
+    return sorted(gone, key=lambda one: _last_sign_s(runs[one.rank], overdue_s(judged, one)))
 
 
-def held_s(judged: JudgedGroup, state: RankState) -> float | None:
+def overdue_s(judged: JudgedGroup, state: RankState) -> float | None:
     """Return for how long a rank that runs has not come to the next call, or hangs in it; None where that is as usual.
 
     In the call, in which others wait too, it is the rank that runs Python there, or the only one that computes.
@@ -110,7 +110,7 @@ def stopped_word(judged: JudgedGroup) -> str:
         return f"NO STEP for {units.seconds(in_call_s)}"
     if not gone:
         return ""
-    run, seconds = judged.group.ranks[gone[0].rank], held_s(judged, gone[0])
+    run, seconds = judged.group.ranks[gone[0].rank], overdue_s(judged, gone[0])
     if seconds is not None:
         return f"{_held_word(run).upper()} rank {gone[0].rank} for {units.seconds(seconds)}"
     silent = f" for {units.seconds(run.silent_s)}" if run.life.is_stale else ""
@@ -121,7 +121,7 @@ def state_words(judged: JudgedGroup, state: RankState) -> str:
     """Return the state of a rank and its step: `not responding for 41.0 s, since step 210`."""
     run, step = judged.group.ranks[state.rank], units.count(state.step)
     behind = f", {_behind(state)}" if state.is_lagging else ""
-    if (seconds := held_s(judged, state)) is not None:
+    if (seconds := overdue_s(judged, state)) is not None:
         last = run.open_phase
         python = f", in {last.detail}" if last and last.detail else ""
         lasts = f"{_held_word(run)} for {units.seconds(seconds)}{python}"
@@ -140,10 +140,10 @@ def _held_word(run: Run) -> str:
     return "no batch" if run.open_phase.phase is Phase.WAIT else "in Python between two steps"
 
 
-def held_where(judged: JudgedGroup, state: RankState) -> str:
+def overdue_where(judged: JudgedGroup, state: RankState) -> str:
     """Return where a rank is held up, with the Python that is seen to run there; empty where it is not."""
     run = judged.group.ranks[state.rank]
-    if held_s(judged, state) is None or run.open_phase is None:
+    if overdue_s(judged, state) is None or run.open_phase is None:
         return ""
     return f"{_held_word(run)}, {run.open_phase.detail}".removesuffix(", ")
 

@@ -26,7 +26,7 @@ from tfwatch.report.html.sections import (
 )
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.html.timeline import make_timeline
-from tfwatch.report.text import failure, fate, lost_words, setting_words
+from tfwatch.report.text import failure, lost_words, setting_words, state_text
 
 if TYPE_CHECKING:
     from tfwatch.live.judged_run import JudgedRun
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerdictText:
     """The verdict at the top. word: of the screen's banner. where: the steps of the last setting; empty for all."""
 
     tone: str
@@ -56,7 +56,7 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "title": run.manifest.title,
         "name": run.manifest.run,
         "device": run.manifest.device,
-        "state": fate(run),
+        "state": state_text(run),
         "failure": failure(run),
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
         "trained": f"{units.counted(judged.summary.steps, 'step')} in {units.seconds(run.length_s)}",
@@ -90,13 +90,13 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     return environment(redaction).get_template("page.html.j2").render(page)
 
 
-def make_verdict(judged: JudgedRun) -> Verdict:
+def make_verdict(judged: JudgedRun) -> VerdictText:
     """Return the verdict on the last setting that counts."""
     found, judgement = judged.finding, judged.setting.judgement
     if found is None:
         few = f"{units.counted(judgement.steps, 'steady step')} of {judgement.needed} that a verdict needs"
-        return Verdict(Tone.CALM.value, "NOT ENOUGH DATA", few, "", [], "")
-    return Verdict(
+        return VerdictText(Tone.CALM.value, "NOT ENOUGH DATA", few, "", [], "")
+    return VerdictText(
         tone=found.tone.value,
         word=found.word,
         sentence=found.sentence,

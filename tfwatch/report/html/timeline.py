@@ -113,7 +113,7 @@ class Hover:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class TimelineChart:
     """The chart. cut: the highest column where it is cut off; empty where none is."""
 
     layers: list[Layer]
@@ -126,7 +126,7 @@ class Timeline:
     per_column: str
 
 
-def make_timeline(judged: JudgedRun) -> Timeline | None:
+def make_timeline(judged: JudgedRun) -> TimelineChart | None:
     """Return the chart of a run; None where it has no step."""
     run = judged.run
     columns = _columns(run)
@@ -137,7 +137,7 @@ def make_timeline(judged: JudgedRun) -> Timeline | None:
     up = Scale(0.0, top)
     begins, ends = across.shares(columns.begin_s), across.shares(columns.end_s)
     highest_ms = float(np.nanmax(columns.total))
-    return Timeline(
+    return TimelineChart(
         layers=_layers(columns, begins, ends, up),
         lanes=_lanes(judged, columns, begins, ends, across),
         marks=_marks(judged, across),

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.steps.stalls import StallGroup, arrange, arrange_group, period_text
 from tfwatch.core import units
-from tfwatch.core.knobs import KNOBS, PY_DATASET_ONLY, knob_name
+from tfwatch.core.knobs import CACHE, KNOBS, PY_DATASET_ONLY, knob_name
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.text import clock, column, row
 
@@ -84,7 +84,7 @@ _TERMS = (
     ("starving", "data wait as a share of step time"),
     ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
     ("bound", "limited by input, host, copies, kernel launches or compute"),
-    ("cache", "keeps examples as they are before random ops, from one epoch on"),
+    (CACHE, "keeps examples as they are before random ops, from one epoch on"),
     ("ms/batch", "cost of a batch in one stage, summed over its parallel workers"),
     ("forecast", "expected step after a switch, with a 90 % prediction interval"),
     ("stall", "a data wait many times as long as a step"),

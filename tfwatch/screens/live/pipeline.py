@@ -14,6 +14,7 @@ from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
+from tfwatch.core.knobs import PREFETCH
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.glyphs import (
@@ -288,7 +289,7 @@ def _compare(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
         return ()
     work, waits = part.work_mean_ms, units.number(part.wait.mean)
     beside = f"{units.number(work)} {'copy + ' if part.copy else ''}compute + host"
-    if view.situation.knobs.get("prefetch") == "off" and view.situation.replicas < 2:
+    if view.situation.knobs.get(PREFETCH) == "off" and view.situation.replicas < 2:
         return (
             f"+ {beside}: no batch is prepared ahead",
             f"+ {units.number(work)}: no batch is prepared ahead",

@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
+from tfwatch.core.knobs import PREFETCH
 from tfwatch.runs.library.finding import save_copy
 from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.screens.basics.keyline import Key, KeyLine
@@ -342,7 +343,7 @@ class LiveScreen(Screen[None], CachedLines):
             key = self.knobs.chosen_key if self.knobs.has_focus else ""
             knob = knob_of(key)
             switch = None if knob else find_open_switch(self.view, self.live)
-            knob, against = (switch.knob, switch.old) if switch else (knob or "prefetch", "")
+            knob, against = (switch.knob, switch.old) if switch else (knob or PREFETCH, "")
             message = self._switch_requests.toggle_experiment(
                 self.view, knob, deeper=key == "plus", against=against
             )

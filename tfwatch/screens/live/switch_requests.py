@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.tuner_text import subject_text
-from tfwatch.core.knobs import LARGEST, check_value, knob_name
+from tfwatch.core.knobs import LARGEST, PREFETCH, WORKERS, check_value, knob_name
 from tfwatch.core.refusals import Refusal
 from tfwatch.runs.control.requests import Autopilot, Experiment, Request
 
@@ -59,21 +59,21 @@ class SwitchRequests:
 
     def toggle_stage(self, view: RunView, stage: int) -> str:
         """Request the parallel calls of one map or interleave off, or on. Return the reason for a refusal."""
-        refusal, state = self._state(view, "workers")
+        refusal, state = self._state(view, WORKERS)
         if state is None:
             return refusal
         stages = len(view.snapshot.manifest.parallel_stages)
-        return self._ask(view, "workers", knob_state.one_stage_toggled(state, stages, stage))
+        return self._ask(view, WORKERS, knob_state.one_stage_toggled(state, stages, stage))
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the reason for a refusal."""
-        refusal, state = self._state(view, "prefetch")
+        refusal, state = self._state(view, PREFETCH)
         if state is None:
             return refusal
         value = (knob_state.deeper if direction > 0 else knob_state.shallower)(state.coming)
         if value == state.coming:
             return _DEEPEST if direction > 0 else "prefetch is already off"
-        return self._ask(view, "prefetch", value)
+        return self._ask(view, PREFETCH, value)
 
     def toggle_experiment(
         self, view: RunView, knob: str, *, deeper: bool = False, against: str = ""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.code_edits import VALUE, CodeEdit
+from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
 from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
 from tfwatch.tfdata.script_code.call_sites import CallSite, call_of
 from tfwatch.tfdata.script_code.cells import is_cell, name_of_module, place_in_cell
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 AUTOTUNE = "data.AUTOTUNE"
 #: The value of `tf.data.AUTOTUNE`, for a script that has no name for it.
 _AUTOTUNE_VALUE = "-1"
-_CALLS, _PREFETCH, _CACHE = "num_parallel_calls", "prefetch", "cache"
+_CALLS = "num_parallel_calls"
 #: The call that a knob appends to another.
-_APPENDED = {_PREFETCH: f".prefetch({VALUE})", _CACHE: ".cache()"}
+_APPENDED = {PREFETCH: f".prefetch({VALUE})", CACHE: ".cache()"}
 #: The value that a change is tried with.
 _PROBE = 7
 #: The argument of a call that holds the knob's value: its keyword, and its position.
-_ARGUMENTS = {"map": (_CALLS, 1), "interleave": (_CALLS, 3), _PREFETCH: ("buffer_size", 0)}
+_ARGUMENTS = {"map": (_CALLS, 1), "interleave": (_CALLS, 3), PREFETCH: ("buffer_size", 0)}
 
 
 def find_edits(
@@ -59,8 +60,8 @@ def find_edits(
         else _edit_calls(call, stages[at], at if calls.count(call) == 1 else None)
         for call, at in made.items()
     ]
-    ahead = _edit_after(_PREFETCH, _top(dataset), dataset)
-    kept = _edit_after(_CACHE, cached, dataset) if cached is not None else None
+    ahead = _edit_after(PREFETCH, _top(dataset), dataset)
+    kept = _edit_after(CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
     return (
         *(known if len(known) == len(workers) else ()),
@@ -73,7 +74,7 @@ def _edit_calls(site: CallSite | None, stage: Any, number: int | None) -> CodeEd
 
     number: of the stage; None where the call makes several.
     """
-    edit, most = _edit("workers", site), 0 if kind_of(stage) in MAPS else int(stage._cycle_length)
+    edit, most = _edit(WORKERS, site), 0 if kind_of(stage) in MAPS else int(stage._cycle_length)
     return replace(edit, most=most, stage=number) if edit and most >= 0 else None
 
 
@@ -267,7 +268,7 @@ def _set(call: ast.Call, method: str, knob: str) -> None:
     seven = ast.Constant(_PROBE)
     if _is_appended(knob, method):
         inner = ast.Call(call.func, call.args, call.keywords)
-        given: list[ast.expr] = [] if knob == _CACHE else [seven]
+        given: list[ast.expr] = [] if knob == CACHE else [seven]
         call.func, call.args, call.keywords = ast.Attribute(inner, knob, ast.Load()), given, []
         return
     keyword, position = _ARGUMENTS[method]

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
+from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH
 from tfwatch.runs.control.requests import Control
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
@@ -93,10 +94,10 @@ class FitRun:
 
 
 def _begin_run(runs_dir: Path | None, knobs: Mapping[str, str]) -> ScriptRun:
-    device, switchable = find_device(), ["prefetch", "device_prefetch"]
+    device, switchable = find_device(), [PREFETCH, DEVICE_PREFETCH]
     if not device.has_own_memory:
-        switchable.remove("device_prefetch")
-        knobs = {knob: value for knob, value in knobs.items() if knob != "device_prefetch"}
+        switchable.remove(DEVICE_PREFETCH)
+        knobs = {knob: value for knob, value in knobs.items() if knob != DEVICE_PREFETCH}
     return ScriptRun(runs_dir, device, knobs, switchable)
 
 

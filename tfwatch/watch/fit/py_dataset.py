@@ -19,9 +19,11 @@ from tfwatch.core.knobs import (
     AUTO,
     DEFAULT,
     LARGEST,
+    MULTIPROCESSING,
     OFF,
     ON,
     PY_DATASET_KNOBS,
+    QUEUE_SIZE,
     Knobs,
     is_by_stage,
     number_of,
@@ -85,7 +87,7 @@ class PyDatasetSettings:
             writer.describe(fixed=dict.fromkeys(PY_DATASET_KNOBS, self.why_not))
             return
         first, *others = writer.manifest().switchable
-        fixed = {"multiprocessing": why} if (why := self._why_no_processes()) else {}
+        fixed = {MULTIPROCESSING: why} if (why := self._why_no_processes()) else {}
         own = [knob for knob in PY_DATASET_KNOBS if knob not in fixed]
         writer.describe(switchable=[first, *own, *others], from_epoch=own, fixed=fixed)
 
@@ -93,9 +95,9 @@ class PyDatasetSettings:
         """Return the reason to refuse a request; empty if there is none. coming: the knobs of the next epoch."""
         if is_by_stage(request.value):
             return Refusal.ONE_FOR_ALL.words
-        if request.knob == "multiprocessing" and request.value == ON:
+        if request.knob == MULTIPROCESSING and request.value == ON:
             return self.why_not or self._why_no_processes()
-        if request.knob == "queue_size" and coming.workers == coming.multiprocessing == OFF:
+        if request.knob == QUEUE_SIZE and coming.workers == coming.multiprocessing == OFF:
             return self.why_not or _NO_QUEUE
         return self.why_not
 

@@ -25,7 +25,7 @@ from tfwatch.analysis.findings.hardware.machine import (
     summarise_machine,
 )
 from tfwatch.analysis.findings.hardware.machine_remark import remark, swap_time_text
-from tfwatch.analysis.findings.situation import Memory
+from tfwatch.analysis.findings.situation import MachineMemory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
 
@@ -115,7 +115,7 @@ def test_a_buffer_that_will_not_fit_is_reported_before_it_is_full(
 ) -> None:
     each = 150 * 1024 + 100
     shuffle = Stage(f"shuffle({size})", "Shuffle", 0.2, NAN, held, NAN, held * each)
-    memory = Memory(used=8 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
+    memory = MachineMemory(used=8 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
     changes = {
         "memory": memory,
@@ -127,7 +127,7 @@ def test_a_buffer_that_will_not_fit_is_reported_before_it_is_full(
 
 def test_a_prefetch_larger_than_the_memory_is_reported() -> None:
     prefetch = Stage("prefetch(64)", "Prefetch", 0.1, NAN, 4.0, 64.0, 4 * 0.1 * GIB)
-    memory = Memory(used=12 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
+    memory = MachineMemory(used=12 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
     assert remark_of(MachineFigures(), stages=StageTable(0, (prefetch,)), memory=memory) == (
         "prefetch(64) needs 6.0 GB more once it is full, 2.0 GB are free: use a buffer of 13"

@@ -10,7 +10,15 @@ import numpy as np
 
 from tfwatch.analysis.steps.verdict import COPY_FROM
 from tfwatch.analysis.tuning.forecasting.batch_supply import depth, needed_bytes
-from tfwatch.core.knobs import DEVICE_PREFETCH, KNOBS, KnobChange
+from tfwatch.core.knobs import (
+    CACHE,
+    DEVICE_PREFETCH,
+    FAST_PIPELINE,
+    KNOBS,
+    PREFETCH,
+    WORKERS,
+    KnobChange,
+)
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -130,9 +138,7 @@ def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
         + limits.buffered_steps(settings_after)
     )
     first = (
-        0
-        if move.knob != "cache"
-        else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
+        0 if move.knob != CACHE else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
     )
     return min(MOST, limits.steps - switching - first)
 
@@ -144,10 +150,7 @@ def settling_steps(knobs: Mapping[str, str]) -> int:
 
 def buffered_steps(knobs: Mapping[str, str]) -> int:
     """Return the number of steps that the buffers of a setting still serve after a request for another, plus one."""
-    return (
-        sum(depth(knobs.get(knob, "off")) for knob in ("prefetch", "workers", "device_prefetch"))
-        + 1
-    )
+    return sum(depth(knobs.get(knob, "off")) for knob in (PREFETCH, WORKERS, DEVICE_PREFETCH)) + 1
 
 
 def drop_settling_rows(rows: Rows, steps: int) -> Rows:
@@ -171,11 +174,11 @@ _MOST_DEPTH, _SHORT_MS = 16, 3.0
 _CROWD = 4
 _OFF = ("off", "default")
 _WHY = {
-    "fast_pipeline": "fewer calls prepare the same batches",
-    "workers": "several cores prepare batches, and reads of storage overlap",
-    "prefetch": "batches are prepared while a step runs",
-    "cache": "examples are read and decoded once",
-    "device_prefetch": "batches are copied to the GPU while a step runs",
+    FAST_PIPELINE: "fewer calls prepare the same batches",
+    WORKERS: "several cores prepare batches, and reads of storage overlap",
+    PREFETCH: "batches are prepared while a step runs",
+    CACHE: "examples are read and decoded once",
+    DEVICE_PREFETCH: "batches are copied to the GPU while a step runs",
 }
 _BOTH = "batches are prepared while a step runs, by as few workers as suffice"
 _FEWER = "fewer workers leave more of the cores to the training"
@@ -186,10 +189,10 @@ _AGAIN = "the measurements so far favor it: the two settings are compared again"
 
 def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the moves that may shorten data wait, the most promising kinds first."""
-    prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
+    prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
     moves = [
         _single_change(
-            state, "fast_pipeline", "on" if state.knobs.get("fast_pipeline") == "off" else ""
+            state, FAST_PIPELINE, "on" if state.knobs.get(FAST_PIPELINE) == "off" else ""
         )
     ]
     if (
@@ -199,14 +202,14 @@ def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]
     ):
         moves.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
     calls = (
-        _largest_fitting(state, limits, "workers", _first_workers(state, limits))
+        _largest_fitting(state, limits, WORKERS, _first_workers(state, limits))
         if workers in _OFF
-        else _next_larger(state, limits, "workers")
+        else _next_larger(state, limits, WORKERS)
     )
-    first = _largest_fitting(state, limits, "prefetch", _first_depth(state))
-    depth = first if prefetch in _OFF else _next_larger(state, limits, "prefetch")
-    moves += [_single_change(state, "workers", calls), _single_change(state, "prefetch", depth)]
-    moves.append(_single_change(state, "cache", "on" if state.knobs.get("cache") == "off" else ""))
+    first = _largest_fitting(state, limits, PREFETCH, _first_depth(state))
+    depth = first if prefetch in _OFF else _next_larger(state, limits, PREFETCH)
+    moves += [_single_change(state, WORKERS, calls), _single_change(state, PREFETCH, depth)]
+    moves.append(_single_change(state, CACHE, "on" if state.knobs.get(CACHE) == "off" else ""))
     return _new_moves(state, limits, moves)
 
 
@@ -214,33 +217,33 @@ def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the move that copies batches to the device ahead, where the copy is the limit."""
     if (
         state.now.copy_ms < COPY_FROM * state.now.step_ms
-        or state.knobs.get("device_prefetch") != "off"
+        or state.knobs.get(DEVICE_PREFETCH) != "off"
     ):
         return []
     return _new_moves(
-        state, limits, [_single_change(state, "device_prefetch", KNOBS[DEVICE_PREFETCH].first_on)]
+        state, limits, [_single_change(state, DEVICE_PREFETCH, KNOBS[DEVICE_PREFETCH].first_on)]
     )
 
 
 def find_core_sharing_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the moves that leave more of the cores to the training, or divide them in another way."""
-    prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
+    prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
     cores = max(limits.cores, 2)
     moves: list[Move | None] = []
     if workers.isdigit() and prefetch not in _OFF:
         fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
-        moves.append(_single_change(state, "workers", fewer, _FEWER))
+        moves.append(_single_change(state, WORKERS, fewer, _FEWER))
     if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
         moves.append(_prefetch_and_workers(state, limits, max(cores // 4, 2)))
     if not limits.accelerated and prefetch not in _OFF:
         calls = workers if workers.isdigit() else str(cores)
-        changes = (("prefetch", "off"), ("workers", calls))
+        changes = ((PREFETCH, "off"), (WORKERS, calls))
         moves.append(_move(state, _ALONE, *changes))
     if not limits.accelerated and limits.batch_bytes is not None:
-        many = ("workers", str(min(_CROWD * cores, _MOST_WORKERS)))
+        many = (WORKERS, str(min(_CROWD * cores, _MOST_WORKERS)))
         moves.append(_move(state, _CROWDS, many))
         if prefetch not in _OFF:
-            moves.append(_move(state, _CROWDS, many, ("prefetch", "off")))
+            moves.append(_move(state, _CROWDS, many, (PREFETCH, "off")))
     return _new_moves(state, limits, moves)
 
 
@@ -252,9 +255,9 @@ def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]])
 
 def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
     """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
-    if move.knob == "fast_pipeline":
+    if move.knob == FAST_PIPELINE:
         return True
-    if move.knob == "cache":
+    if move.knob == CACHE:
         return (
             move.forecast is not None
             and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
@@ -282,11 +285,11 @@ def _first_depth(state: SearchState) -> int:
 
 def _prefetch_and_workers(state: SearchState, limits: SearchLimits, calls: int) -> Move | None:
     """Return a move of prefetch and workers that fits the memory limit."""
-    if not {"prefetch", "workers"} <= set(state.knobs):
+    if not {PREFETCH, WORKERS} <= set(state.knobs):
         return None
     while calls >= 2:
-        depth = _largest_fitting(state, limits, "prefetch", _first_depth(state))
-        move = _move(state, _BOTH, ("prefetch", depth), ("workers", str(calls)))
+        depth = _largest_fitting(state, limits, PREFETCH, _first_depth(state))
+        move = _move(state, _BOTH, (PREFETCH, depth), (WORKERS, str(calls)))
         if move is None or fits(state, limits, move):
             return move
         calls //= 2
@@ -342,11 +345,11 @@ def _largest_fitting(state: SearchState, limits: SearchLimits, knob: str, most: 
 def _next_larger(state: SearchState, limits: SearchLimits, knob: str) -> str:
     """Return the next larger value that fits the memory limit; empty where there is none."""
     value = state.knobs[knob]
-    most = _MOST_DEPTH if knob == "prefetch" else _MOST_WORKERS
+    most = _MOST_DEPTH if knob == PREFETCH else _MOST_WORKERS
     if not value.isdigit() or int(value) >= most:
         return ""
     wide, next_up = (str(min(times * int(value), most)) for times in (4, 2))
-    far = knob == "prefetch" or state.now.wait_share >= _HIGH_WAIT_SHARE
+    far = knob == PREFETCH or state.now.wait_share >= _HIGH_WAIT_SHARE
     return wide if far and _value_fits(state, limits, knob, wide) else next_up
 
 

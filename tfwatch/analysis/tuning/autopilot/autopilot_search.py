@@ -36,6 +36,7 @@ from tfwatch.analysis.tuning.autopilot.estimator import (
 from tfwatch.analysis.tuning.forecasting.batch_supply import needed_bytes
 from tfwatch.analysis.tuning.forecasting.forecast import NINE_OF_TEN
 from tfwatch.core import units
+from tfwatch.core.knobs import CACHE, FAST_PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,11 +129,11 @@ class AutopilotSearch:
         best = next((move for move in moves if judging_steps(state, move, limits) >= LEAST), None)
         if best:
             return best
-        if any(move.knob != "cache" for move in moves):
+        if any(move.knob != CACHE for move in moves):
             left = f"{max(limits.steps, 0)} of {BUDGET} steps are left, not enough to judge another switch"
             return Stop("budget", f"{left}; {_wait_text(now)}")
         return _nothing_left(
-            now, starves, bool(feed) and not fitting, "cache" in [move.knob for move in fitting]
+            now, starves, bool(feed) and not fitting, CACHE in [move.knob for move in fitting]
         )
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
@@ -225,13 +226,13 @@ class AutopilotSearch:
 
 
 #: Knobs that save CPU work: a CPU that trains gains from them even without data wait.
-_LIGHTER = ("fast_pipeline", "cache")
+_LIGHTER = (FAST_PIPELINE, CACHE)
 
 
 def _price(knobs: Mapping[str, str]) -> float:
     """Return the share of a step that a setting has to save for the batches that it holds."""
     held = math.log2(1 + needed_bytes(knobs, 1.0))
-    return _PRICE * held + (_CACHE_PRICE if knobs.get("cache") == "on" else 0.0)
+    return _PRICE * held + (_CACHE_PRICE if knobs.get(CACHE) == "on" else 0.0)
 
 
 def _reason(before: MeasuredDatum, after: MeasuredDatum, *, has_gain: bool, kept: bool) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from tfwatch.analysis.steps.verdict import steady
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.knob_state import undo_changes
+from tfwatch.core.knobs import SHUFFLE
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
@@ -271,4 +272,4 @@ def step_time_knobs(knobs: Mapping[str, str]) -> dict[str, str]:
 
 def affects_step_time(knob: str) -> bool:
     """Return whether a knob affects the step time: a shuffle changes only the order of the examples."""
-    return knob != "shuffle"
+    return knob != SHUFFLE

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tfwatch.core.knobs import PREFETCH, WORKERS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -114,7 +116,7 @@ def parallelism(workers: str, cores: int) -> int:
 
 def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
     """Return the most bytes in the buffers of a setting: those of the prefetch and of the parallel calls."""
-    return batch_bytes * (depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")))
+    return batch_bytes * (depth(knobs.get(PREFETCH, "off")) + depth(knobs.get(WORKERS, "off")))
 
 
 def supplies(

@@ -15,7 +15,7 @@ from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.forecasting import batch_supply
 from tfwatch.analysis.tuning.forecasting.evidence import build_evidence
 from tfwatch.analysis.tuning.forecasting.predict import Prediction, predict
-from tfwatch.core.knobs import KNOBS
+from tfwatch.core.knobs import CACHE, KNOBS, PREFETCH, WORKERS
 from tfwatch.core.refusals import no_room
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def forecast(
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
     """Return whether a script's pipeline stays as written: there, off and default are the same (see `Watch.set`)."""
     as_written = ("off", "default")
-    own = knob == "prefetch" and "workers" not in evidence.switchable
+    own = knob == PREFETCH and WORKERS not in evidence.switchable
     return own and value in as_written and evidence.knobs.get(knob) in as_written
 
 
@@ -159,7 +159,7 @@ def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
     """Return the reason why the training would refuse a cache; None where it would not."""
     return (
         no_room(evidence.cache_bytes, evidence.memory_free)
-        if (knob, value) == ("cache", "on")
+        if (knob, value) == (CACHE, "on")
         else None
     )
 
@@ -236,9 +236,9 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
 
 
 def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
-    if turned.get("cache") == "on":
+    if turned.get(CACHE) == "on":
         return evidence.cache_bytes
-    if not turned.keys() & {"prefetch", "workers"} or evidence.batch_bytes is None:
+    if not turned.keys() & {PREFETCH, WORKERS} or evidence.batch_bytes is None:
         return None
     then, now = {**evidence.knobs, **turned}, evidence.knobs
     more = batch_supply.needed_bytes(then, evidence.batch_bytes) - batch_supply.needed_bytes(

@@ -22,8 +22,16 @@ from tfwatch.analysis.tuning.forecasting.batch_supply import (
 from tfwatch.analysis.tuning.forecasting.stage_supply import staged
 from tfwatch.core.knobs import (
     BETWEEN_STAGES,
+    CACHE,
+    DEVICE_PREFETCH,
+    FAST_PIPELINE,
+    LATENCY,
+    MULTIPROCESSING,
     OFF,
+    PREFETCH,
     PY_DATASET_KNOBS,
+    QUEUE_SIZE,
+    WORKERS,
     stage_value,
 )
 
@@ -48,25 +56,25 @@ _CROWDED = 1.4
 #: The least share of a step that remains without a slow Python pipeline, which holds the GIL while a step is launched.
 _UNLOCKED = 0.5
 #: Stages that show TensorFlow's choice for a knob left at its default.
-_WORKS_AHEAD = {"prefetch": ("Prefetch",), "workers": ("Parallel", "MapAndBatch")}
+_WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
 #: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on three H100s are within
 #: 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a copy or launching comes first is a race.
 _OVERLAP = 0.25
 _UNSEEN = {
-    "fast_pipeline": "the slow pipeline has not run yet in this run",
-    "cache": "the time of a batch without a cache has not been measured in this run",
+    FAST_PIPELINE: "the slow pipeline has not run yet in this run",
+    CACHE: "the time of a batch without a cache has not been measured in this run",
 }
 #: The knobs of a `PyDataset` have no forecast.
 _PY_DATASET = {
-    "workers": "the part of __getitem__ that holds the GIL is unknown",
-    "multiprocessing": "the time to send a batch between processes is unknown",
-    "queue_size": "tf.data sees no queue of a PyDataset",
+    WORKERS: "the part of __getitem__ that holds the GIL is unknown",
+    MULTIPROCESSING: "the time to send a batch between processes is unknown",
+    QUEUE_SIZE: "tf.data sees no queue of a PyDataset",
 }
 #: The reasons for no forecast where single stages have a setting of their own.
 _NO_STAGE = "tf.data does not show the work of each stage"
 _AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
 #: The knobs whose forecast distinguishes single stages.
-_STAGED = ("workers", "prefetch")
+_STAGED = (WORKERS, PREFETCH)
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -96,24 +104,24 @@ def predict(
     compute_floor_ms: the least compute and host time in this run. together_with: see `forecast`.
     """
     then = {**evidence.knobs, knob: value, **together_with}
-    if knob in PY_DATASET_KNOBS and "multiprocessing" in evidence.knobs:
+    if knob in PY_DATASET_KNOBS and MULTIPROCESSING in evidence.knobs:
         return _PY_DATASET[knob]
     if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
         return _INTERLEAVE
-    if knob == "device_prefetch":
+    if knob == DEVICE_PREFETCH:
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     new = {
         name: "auto" if turned == "default" else turned
         for name, turned in ((knob, value), *together_with.items())
     }
     if _gains_prefetch(evidence, then):
-        new["prefetch"] = "auto"
+        new[PREFETCH] = "auto"
     model = _model(evidence, split, knob, value, new)
     if isinstance(model, str):
         return model
     work_ms = _typical(split.compute) + _typical(split.host)
     # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
-    work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_pipeline" else work_ms
+    work_then_ms = min(work_ms, compute_floor_ms) if knob == FAST_PIPELINE else work_ms
     befores = [
         _step_ms(one, runs, work_ms, evidence.cores)
         for one, runs in zip(model.before, model.runs, strict=True)
@@ -129,14 +137,14 @@ def predict(
     ]
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
     prediction = Prediction(steps[1], means[1], min(steps), max(steps), "")
-    if knob == "prefetch":
+    if knob == PREFETCH:
         queue = None if together_with else _through_a_queue(evidence, value)
         if queue is not None:
             likely = float(np.median(queue))
             prediction = Prediction(likely, float(queue.mean()), likely, likely, "")
         if evidence.accelerated and _holds_lock(evidence, split):
             prediction = replace(prediction, high_ms=prediction.high_ms + split.dispatch.mean)
-    elif knob == "fast_pipeline":
+    elif knob == FAST_PIPELINE:
         low_ms = min(prediction.low_ms, _UNLOCKED * prediction.step_ms)
         prediction = replace(
             prediction, low_ms=low_ms, why="a guess: this pipeline has not run yet"
@@ -160,14 +168,14 @@ def _model(
     guesses, runs, now = (
         _guesses(evidence, split),
         _as_it_runs(evidence),
-        evidence.knobs.get("workers", "off"),
+        evidence.knobs.get(WORKERS, "off"),
     )
-    if knob in _STAGED and BETWEEN_STAGES in now + new.get("workers", ""):
+    if knob in _STAGED and BETWEEN_STAGES in now + new.get(WORKERS, ""):
         stages = staged(guesses, evidence.stages, evidence.parallel_stages, evidence.batch_size)
-        wanted = value if knob == "workers" else new.get("workers", now)
+        wanted = value if knob == WORKERS else new.get(WORKERS, now)
         if stages is None or _is_as_written_again(now, wanted, len(evidence.parallel_stages)):
             return _AS_WRITTEN if stages else _NO_STAGE
-        return _Model(stages, stages, [{**known, "workers": now} for known in runs], is_staged=True)
+        return _Model(stages, stages, [{**known, WORKERS: now} for known in runs], is_staged=True)
     turned = _turned(evidence, guesses, knob, value)
     return (
         _UNSEEN.get(knob, "this knob has no model")
@@ -178,9 +186,7 @@ def _model(
 
 def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
     """Return whether TensorFlow adds a prefetch at the end, as it does except after a stage that works ahead."""
-    is_left = then.get("prefetch") == "default" and then.get("workers") != evidence.knobs.get(
-        "workers"
-    )
+    is_left = then.get(PREFETCH) == "default" and then.get(WORKERS) != evidence.knobs.get(WORKERS)
     return (
         is_left
         and evidence.stages is not None
@@ -196,7 +202,7 @@ def _is_as_written_again(now: str, wanted: str, stages: int) -> bool:
 def _sets_interleave(evidence: Evidence, knob: str) -> bool:
     stages = evidence.stages.stages if evidence.stages else ()
     return (
-        knob == "workers"
+        knob == WORKERS
         and knob in evidence.from_epoch
         and any("Interleave" in stage.kind for stage in stages)
     )
@@ -229,14 +235,14 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
 def _step_ms(
     made: Supply | StagedSupply, knobs: Mapping[str, str], work_ms: float, cores: int
 ) -> float:
-    return made.step_ms(knobs.get("prefetch", "off"), knobs.get("workers", "off"), work_ms, cores)
+    return made.step_ms(knobs.get(PREFETCH, "off"), knobs.get(WORKERS, "off"), work_ms, cores)
 
 
 # -- the cost of a batch ------------------------------------------------------------------------
 
 
 def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
-    latency_ms = _latency(evidence.knobs.get("latency_ms", "off"))
+    latency_ms = _latency(evidence.knobs.get(LATENCY, "off"))
     return batch_supply.supplies(
         _work(evidence, split), evidence.stages, evidence.batch_size, latency_ms
     )
@@ -245,9 +251,9 @@ def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
 def _work(evidence: Evidence, split: Breakdown) -> Range:
     """Return the total work of a batch, as without parallel calls."""
     short, runs, _ = _as_it_runs(evidence)
-    at_once = batch_supply.parallelism(runs.get("workers", "off"), evidence.cores)
+    at_once = batch_supply.parallelism(runs.get(WORKERS, "off"), evidence.cores)
     starves = _starves(evidence, split)
-    ahead = batch_supply.depth(runs.get("prefetch", "off")) > 0
+    ahead = batch_supply.depth(runs.get(PREFETCH, "off")) > 0
     if not at_once and not ahead:
         return _exactly(_typical(split.wait))
     in_all = evidence.stages.all_ms if evidence.stages else math.nan
@@ -291,22 +297,20 @@ def _from_history(evidence: Evidence) -> float | None:
     """Return the work from a stretch without workers but with the current form and cache, corrected for latency."""
     now = evidence.knobs
     for interval in reversed(evidence.history):
-        same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_pipeline", "cache"))
+        same = all(interval.knobs.get(knob) == now.get(knob) for knob in (FAST_PIPELINE, CACHE))
         if (
             not same
-            or interval.knobs.get("workers", "off") != "off"
+            or interval.knobs.get(WORKERS, "off") != "off"
             or interval.split is None
             or interval.split.steps < LEAST
         ):
             continue
-        more_ms = _latency(now.get("latency_ms", "off")) - _latency(
-            interval.knobs.get("latency_ms", "off")
-        )
-        if interval.knobs.get("prefetch", "off") == "off":
+        more_ms = _latency(now.get(LATENCY, "off")) - _latency(interval.knobs.get(LATENCY, "off"))
+        if interval.knobs.get(PREFETCH, "off") == "off":
             return max(_typical(interval.split.wait) + more_ms, 0.0)
         if (
             interval.split.wait_share >= MODERATELY_FROM
-            and interval.knobs.get("prefetch") != "default"
+            and interval.knobs.get(PREFETCH) != "default"
         ):
             return max(_typical(interval.split.step) + more_ms, 0.0)
     return None
@@ -350,12 +354,12 @@ def _turned(
     evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
 ) -> tuple[Supply, ...] | None:
     old = evidence.knobs.get(knob, "off")
-    if knob == "latency_ms":
+    if knob == LATENCY:
         more_ms = _latency(new) - _latency(old)
         return tuple(one.with_latency(more_ms) for one in guesses)
-    if knob == "fast_pipeline":
+    if knob == FAST_PIPELINE:
         return batch_supply.in_form(guesses, new == "on")
-    if knob == "cache":
+    if knob == CACHE:
         return (
             batch_supply.cached(guesses, evidence.stages, evidence.cache_after)
             if new == "on"
@@ -384,9 +388,9 @@ def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | No
     """Return the steps behind a prefetch of this depth, from the measured series; None where it lacks them."""
     rows, depth = evidence.rows, batch_supply.depth(value)
     short, runs, _ = _as_it_runs(evidence)
-    if not depth or short != runs or runs.get("workers", "off") != "off" or not len(rows):
+    if not depth or short != runs or runs.get(WORKERS, "off") != "off" or not len(rows):
         return None
-    now = batch_supply.depth(runs.get("prefetch", "off"))
+    now = batch_supply.depth(runs.get(PREFETCH, "off"))
     work = rows["compute_ms"].astype(np.float64) + rows["host_ms"]
     waits = rows["wait_ms"].astype(np.float64)
     if not now:
@@ -419,7 +423,7 @@ def _on_shared_cores(
     """Correct a prediction for the cores: more overlap may need more of them than there are, as work is conserved."""
     turned = [
         knob
-        for knob in ("prefetch", "workers")
+        for knob in (PREFETCH, WORKERS)
         if then.get(knob, "off") != evidence.knobs.get(knob, "off")
     ]
     if not turned:
@@ -428,7 +432,7 @@ def _on_shared_cores(
     if not more or prediction.step_ms >= now_ms:
         if evidence.accelerated:
             return prediction
-        most_ms = now_ms * _CROWDED if more and turned == ["workers"] else now_ms
+        most_ms = now_ms * _CROWDED if more and turned == [WORKERS] else now_ms
         return replace(
             prediction,
             low_ms=min(prediction.low_ms, now_ms),

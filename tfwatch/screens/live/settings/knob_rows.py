@@ -11,7 +11,16 @@ from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, ve
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
-from tfwatch.core.knobs import KNOBS, PREFETCH, SHUFFLE, WORKERS, Knob, stage_value
+from tfwatch.core.knobs import (
+    CACHE,
+    FAST_PIPELINE,
+    KNOBS,
+    PREFETCH,
+    SHUFFLE,
+    WORKERS,
+    Knob,
+    stage_value,
+)
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
@@ -163,11 +172,11 @@ def _order_rows(view: RunView) -> Iterator[KnobRow]:
 
 def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     """Make a row for each map and interleave of a script: enter switches its parallel calls alone."""
-    state, refused = view.knobs["workers"], view.refusal("workers", live)
+    state, refused = view.knobs[WORKERS], view.refusal(WORKERS, live)
     names = view.snapshot.manifest.parallel_stages
     for stage, name in enumerate(names):
         wanted = knob_state.one_stage_toggled(state, len(names), stage)
-        forecast = view.situation.forecasts.get(("workers", wanted))
+        forecast = view.situation.forecasts.get((WORKERS, wanted))
         has_forecast = bool(forecast and forecast.is_known) and not (
             refused or view.situation.is_stalled
         )
@@ -194,7 +203,7 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
 def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
     state = view.knobs[knob.name]
     refused = view.refusal(knob.name, live) or (
-        cache_refusal(view.snapshot, state) if knob.name == "cache" else None
+        cache_refusal(view.snapshot, state) if knob.name == CACHE else None
     )
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
     following = knob_state.deeper(state.coming) if knob is _DEPTH else knob_state.toggled(state)
@@ -227,9 +236,9 @@ def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
 
 
 def _purpose(view: RunView, state: KnobState) -> str:
-    if state.knob == "cache":
+    if state.knob == CACHE:
         return _cache_note(view.snapshot, state)
-    is_fast = state.knob == "fast_pipeline"
+    is_fast = state.knob == FAST_PIPELINE
     return f"fast: {view.snapshot.manifest.fast_pipeline}" if is_fast else ""
 
 
@@ -238,13 +247,13 @@ def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
     forecast = view.situation.forecasts.get((state.knob, value))
     if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
-    if state.knob == "fast_pipeline":
+    if state.knob == FAST_PIPELINE:
         return (
             f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_pipeline}"
             if forecast.is_known
             else ""
         )
-    if state.knob != "cache":
+    if state.knob != CACHE:
         return forecast_note(forecast)
     return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""
 

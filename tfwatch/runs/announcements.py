@@ -26,7 +26,7 @@ _at_first_run: list[Callable[[], None]] = []
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What `tfwatch run` and `train` ask of the runs of a script.
+    """The requests of `tfwatch run` and `train` for the runs of a script.
 
     runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of `config.GPU_SENSORS`.
     steps: a `fit` ends after so many. switches: of the first `fit`.

@@ -120,7 +120,7 @@ _TONES = {
 
 
 class GroupPane(Pane):
-    """What trains, and the finding on the group."""
+    """The workload that trains, and the finding on the group."""
 
     DEFAULT_CSS = """
     GroupPane { height: 7; padding: 0 1; }

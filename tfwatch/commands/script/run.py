@@ -75,7 +75,7 @@ class RunOptions:
 
     @property
     def launch(self) -> Launch:
-        """What is asked of the runs."""
+        """The requests for the runs."""
         runs_dir = str(self.runs_dir.absolute())
         return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches)
 

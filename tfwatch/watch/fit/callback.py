@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 #: The knobs that describe a script's own pipeline.
-_PIPELINE_KNOBS = ("prefetch", "workers", "device_prefetch")
-_SCRIPT_KNOBS = (*_PIPELINE_KNOBS, "cache")
+_PIPELINE_KNOBS = (PREFETCH, WORKERS, DEVICE_PREFETCH)
+_SCRIPT_KNOBS = (*_PIPELINE_KNOBS, CACHE)
 
 
 class _Boundary:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import SwitchAsked, SwitchMissed
-from tfwatch.core.knobs import OFF, PY_DATASET_KNOBS, epochs_until
+from tfwatch.core.knobs import CACHE, OFF, PREFETCH, PY_DATASET_KNOBS, epochs_until
 from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.cache import NoRoomError
 
@@ -55,7 +55,7 @@ class DeferredSwitches:
 
     def refusal(self, request: Request) -> str:
         """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
-        return self._open() if request.knob == "cache" and request.value else ""
+        return self._open() if request.knob == CACHE and request.value else ""
 
     def _open(self) -> str:
         if self._store is None:
@@ -81,7 +81,7 @@ class DeferredSwitches:
         waits = asked.new != asked.old
         if waits:
             self._waiting[asked.knob] = asked
-        if waits and asked.knob == "cache":
+        if waits and asked.knob == CACHE:
             self._epochs_begun = 0
         return True
 
@@ -108,7 +108,7 @@ class DeferredSwitches:
     @property
     def _waiting_of_script(self) -> list[str]:
         """The knobs of a script's own pipeline whose switches wait."""
-        return [knob for knob in (*PY_DATASET_KNOBS, "prefetch", "cache") if knob in self._waiting]
+        return [knob for knob in (*PY_DATASET_KNOBS, PREFETCH, CACHE) if knob in self._waiting]
 
     def with_waiting(self, knobs: Knobs) -> Knobs:
         """Return the knobs of a script's own pipeline in its next epoch."""
@@ -121,7 +121,7 @@ class DeferredSwitches:
         knobs = self.with_waiting(knobs)
         self._close_cache_without(knobs)
         begun = [
-            knob for knob in self._waiting_of_script if knob != "cache" or self._has_filled(knobs)
+            knob for knob in self._waiting_of_script if knob != CACHE or self._has_filled(knobs)
         ]
         return knobs, [self._waiting.pop(knob) for knob in begun]
 
@@ -129,7 +129,7 @@ class DeferredSwitches:
         """Return whether a switch of the cache takes effect with the epoch that begins: on, it fills in one before."""
         self._epochs_begun += 1
         is_settled = self._store is not None and self._store.is_settled
-        return knobs.cache == OFF or is_settled or self._epochs_begun >= epochs_until("cache", "on")
+        return knobs.cache == OFF or is_settled or self._epochs_begun >= epochs_until(CACHE, "on")
 
     def close_unused_cache(self, knobs: Knobs) -> None:
         """Close the cache if the pipeline of `knobs`, which has taken over, does not use it.
@@ -140,14 +140,14 @@ class DeferredSwitches:
             self._close_cache_without(knobs)
 
     def _close_cache_without(self, knobs: Knobs) -> None:
-        waits = "cache" in self._waiting
+        waits = CACHE in self._waiting
         if self._store is not None and self._store.is_open and knobs.cache == OFF and not waits:
             self._store.close()
 
     def cancel_cache(self, knobs: Knobs) -> list[SwitchAsked]:
         """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs` continues."""
-        waits = "cache" in self._waiting and knobs.cache == OFF
-        cancelled = [self._waiting.pop("cache")] if waits else []
+        waits = CACHE in self._waiting and knobs.cache == OFF
+        cancelled = [self._waiting.pop(CACHE)] if waits else []
         self.close_unused_cache(knobs)
         return cancelled
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import AS_WRITTEN, PY_DATASET_KNOBS, is_by_stage, option_name
+from tfwatch.core.knobs import (
+    AS_WRITTEN,
+    CACHE,
+    DEVICE_PREFETCH,
+    PREFETCH,
+    PY_DATASET_KNOBS,
+    WORKERS,
+    is_by_stage,
+    option_name,
+)
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.runs.control.requests import Request
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
@@ -107,17 +116,17 @@ class RequestedSwitches:
         self.script.read(iterator)
         self.requested += begun
         if is_by_stage(knobs.workers) and self.script.why_not_workers(knobs.workers):
-            knobs = self._leave("workers", knobs)
+            knobs = self._leave(WORKERS, knobs)
         if self.script.needs_rebuild(knobs):
             with fails_open(self._refuse):
                 self._start_rebuilt(knobs, 0)
                 return True
-        elif begun and any(asked.knob == "workers" for asked in begun) and self.script.why_not:
+        elif begun and any(asked.knob == WORKERS for asked in begun) and self.script.why_not:
             self._refuse(self.script.why_not)
         elif begun:
             self._control.knobs = knobs
         knobs = self._control.knobs
-        for knob in ("workers", "cache"):
+        for knob in (WORKERS, CACHE):
             knobs = self._leave(knob, knobs)
         return False
 
@@ -277,12 +286,12 @@ class RequestedSwitches:
     def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
         """Note once that a script's own prefetch stays where only a pipeline above it is switched."""
         is_above = not (self.script.is_rebuilt or self.script.needs_rebuild(turned))
-        if (asked.knob, asked.new) == ("prefetch", "off") and is_above and not self._has_noted_off:
+        if (asked.knob, asked.new) == (PREFETCH, "off") and is_above and not self._has_noted_off:
             self._has_noted_off = True
             self._writer.note(_STAYS)
 
     def _refusal(self, request: Request) -> str:
-        if request.knob == "device_prefetch" and request.value != "off":
+        if request.knob == DEVICE_PREFETCH and request.value != "off":
             no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
             if no_copy:
                 return no_copy.value
@@ -297,11 +306,11 @@ class RequestedSwitches:
         if refused:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
         self.script.read(self.current.keras)
-        if request.knob == "workers":
+        if request.knob == WORKERS:
             return self.script.why_not_workers(request.value)
-        if request.knob == "cache":
+        if request.knob == CACHE:
             return self.script.why_no_cache or self._deferred.refusal(request)
-        is_known = request.knob in ("prefetch", "device_prefetch")
+        is_known = request.knob in (PREFETCH, DEVICE_PREFETCH)
         return "" if is_known else Refusal.NOT_OURS.words
 
     def refuse_all(self, steps: int) -> None:

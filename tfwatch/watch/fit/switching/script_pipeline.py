@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
-from tfwatch.core.knobs import BETWEEN_STAGES, MOST_STAGES, ON
+from tfwatch.core.knobs import (
+    BETWEEN_STAGES,
+    CACHE,
+    DEVICE_PREFETCH,
+    MOST_STAGES,
+    ON,
+    PREFETCH,
+    WORKERS,
+)
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
@@ -39,7 +47,6 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
 
-_WORKERS, _CACHE = "workers", "cache"
 #: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.
 _LARGE_SHUFFLE = 5_000
 _NO_DATASET = "its data set is not known"
@@ -146,7 +153,7 @@ class ScriptPipeline:
 
     def why_not_again(self, knob: str) -> str:
         """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
-        if knob != _WORKERS:
+        if knob != WORKERS:
             return self.why_no_cache
         return self.why_not or "its data set has other stages"
 
@@ -178,8 +185,8 @@ class ScriptPipeline:
     @property
     def from_epoch(self) -> list[str]:
         """The knobs of it that take effect with an epoch."""
-        waits = [_WORKERS] if self.waits_for_epoch and not self.why_not else []
-        return [*waits, *([] if self.why_no_cache else [_CACHE])]
+        waits = [WORKERS] if self.waits_for_epoch and not self.why_not else []
+        return [*waits, *([] if self.why_no_cache else [CACHE])]
 
     def is_far(self, batches: int) -> bool:
         """Return whether another iterator takes long to give so many batches."""
@@ -329,7 +336,7 @@ class KnobDescriber:
             fixed = {**script.why_order_stays, **fixed_below_strategy(script.edits)}
             self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
             return
-        reasons = {_WORKERS: script.why_not, _CACHE: script.why_no_cache}
+        reasons = {WORKERS: script.why_not, CACHE: script.why_no_cache}
         why_none = refused.words if refused else ""
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
         fixed |= script.why_order_stays
@@ -339,7 +346,7 @@ class KnobDescriber:
             switchable=switchable,
             fixed=fixed,
             code=script.edits,
-            parallel_stages=_names_of(script.parallel_stages) if _WORKERS in switchable else [],
+            parallel_stages=_names_of(script.parallel_stages) if WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
             from_epoch=[knob for knob in script.from_epoch if knob in switchable],
@@ -349,7 +356,7 @@ class KnobDescriber:
 def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
     """Return the reason why each knob is not live, with the line of the script that takes its place."""
     lines = {edit.knob: edit.place for edit in reversed(edits)}
-    knobs, why = ("prefetch", _WORKERS, _CACHE, "device_prefetch"), Refusal.SPREAD.words
+    knobs, why = (PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH), Refusal.SPREAD.words
     return {knob: f"{why}: change {lines[knob]}" if knob in lines else why for knob in knobs}
 
 

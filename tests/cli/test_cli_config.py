@@ -177,7 +177,7 @@ def test_verbose_shows_which_settings_are_options(
     rows = {line.split()[1]: line.split()[2:4] for line in capsys.readouterr().err.splitlines()}
 
     assert rows["keep-runs"] == ["option", "2"]
-    assert rows["memory-limit"] == ["file", "4"]
+    assert rows["memory-limit"] == ["file", "4.0"]
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)

@@ -20,17 +20,14 @@ _TITLE = "tfwatch"
 _END = "\x1b\\"
 #: Characters of a notification: no desktop shows more.
 _LONGEST = 300
-#: Terminals that document `OSC 9 ; text`, and those that document `OSC 777 ; notify ; title ; text`. Everywhere else it
-#: stays off: consoles of older Linux kernels print it, and ConEmu reads `9 ; 1` as a command.
+#: Values of TERM_PROGRAM, and beginnings of TERM, of terminals that document `OSC 9 ; text`. Elsewhere
+#: it stays off: consoles of older Linux kernels print it, and ConEmu reads `9 ; 1` as a command.
 _OSC_9 = ("iTerm.app", "WezTerm", "ghostty", "WarpTerminal")
 _OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
-#: Variables that stay in the shells of tmux and screen, and that ssh may pass on.
-_OSC_9_VARIABLES = ("KITTY_WINDOW_ID", "WEZTERM_PANE", "GHOSTTY_RESOURCES_DIR", "ITERM_SESSION_ID")
-#: Terminals that have none of it, whatever variables their shells inherit, and multiplexers, which
-#: drop it.
-_NEVER_TERMS = ("linux", "dumb", "eterm", "vt", "tmux", "screen")
+#: Those that document `OSC 777 ; notify ; title ; text`.
 _OSC_777_TERMS = ("foot", "rxvt-unicode", "contour")
-_OSC_777_VARIABLES = ("KONSOLE_VERSION",)
+#: Terminals without any, whatever TERM_PROGRAM they inherit, and multiplexers, which drop it.
+_NEVER_TERMS = ("linux", "dumb", "eterm", "vt", "tmux", "screen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,36 +55,17 @@ def notification(sentence: str, environ: Mapping[str, str]) -> str:
 
 def desktop_notification(sentence: str, environ: Mapping[str, str]) -> str:
     """Return the sequence of a desktop notification; empty where this terminal is not known to show one."""
-    text = printable(sentence)[:_LONGEST]
-    if environ.get("TERM", "").startswith(_NEVER_TERMS):
+    text, term = printable(sentence)[:_LONGEST], environ.get("TERM", "")
+    if term.startswith(_NEVER_TERMS):
         return ""
-    if _has_osc_9(environ):
+    if environ.get("TERM_PROGRAM") in _OSC_9 or term.startswith(_OSC_9_TERMS):
         # ConEmu's commands begin with a digit; the title keeps a sentence from looking like one.
-        sequence = f"\x1b]9;{_TITLE}: {text}{_END}"
-    elif _has_osc_777(environ):
-        sequence = f"\x1b]777;notify;{_TITLE};{text.replace(';', ',')}{_END}"
-    else:
-        return ""
-    return sequence
+        return f"\x1b]9;{_TITLE}: {text}{_END}"
+    if term.startswith(_OSC_777_TERMS):
+        return f"\x1b]777;notify;{_TITLE};{text.replace(';', ',')}{_END}"
+    return ""
 
 
-def _has_osc_9(environ: Mapping[str, str]) -> bool:
-    return (
-        environ.get("TERM_PROGRAM") in _OSC_9
-        or environ.get("LC_TERMINAL") == "iTerm2"
-        or environ.get("TERM") in _OSC_9_TERMS
-        or any(environ.get(name) for name in _OSC_9_VARIABLES)
-    )
-
-
-def _has_osc_777(environ: Mapping[str, str]) -> bool:
-    return environ.get("TERM", "").startswith(_OSC_777_TERMS) or any(
-        environ.get(name) for name in _OSC_777_VARIABLES
-    )
-
-
-#: Commands that run side by side; the next notice is not passed on.
-MOST = 3
 TIMEOUT_S = 60.0
 
 
@@ -104,25 +82,23 @@ class NotifyCommand:
         self._on_failure = on_failure
         self._timeout_s = timeout_s
         self._reported: set[str] = set()
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
 
     def run(self, sentence: str, variables: Mapping[str, str]) -> None:
         """Start the command in a thread. variables: its environment, over that of this process."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) >= MOST:
-            self._report(f"{MOST} notify commands still run: a notice was not passed on")
+        if self._thread and self._thread.is_alive():
+            self._report("the notify command still runs: a notice was not passed on")
             return
-        thread = threading.Thread(
+        self._thread = threading.Thread(
             target=self._guarded, args=(sentence, variables), name="tfwatch-notify", daemon=True
         )
         with fails_open(self._report):
-            thread.start()
-            self._threads.append(thread)
+            self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the commands that run, for at most this time; they outlive this process."""
-        for thread in self._threads:
-            thread.join(timeout_s / MOST)
+        """Wait for the command, for at most this time; it outlives this process."""
+        if self._thread and self._thread.is_alive():
+            self._thread.join(timeout_s)
 
     def _guarded(self, sentence: str, variables: Mapping[str, str]) -> None:
         with fails_open(self._report):
@@ -153,9 +129,10 @@ class NotifyCommand:
 
 
 def _start(words: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, without streams, and without signals that this thread blocks."""
+    """Start a command in a session of its own, without streams and without blocked signals."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    # Python in a forked child of a process that trains may deadlock: only where a signal is blocked, beside a script.
+    # Python in a forked child of a process that trains may deadlock: only where a signal is blocked,
+    # beside a script.
     unblock = (lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ())) if blocked else None
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from tfwatch.watch import tuner_factory
-
 #: Not imported from `typing`: that takes 8 ms, in which ctrl+c would show a traceback until `cli.main` handles it.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.reading.opened import Run, open_run
-    from tfwatch.runs.writer import RunWriter
-    from tfwatch.tuner.thread import TunerThread
     from tfwatch.watch.fit.callback import Watch
     from tfwatch.watch.loops.track import Track, track
 
 __version__ = "0.1.0"
 __all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
-
-
-def _make_tuner(writer: RunWriter, control: Control) -> TunerThread:
-    """Make the tuner of a script's run. Its first order loads it: most runs have none."""
-    from tfwatch.tuner.thread import TunerThread
-
-    return TunerThread(writer, control)
-
-
-tuner_factory.make_tuner = _make_tuner
 
 
 def load_ipython_extension(ipython: Any) -> None:

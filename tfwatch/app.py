@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
     from tfwatch.live.script_runs import ScriptRuns, WatchedScript
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control.requests import Requests
     from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.runs.requests import RequestSender
     from tfwatch.screens.doctor import RunCheckup
+    from tfwatch.tuner.thread import Tuner
 
 __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
@@ -59,7 +60,8 @@ class TfwatchApp(ThemedApp):
         live: the screen that follows the run.
 
     Args:
-        reader: the run. control: passes requests to the training; None where the run is read only.
+        reader: the run. requests: sends them to the training; None where the run is read only. tuner: runs A/B tests
+            and the autopilot; None where it cannot.
         is_attached: another process trains. goes_back: quitting shows the list that the run was opened from.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         script: the script whose runs are shown; None where the run is not a script's.
@@ -71,8 +73,9 @@ class TfwatchApp(ThemedApp):
     def __init__(
         self,
         reader: RunReader,
-        control: Requests | None,
+        requests: RequestSender | None,
         *,
+        tuner: Tuner | None = None,
         is_attached: bool = False,
         goes_back: bool = False,
         clock: Clock = SYSTEM,
@@ -83,13 +86,14 @@ class TfwatchApp(ThemedApp):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self._tuner = tuner
         self._notifier = notifier or Notifier(NO_NOTICES)
         self._notifier.show = self._show_notice
         self._script = script
         self._runs = script.runs if script else runs
         self._is_attached, self._goes_back = is_attached, goes_back
         self._clock = clock
-        self.live = self._make_live(reader, control)
+        self.live = self._make_live(reader, requests)
         if script:
             self.live.show_log_first()
         self._run_checkup = run_checkup
@@ -97,20 +101,21 @@ class TfwatchApp(ThemedApp):
         self._seen_running = False
         self._titled = False
 
-    def _make_live(self, reader: RunReader, control: Requests | None) -> LiveScreen:
+    def _make_live(self, reader: RunReader, requests: RequestSender | None) -> LiveScreen:
         script = self._script
         follower = Follower(
             reader.steps_between,
-            control is not None,
+            requests is not None,
             EndedFinding(reader.read_whole),
             self._runs.fits if self._runs else (),
             (lambda: script.state) if script else str,
             PreviousRunSearch(),
         )
-        requests = SwitchRequests(control, self._clock, script.interrupt if script else None)
+        interrupt = script.interrupt if script else None
+        switches = SwitchRequests(requests, self._tuner, self._clock, interrupt)
         glyphs = choose_glyphs(self._colour, self._unicode)
         make_screen = AttachedScreen if self._is_attached else LiveScreen
-        live = make_screen(reader, follower, requests, self._after_frame, glyphs, self._clock)
+        live = make_screen(reader, follower, switches, self._after_frame, glyphs, self._clock)
         live.goes_back = self._goes_back
         return live
 
@@ -143,7 +148,7 @@ class TfwatchApp(ThemedApp):
         reader = runs.next_reader()
         if reader is None:
             return
-        before, self.live = self.live, self._make_live(reader, runs.control())
+        before, self.live = self.live, self._make_live(reader, runs.requests())
         if not is_first:
             self.live.take_place_of(before)
         self.switch_screen(self.live)

@@ -152,8 +152,8 @@ class Fit:
         """Train with Watch."""
         import keras
 
+        from tests.runs import requested
         from tfwatch import Watch
-        from tfwatch.runs.control.requests import Request
         from tfwatch.watch.fit.fit_runs import _resting
 
         self._reset()
@@ -164,7 +164,7 @@ class Fit:
             waiting = [one for one in self._switches if one[0] == batch]
             for _, knob, value in waiting:
                 if watch._control.knobs is not None:
-                    watch._control._requests.append(Request(knob, value))
+                    watch._control.ask(requested.switch(knob, value))
 
         switching = keras.callbacks.LambdaCallback(on_train_batch_end=switch)
         hooks = _hooked(folder) if self._hooked else contextlib.nullcontext()

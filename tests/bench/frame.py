@@ -21,7 +21,7 @@ from tests.bench.terminal import run_on_terminal
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.control.requests import Control
+from tfwatch.runs.requests import RequestSender
 
 #: Steps of 13.9 ms in a quarter second.
 STEPS_A_FRAME = 18
@@ -60,7 +60,9 @@ def child(steps: int, frames: int, out: Path) -> None:
         advance(run, STEPS_A_FRAME)
         run.doing(Phase.COMPUTE, 0.004).writer.flush()
 
-    app = MeasuredApp(run.reader(), run.clock, frames + WARM_UP, show_quarter_second, Control())
+    app = MeasuredApp(
+        run.reader(), run.clock, frames + WARM_UP, show_quarter_second, RequestSender(lambda: None)
+    )
     gc.freeze()  # as a training does
     app.run()
     out.write_text(json.dumps(app.costs_ms[WARM_UP - 1 :]), encoding="utf-8")

@@ -29,7 +29,7 @@ from tfwatch.core.clock import Clock
 from tfwatch.runs.reading.reader import FolderSource, RunReader
 
 if TYPE_CHECKING:
-    from tfwatch.runs.control.requests import Control
+    from tfwatch.runs.requests import RequestSender
 
 #: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
 tfwatch.app.FRAME_S = 0.1
@@ -46,9 +46,9 @@ class MeasuredApp(tfwatch.app.TfwatchApp):
         clock: Clock,
         frames: int,
         advance: object = None,
-        control: Control | None = None,
+        requests: RequestSender | None = None,
     ) -> None:
-        super().__init__(reader, control, clock=clock)
+        super().__init__(reader, requests, clock=clock)
         self.costs_ms: list[float] = []
         self._left, self._advance = frames, advance
         self._since_ns = 0

@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING
 from tests.bench.scripts import FOLDER
 from tests.pseudo import ROOT
 from tests.tfdata.script_code.pasted_lines import pasted
+from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.commands.attach import find_training
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import AutopilotEnded
 from tfwatch.core.rows import step_ms
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.runs.control.requests import Autopilot
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run
+from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control.client import ControlClient
     from tfwatch.runs.reading.opened import Run
 
 SCRIPT = "serial_decode.py"
@@ -96,8 +96,8 @@ def tuned(folder: Path, steps: int, filters: int) -> Run:
     with subprocess.Popen(
         words, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
-        control = wait_for(runs)
-        control.ask_tuner(Autopilot())
+        training = wait_for(runs)
+        Tuner(lambda: training).begin(Autopilot())
         _, errors = child.communicate(timeout=_TIMEOUT_S)
     run = open_run(list_runs(runs)[0])
     if child.returncode or not any(isinstance(event, AutopilotEnded) for event in run.events):
@@ -111,17 +111,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def wait_for(runs: Path) -> ControlClient:
-    """Return the control of the training, once it has made its first steps."""
+def wait_for(runs: Path) -> Path:
+    """Return the folder of the training, once it has made its first steps."""
     deadline_s = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline_s:
         try:
-            folder, control = find_training(None, runs)
+            folder = find_training(None, runs)
         except BadInputError:
             time.sleep(0.1)
             continue
         if len(open_run(folder).steps) >= _BEFORE:
-            return control
+            return folder
         time.sleep(0.05)
     raise TimeoutError("the script does not train")
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs.requested import planned
 from tfwatch import __version__, cli
+from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
 from tfwatch.cli.dispatch import EXAMPLES, make_parser
-from tfwatch.runs.control.requests import Autopilot, Experiment, Scheduled
 from tfwatch.workloads import script_of
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
     assert run(*words.split()) == 0
     (options,) = asked
     assert options.script == [str(script_of("cnn")), "--batch-size", "8", "--eager"]
-    assert options.switches == (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
+    assert options.switches == (planned(1, "prefetch", "off"), planned(2, "workers", "auto"))
     assert (options.steps, options.gpu_sensor, options.theme) == (7, "ioreg", "light")
     assert options.job == Autopilot(2**30)
     assert (options.is_workload, options.headless, options.as_json) == (True, True, True)
@@ -193,7 +194,7 @@ def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.Monke
     assert run("run", "--steps", "7", "--switch", "1:prefetch=2", "own.py", "--steps", "9") == 0
     (options,) = asked
     assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
-    assert (options.switches, options.is_workload) == ((Scheduled(1, "prefetch", "2"),), False)
+    assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
 
 
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.test_cli import _taken, run
+from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.cli import completion
 from tfwatch.config import VARIABLE
-from tfwatch.runs.control.request_text import parse_change, parse_settings, parse_switch
-from tfwatch.runs.control.requests import Autopilot
 from tfwatch.runs.library.removal import RunsToKeep
+from tfwatch.runs.request_text import parse_change, parse_settings, parse_switch
 from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:

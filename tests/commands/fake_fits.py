@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import Phase
 from tfwatch.runs.announcements import announce
-from tfwatch.runs.control.requests import Control
-from tfwatch.runs.control.server import ControlServer
+from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.create import begin_run
 
 if TYPE_CHECKING:
@@ -36,11 +35,7 @@ def fit(
         knobs={"prefetch": "default"},
         switchable=["prefetch"],
     )
-    server = ControlServer(writer, control)
-    server.open()
-    while not writer.manifest().control_socket:
-        time.sleep(0.01)
-    writer.flush()
+    writer.take_requests = RequestTaker(writer, control).look
     assert writer.folder
     announce(writer.folder)
     writer.event(EpochStarted(writer.now_ns(), 0, 1, steps))
@@ -50,7 +45,7 @@ def fit(
                 break
             writer.status = (Phase.WAIT, writer.now_ns(), step, 0, "")
             time.sleep(step_s)
-            for request in control.take():
+            for request in control.take(step):
                 print(f"switch {request.knob} by {request.by}", flush=True)  # noqa: T201  a script's output
             writer.step(max(0, writer.now_ns() - 10**7), step, 0, 0, 4.0, 1.0, 5.0, 1.0)
             writer.progress.append((step * 32, step, 0, step, loss, None))
@@ -61,5 +56,4 @@ def fit(
         writer.end("stopped", repr(error))
         raise
     finally:
-        server.close()
         writer.close()

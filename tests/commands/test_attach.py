@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runs.processes import wait_until
+from tests.runs.requested import SentRequests
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.cli import main
 from tfwatch.commands import attach as module
+from tfwatch.commands.attach import find_training
 from tfwatch.commands.replay import ReplayOptions
-from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.errors import BadInputError
+from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.control.client import ControlClient, NotRunningError, control_of, find_running
-from tfwatch.runs.control.requests import Control, Refused, Request
-from tfwatch.runs.control.server import ControlServer
+from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.create import begin_run
+from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.screens.dialogs.leave import DetachScreen, Leave
 from tfwatch.screens.live.screen import AttachedScreen
 
@@ -47,10 +49,10 @@ class Training:
 
     def obey(self, done: threading.Event) -> None:
         while not done.wait(0.001):
-            for request in self.control.take():
+            for request in self.control.take(7):
                 self._switch(request)
 
-    def _switch(self, request: Request) -> None:
+    def _switch(self, request: SwitchRequest) -> None:
         old, new = getattr(self.control.knobs, request.knob), request.value
         self.control.knobs = self.control.knobs.with_value(request.knob, request.value)
         if self.fails:
@@ -71,20 +73,14 @@ def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
     knobs = {"prefetch": "off", "workers": "off", "shuffle": "auto"}
     writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "shuffle"], knobs=knobs)
     one, done = Training(writer, **options), threading.Event()
-    server, obeying = (
-        ControlServer(writer, one.control),
-        threading.Thread(target=one.obey, args=(done,)),
-    )
-    server.open()
-    wait_until(lambda: writer.manifest().control_socket)
-    writer.flush()
+    writer.take_requests = RequestTaker(writer, one.control).look
+    obeying = threading.Thread(target=one.obey, args=(done,))
     obeying.start()
     try:
         yield one
     finally:
         done.set()
         obeying.join(10)
-        server.close()
         writer.end("finished")
         writer.close()
 
@@ -155,9 +151,11 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with training(tmp_path) as one:
-        one.control.take = list  # type: ignore[method-assign]
+        one.control.take = lambda steps: []  # type: ignore[method-assign]
         assert main(["set", "prefetch=4", "--wait", "1", "--runs-dir", str(tmp_path)]) == 1
-        assert capsys.readouterr().out == "prefetch 4 is requested, and not in effect yet\n"
+        assert capsys.readouterr().out == (
+            "prefetch 4 is requested, and the training has not taken it yet\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +180,8 @@ def test_what_cannot_be_set_is_a_sentence(
 ) -> None:
     with training(tmp_path) as one:
         assert main(["set", *words, "--runs-dir", str(tmp_path)]) == 2
-        assert one.control.user_request_count == 0
+        assert one.writer.folder
+        assert not (one.writer.folder / REQUESTS).exists()
     error = capsys.readouterr().err
     assert error.startswith("tfwatch: ")
     assert sentence in error
@@ -211,8 +210,7 @@ def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> N
     with training(tmp_path) as one:
         usual(tmp_path / "2099-01-01T00-00-00_over").ended().writer.close()
         for wanted in (None, str(os.getpid()), "cnn"):
-            assert find_running(wanted, tmp_path) == one.writer.folder
-        assert not control_of(find_running(None, tmp_path)).check().refused
+            assert find_training(wanted, tmp_path) == one.writer.folder
 
 
 @pytest.mark.parametrize(
@@ -242,26 +240,22 @@ def refusal_of(folder: Path, **manifest: Any) -> str:
     run = usual(folder)
     run.writer.describe(**manifest)
     run.writer.flush()
-    with pytest.raises(NotRunningError) as error:
-        control_of(folder)
+    with pytest.raises(BadInputError) as error:
+        find_training(str(folder), folder.parent)
     run.writer.close()
     return str(error.value)
 
 
 def test_a_run_that_takes_no_requests_is_a_sentence(tmp_path: Path) -> None:
     replay = f"; tfwatch replay {tmp_path}"
-    assert refusal_of(tmp_path / "a").startswith(
-        f"a takes no requests: another version of tfwatch writes it{replay}/a follows it"
-    )
-    assert refusal_of(tmp_path / "b", no_control="no space left").startswith(
-        f"b takes no requests: no space left{replay}/b"
-    )
-    assert refusal_of(tmp_path / "c", control_socket="/nowhere/socket").startswith(
-        f"c: the training is gone: its control socket does not answer{replay}/c"
-    )
     elsewhere = {"boot_id": "another" + boot_id(), "machine": {"host": "gpu-7"}}
-    assert refusal_of(tmp_path / "d", **elsewhere).startswith(
-        f"d trains on gpu-7: attach there{replay}/d"
+    assert refusal_of(tmp_path / "a", **elsewhere).startswith(
+        f"a trains on gpu-7: attach there{replay}/a follows it"
+    )
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b").chmod(0o777)
+    assert refusal_of(tmp_path / "b").startswith(
+        f"b: the run takes no requests: others may write to its folder{replay}/b"
     )
 
 
@@ -288,7 +282,7 @@ def test_the_screen_gets_the_trainings_control(
         assert module.attach(ReplayOptions(None, tmp_path)) == 0
         folder, *_, control, runs = shown_with[0]
         assert folder == runs.folder == one.writer.folder
-        assert isinstance(control, ControlClient)
+        assert isinstance(control, RequestSender)
 
 
 # -- the screen ---------------------------------------------------------------------------------------
@@ -357,7 +351,7 @@ def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
     reader = runs.next_reader()
     assert reader
     return (
-        TfwatchApp(reader, Control(), clock=first.clock, is_attached=True, runs=runs),
+        TfwatchApp(reader, SentRequests(), clock=first.clock, is_attached=True, runs=runs),
         first,
         found,
     )
@@ -399,32 +393,23 @@ async def test_quitting_with_a_fit_does_not_wait_for_the_end_of_the_next_one(
 
 
 async def test_a_refused_stop_is_reported_and_the_screen_stays(tmp_path: Path) -> None:
-    control = RefusingControl()
-    run = usual(tmp_path)
-    app = TfwatchApp(run.reader(), control, clock=run.clock, is_attached=True)
+    requests, run = SentRequests(), usual(tmp_path)
+    app = TfwatchApp(run.reader(), requests, clock=run.clock, is_attached=True)
     async with app.run_test(size=(120, 40)) as pilot:
         app.live.frame()
         await pilot.press("q", "y")
-        assert control.is_stopping
+        assert requests.is_stopping
         assert app.live.stopping
-        control.refuse()
+        run.event(StopRefused, reason="no fit runs at the moment")
+        run.writer.flush()
         app.live.frame()
         await pilot.pause()
         assert not app.live.stopping
-        assert [one.message for one in app._notifications] == ["no fit runs at the moment"]
+        assert not requests.is_stopping
+        assert [one.message for one in app._notifications] == [
+            "not stopped: no fit runs at the moment"
+        ]
         run.ended("finished")
         run.writer.flush()
         app.live.frame()
         assert app.return_value is None, "it did not leave with the run's end"
-
-
-class RefusingControl(Control):
-    """A control that refuses what it was asked."""
-
-    def refuse(self) -> None:
-        self.stop.clear()
-        self._refused = [Refused("no fit runs at the moment", is_stop=True)]
-
-    def take_refusals(self) -> list[Refused]:
-        refused, self._refused = getattr(self, "_refused", []), []
-        return refused

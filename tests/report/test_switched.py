@@ -17,7 +17,7 @@ from tfwatch.core.events import (
     SwitchMissed,
 )
 from tfwatch.report import document
-from tfwatch.runs.control.request_text import parse_switch
+from tfwatch.runs.request_text import parse_switch
 
 if TYPE_CHECKING:
     from pathlib import Path

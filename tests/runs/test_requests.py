@@ -199,7 +199,7 @@ def test_a_request_that_is_too_long_is_not_appended(tmp_path: Path) -> None:
 
 
 def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MOST_BYTES", 100)
+    monkeypatch.setattr(requests, "MOST_BYTES", 90)
     file = RequestFile(tmp_path)
     for _ in range(4):
         append(tmp_path, StopRequest("key"))

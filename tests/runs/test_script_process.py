@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_writer, opened, write_run
-from tfwatch.core.clock import SYSTEM
 from tfwatch.runs import format as layout
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import NotARunError
@@ -79,21 +77,10 @@ def test_the_runs_of_the_process_come_once_and_in_order(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert runs.take() == []
 
-    run(tmp_path, pid=1, control_socket="/tmp/socket")
-    third, fourth = run(tmp_path, control_socket="/tmp/socket"), run(tmp_path, no_control="full")
+    run(tmp_path, pid=1)
+    third, fourth = run(tmp_path), run(tmp_path)
     assert runs.take() == [third, fourth]
     assert runs.take() == []
-
-
-def test_a_run_waits_for_its_control_socket_two_seconds(tmp_path: Path) -> None:
-    late_ns = 0
-    clock = replace(SYSTEM, wall_ns=lambda: SYSTEM.wall_ns() + late_ns)
-    runs = ProcessRuns(run(tmp_path), clock)
-    runs.take()
-    second = run(tmp_path)
-    assert runs.take() == []
-    late_ns = 3 * 10**9
-    assert runs.take() == [second]
 
 
 def test_a_folder_that_is_gone_has_no_more_runs(tmp_path: Path) -> None:

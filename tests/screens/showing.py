@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from tests.runs.requested import AskedTuner, SentRequests
 from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.app import TfwatchApp
-from tfwatch.runs.control.requests import Control
 from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.screen import LiveScreen
 
@@ -28,12 +28,18 @@ class Shown:
     """A running app; `frame` draws the run's current state."""
 
     def __init__(
-        self, app: TfwatchApp, pilot: Pilot[Leave], run: Canned, control: Control | None
+        self,
+        app: TfwatchApp,
+        pilot: Pilot[Leave],
+        run: Canned,
+        control: SentRequests | None,
+        tuner: AskedTuner,
     ) -> None:
         self.app = app
         self.pilot = pilot
         self.run = run
         self.control = control
+        self.tuner = tuner
 
     @property
     def live(self) -> LiveScreen:
@@ -123,12 +129,13 @@ async def shown(
     **options: Any,
 ) -> AsyncIterator[Shown]:
     """Show a run. live: keys reach its training. notifies: messages are drawn. reader: None reads in its process."""
-    control = Control() if live else None
-    app = TfwatchApp(reader or run.reader(), control, clock=run.clock, **options)
+    control, tuner = SentRequests() if live else None, AskedTuner()
+    shown_by: dict[str, Any] = {"tuner": tuner if live else None, "clock": run.clock, **options}
+    app = TfwatchApp(reader or run.reader(), control, **shown_by)
     # The test draws the frames: the app's own timer would draw one in the middle of a key press.
     with patch("tfwatch.app.FRAME_S", 3600.0):
         async with app.run_test(size=size, notifications=notifies) as pilot:
             await pilot.pause()
-            show = Shown(app, pilot, run, control)
+            show = Shown(app, pilot, run, control, tuner)
             await show.frame()
             yield show

@@ -258,7 +258,7 @@ async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], ro
             await show.pilot.click(
                 "#knobs", offset=(6, len(labels) if size[0] == 120 else len(labels) - 1)
             )
-        await show.until(lambda: show.control and show.control.next_tuner_request(0, 0.0)[1])
+        await show.until(lambda: show.tuner.jobs)
 
 
 _USUAL = ("prefetch", "workers", "cache", "latency_ms")

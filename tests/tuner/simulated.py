@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.runs.folders import FakeClock, make_manifest
+from tests.tuner.line import Line
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control.requests import Control
+from tfwatch.runs.control import Control
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
-from tfwatch.tuner.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.events import Event
-    from tfwatch.runs.control.requests import Request, TunerRequest
+    from tfwatch.runs.requests import SwitchRequest
+    from tfwatch.tuner.driver import Driver
 
 #: Batches that a pipeline still hands out after a switch was asked, and how slow these odd steps are made.
 BUFFERED = 3
@@ -47,6 +48,7 @@ class Simulated:
         }
         manifest = make_manifest(knobs=start, switchable=["prefetch", "workers"])
         self.writer = RunWriter(None, manifest, self.clock.clock)
+        self.line = Line(self.writer, self.control)
         self.step = 0
         self.flags: dict[int, Flag] = {}
         self.odd: set[int] = set()
@@ -55,19 +57,11 @@ class Simulated:
         self._refuses = refuses
         self._before_step = before_step
         self._asked: SwitchAsked | None = None
-        self._request: Request | None = None
+        self._request: SwitchRequest | None = None
 
-    def driver(self, order: TunerRequest) -> Driver:
-        """A pilot's view of it; the training goes on while he waits."""
-        self.control.ask_tuner(order)
-        return Driver(
-            self.writer,
-            self.control,
-            self.writer.event,
-            self.control.tuner_request_count,
-            self.clock.clock,
-            self.advance,
-        )
+    def driver(self) -> Driver:
+        """A tuner's view of it; the training goes on while it waits."""
+        return self.line.driver(self.clock.clock, self.advance)
 
     def advance(self, steps: int = 4) -> None:
         """Train on."""
@@ -109,7 +103,7 @@ class Simulated:
             return Flag.SWITCH
         if self._asked or not self.control.has_requests:
             return Flag(0)
-        (self._request,) = self.control.take()
+        (self._request,) = self.control.take(self.step)
         old, new = getattr(self.control.knobs, self._request.knob), self._request.value
         self._asked = SwitchAsked(now, self._request.knob, old, new, self.step, self._request.by)
         self.writer.event(self._asked)

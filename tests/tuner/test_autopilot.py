@@ -11,6 +11,7 @@ from tests.analysis.plants import Plant
 from tests.tuner.trainings import PlantTraining
 from tfwatch.analysis.tuning.autopilot.autopilot_moves import BUDGET, Move, Stop
 from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -19,7 +20,6 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import KnobChange, Knobs
-from tfwatch.runs.control.requests import Autopilot, Request
 from tfwatch.tuner import autopilot
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_without_a_limit_it_takes_a_share_of_what_is_free() -> None:
 def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
     def press(training: PlantTraining) -> None:
         if len(training.settings) == 41:
-            training.control.ask(Request("prefetch", "7"))
+            training.line.press("prefetch", "7")
 
     training = flown(GPU, each=press)
     (ended,) = training.events(AutopilotEnded)
@@ -130,7 +130,7 @@ def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
 def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
     def cancel(training: PlantTraining) -> None:
         if len(training.settings) == 41:
-            training.control.ask_tuner(None)
+            training.line.cancelled.set()
 
     training = flown(GPU, each=cancel)
     (ended,) = training.events(AutopilotEnded)
@@ -140,34 +140,8 @@ def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
 
 
 def test_a_stop_of_the_training_ends_it() -> None:
-    training = flown(GPU, each=lambda training: training.control.stop.set())
+    training = flown(GPU, each=lambda training: training.line.stop())
     assert training.events(AutopilotEnded)[0].cause == "over"
-
-
-def test_a_run_that_ends_in_an_open_move_is_restarted_with_what_stood_before_it() -> None:
-    in_the_move: list[Knobs] = []
-
-    def stop(training: PlantTraining) -> None:
-        if training.control.knobs != Knobs():
-            in_the_move.append(training.control.requested_knobs)
-            training.control.stop.set()
-
-    training = PlantTraining(GPU, Knobs())
-    autopilot.run(training.driver(each=stop), ROOMY)
-    assert in_the_move == [Knobs(prefetch="4", workers="4")]
-    assert training.control.requested_knobs == Knobs()
-    assert [move.undoes for move in training.events(MoveMade)] == [False]
-
-
-def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it() -> None:
-    def turn_and_stop(training: PlantTraining) -> None:
-        if training.control.knobs != Knobs():
-            training.control.ask(Request("workers", "7"))
-            training.control.stop.set()
-
-    training = PlantTraining(GPU, Knobs())
-    autopilot.run(training.driver(each=turn_and_stop), ROOMY)
-    assert training.control.requested_knobs == Knobs(workers="7")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +232,7 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
         assert len(training.settings) < 1000
 
     training = PlantTraining(GENERATOR, Knobs())
-    training.control.ask(Request("fast_pipeline", "on"))
+    training.line.press("fast_pipeline", "on")
     autopilot.run(training.driver(each=not_for_ever), ROOMY)
     training.train(100)
     asked = [(one.knob, one.new) for one in training.events(MoveMade)]

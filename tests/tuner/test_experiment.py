@@ -10,6 +10,7 @@ import pytest
 
 from tests.tuner.simulated import ODD_MS, Simulated
 from tfwatch.analysis.tuning.experiment import block_means
+from tfwatch.analysis.tuning.jobs import Experiment
 from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,
@@ -19,9 +20,8 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control.requests import Experiment, Request
 from tfwatch.tuner import experiment
-from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
+from tfwatch.tuner.driver import Interrupt, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def evaluate(events: list[Event]) -> str:
 
 def test_the_faster_setting_is_found_and_left() -> None:
     run = Simulated(noisy({"off": 23.4, "4": 13.9}))
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     run.advance(20)
     ended, events = end_of(run), run.events()
     assert (ended.cause, ended.answer, ended.value, ended.against, ended.kept) == (
@@ -76,7 +76,7 @@ def test_the_faster_setting_is_found_and_left() -> None:
 
 def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
     run = Simulated(lambda knobs, step: {"off": 23.0, "4": 14.0}[knobs.prefetch])
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     blocks = [event for event in run.events() if isinstance(event, ExperimentBlock)]
     assert ODD_MS > 23
     assert {(block.value, round(block.step_ms, 6)) for block in blocks} == {
@@ -88,7 +88,7 @@ def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
 
 def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), knobs=Knobs(prefetch="4"))
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     run.advance(20)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("clear", "same", "4")
@@ -97,7 +97,7 @@ def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
 
 def test_noise_spends_the_budget_and_is_no_answer() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.2}, spread=0.6))
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("budget", "unclear", "off")
     assert 600 <= ended.spent < 650
@@ -108,7 +108,7 @@ def test_noise_spends_the_budget_and_is_no_answer() -> None:
 def test_of_three_settings_the_best_is_kept_and_told_against_the_first() -> None:
     order = Experiment("prefetch", ("off", "2", "4"), 600)
     run = Simulated(noisy({"off": 23.0, "2": 18.0, "4": 14.0}))
-    experiment.run(run.driver(order), order)
+    experiment.run(run.driver(), order)
     ended = end_of(run)
     assert (ended.cause, ended.value, ended.kept) == ("clear", "4", "4")
     assert ended.ratio == pytest.approx(23 / 14, rel=0.03)
@@ -118,7 +118,7 @@ def test_the_order_of_blocks_is_drawn_from_the_seed() -> None:
     def order_of(seed: int) -> list[str]:
         order = Experiment("prefetch", ("off", "4"), 600, seed)
         run = Simulated(noisy({"off": 20.0, "4": 20.0}))
-        experiment.run(run.driver(order), order)
+        experiment.run(run.driver(), order)
         return [event.value for event in run.events() if isinstance(event, ExperimentBlock)]
 
     first = order_of(1)
@@ -136,7 +136,7 @@ def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
     usual = noisy({"off": 21.0, "4": 20.0}, spread=0.01)
     run = Simulated(step_ms)
     run.flags = flagged
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     ended = end_of(run)
     assert (ended.answer, ended.value) == ("faster", "4")
     assert ended.ratio == pytest.approx(1.05, abs=0.01)
@@ -145,9 +145,9 @@ def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
 def test_a_key_pressed_meanwhile_ends_it_and_stands() -> None:
     run = Simulated(
         noisy({"off": 20.0, "4": 19.0, "8": 15.0}),
-        before_step=lambda step: run.control.ask(Request("prefetch", "8")) if step == 60 else None,
+        before_step=lambda step: run.line.press("prefetch", "8") if step == 60 else None,
     )
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     run.advance(40)
     ended, events = end_of(run), run.events()
     assert (ended.cause, ended.kept) == ("key", "")
@@ -162,10 +162,10 @@ def test_a_key_of_another_knob_ends_it_and_what_stood_before_comes_back() -> Non
     def press(step: int) -> None:
         if step >= 60 and not turned and run.control.knobs.prefetch == "4":
             turned.append(step)
-            run.control.ask(Request("workers", "2"))
+            run.line.press("workers", "2")
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=press)
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     run.advance(40)
     assert (end_of(run).cause, end_of(run).kept) == ("key", "off")
     assert (run.control.knobs.prefetch, run.control.knobs.workers) == ("off", "2")
@@ -180,16 +180,11 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
         made = [event for event in run.events() if isinstance(event, PipelineSwitched)]
         if step >= 60 and not turned and len(asked) > len(made) and asked[-1].new == "4":
             turned.append(step)
-            run.control.ask_tuner(None)
+            run.line.cancelled.set()
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=press)
-    run.driver(OFF_4)  # gives the order
-    source, control = run.writer, run.control
     step = functools.partial(run.advance, 1)
-    experiment.run(
-        Driver(source, control, source.event, control.tuner_request_count, run.clock.clock, step),
-        OFF_4,
-    )
+    experiment.run(run.line.driver(run.clock.clock, step), OFF_4)
     run.advance(40)
     assert turned
     assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
@@ -200,10 +195,10 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
 def test_it_can_be_ended(end: str, cause: str) -> None:
     def meddle(step: int) -> None:
         if step == 60:
-            run.control.stop.set() if end == "stop" else run.control.ask_tuner(None)
+            run.line.stop() if end == "stop" else run.line.cancelled.set()
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=meddle)
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     run.advance(20)
     ended = end_of(run)
     assert (ended.cause, ended.answer) == (cause, "unclear")
@@ -211,32 +206,16 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
         assert ended.kept == evaluate(run.events()) == "off"
 
 
-def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_the_next_one() -> (
-    None
-):
-    def stop(step: int) -> None:
-        if step >= 90 and run.control.knobs.prefetch == "off":
-            run.control.stop.set()
-
-    run = Simulated(noisy({"off": 20.0, "4": 19.0}, spread=0.2), knobs=Knobs("4"), before_step=stop)
-    experiment.run(run.driver(OFF_4), OFF_4)
-    assert (end_of(run).cause, end_of(run).kept, run.control.requested_knobs.prefetch) == (
-        "stopped",
-        "off",
-        "4",
-    )
-
-
 def test_a_run_that_ends_ends_it() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), steps=90)
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     assert (end_of(run).cause, end_of(run).step) == ("ended", 90)
 
 
 def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), steps=5)
     with pytest.raises(Interrupt, match="ended"):
-        experiment.run(run.driver(OFF_4), OFF_4)
+        experiment.run(run.driver(), OFF_4)
     assert not [
         event for event in run.events() if isinstance(event, ExperimentBegan | ExperimentEnded)
     ]
@@ -244,7 +223,7 @@ def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
 
 def test_a_setting_that_cannot_be_had_ends_it() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), refuses="ResourceExhaustedError: no memory")
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     ended = end_of(run)
     assert (ended.cause, ended.reason, ended.kept) == (
         "failed",
@@ -263,7 +242,7 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2))
     monkeypatch.setattr(experiment, "block_means", broken)
-    experiment.run(run.driver(OFF_4), OFF_4)
+    experiment.run(run.driver(), OFF_4)
     run.advance(40)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("failed", "unclear", "off")
@@ -274,15 +253,15 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
 def test_it_begins_from_what_was_asked_for_just_before() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}))
     run.advance(20)
-    run.control.ask(Request("prefetch", "4", "key"))
-    experiment.run(run.driver(OFF_4), OFF_4)
+    run.line.press("prefetch", "4")
+    experiment.run(run.driver(), OFF_4)
     assert (end_of(run).answer, end_of(run).kept) == ("same", "4")
 
 
 def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> None:
     order = Experiment("prefetch", ("off", "4"), 600, ends=True)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
-    experiment.run(run.driver(order), order)
+    experiment.run(run.driver(), order)
     assert run.control.stop.is_set()
     assert not run.control.was_stopped
 
@@ -292,7 +271,7 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     order = Experiment("latency_ms", ("off", "5 ms"), 600, ends=True)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError):
-        experiment.run(run.driver(order), order)
+        experiment.run(run.driver(), order)
     assert run.control.was_stopped
 
 
@@ -300,8 +279,9 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
     """A prefetch to the device is switchable only once TensorFlow has found one: the test is asked for before."""
     order = Experiment("device_prefetch", ("off", "2"), 600)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
-    driver = run.driver(order)
-    run.writer.describe(switchable=["prefetch", "device_prefetch"])
+    driver = run.driver()
+    knobs = {**run.writer.manifest().knobs, "device_prefetch": "off"}
+    run.writer.describe(knobs=knobs, switchable=["prefetch", "device_prefetch"])
     experiment.run(driver, order)
     (ended,) = (event for event in run.events() if isinstance(event, ExperimentEnded))
     assert ended.knob == "device_prefetch"
@@ -319,7 +299,7 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
 def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None:
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError, match=reason):
-        experiment.run(run.driver(order), order)
+        experiment.run(run.driver(), order)
 
 
 @pytest.mark.parametrize(("steps", "count"), [(None, 167), (600, experiment.BLOCK)])
@@ -329,6 +309,6 @@ def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(
     """A budget that is too short for that is shared out among rounds enough for an answer."""
     order = Experiment("prefetch", ("off", "16"), steps)
     run = Simulated(noisy({"off": 2.4, "16": 3.4}))
-    experiment.run(run.driver(order), order)
+    experiment.run(run.driver(), order)
     blocks = [event.steps for event in run.events() if isinstance(event, ExperimentBlock)]
     assert count - 8 <= min(blocks) < count + 12

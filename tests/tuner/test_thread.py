@@ -1,100 +1,125 @@
-"""The pilot's thread: what it makes of orders that cannot be carried out."""
+"""The tuner's thread: its jobs on the run of another process, as far as they come without a training."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tuner.simulated import Simulated
+from tests.runs.folders import make_manifest
+from tests.runs.processes import wait_until
+from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
 from tfwatch.core.events import Noted
-from tfwatch.runs.control.requests import Autopilot, Experiment, Request
+from tfwatch.runs.control import Control, RequestTaker
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.requests import StopRequest, SwitchRequest, append
+from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner import thread as module
-from tfwatch.tuner.driver import Driver
-from tfwatch.tuner.thread import TunerThread
+from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from tfwatch.core.events import Event
-    from tfwatch.runs.control.requests import Control, TunerRequest
-
-
-def told(
-    order: TunerRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    after: Callable[[Control], None] = lambda _: None,
-) -> list[str]:
-    """Return the notes of a tuner on a request. after: asks more before the first step."""
-    run, noted = Simulated(lambda knobs, step: 20.0), threading.Event()
-    append = run.writer.event
-
-    def heard(event: Event) -> None:
-        append(event)
-        if isinstance(event, Noted):
-            noted.set()
-
-    monkeypatch.setattr(run.writer, "event", heard)
-    pilot = TunerThread(run.writer, run.control, run.clock.clock)
-    pilot.start()
-    run.control.ask_tuner(order)
-    after(run.control)
-    assert noted.wait(30)
-    pilot.stop()
-    return [one.text for one in run.events() if isinstance(one, Noted)]
+    from tfwatch.analysis.tuning.jobs import TunerJob
+    from tfwatch.runs.requests import Request
+    from tfwatch.tuner.driver import Driver
 
 
-def test_what_is_refused_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Experiment("prefetch", ("4", "4"))
-    assert told(order, monkeypatch) == [
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[RunWriter]:
+    """A run without a step, whose writer takes requests."""
+    made = RunWriter(tmp_path, make_manifest())
+    made.take_requests = RequestTaker(made, Control()).look
+    made.start()
+    made.wait_until_begun()
+    yield made
+    made.close()
+
+
+def notes_of(writer: RunWriter, job: TunerJob, do: Callable[[Path], None]) -> list[str]:
+    """Return the notes of a job. do: what happens once the job looks at the run."""
+    folder = writer.folder
+    assert folder
+    tuner = Tuner(lambda: folder)
+    assert tuner.begin(job) == ""
+    do(folder)
+    wait_until(lambda: not tuner.is_busy)
+    writer.close()
+    return [event.text for event in open_run(folder).events if isinstance(event, Noted)]
+
+
+def test_what_is_refused_is_a_sentence_of_the_run(writer: RunWriter) -> None:
+    job = Experiment("prefetch", ("4", "4"))
+    assert notes_of(writer, job, lambda _: None) == [
         "experiment ended: 4, 4 are not different settings of prefetch"
     ]
 
 
-def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(driver: Driver, order: Experiment) -> None:
+def test_a_job_that_breaks_is_a_sentence_of_the_run(
+    writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(driver: Driver, job: Experiment) -> None:
         raise ZeroDivisionError("a mistake of its own")
 
     monkeypatch.setitem(module._JOBS, Experiment, broken)
-    failed = told(Experiment("prefetch", ("off", "4")), monkeypatch)
+    failed = notes_of(writer, Experiment("prefetch", ("off", "4")), lambda _: None)
     assert failed == ["experiment failed: ZeroDivisionError: a mistake of its own"]
 
 
 @pytest.mark.parametrize(
-    ("ask", "why"),
+    ("request_", "why"),
     [
-        pytest.param(lambda control: control.stop.set(), "the training stops", id="a stop"),
-        pytest.param(
-            lambda control: control.ask(Request("prefetch", "4")), "a knob was switched", id="a key"
-        ),
+        pytest.param(StopRequest("key"), "the training stops", id="a stop"),
+        pytest.param(SwitchRequest("prefetch", "4", "key"), "a knob was switched", id="a key"),
     ],
 )
-@pytest.mark.parametrize("order", [Experiment("prefetch", ("off", "4")), Autopilot()])
-def test_what_is_over_before_its_first_step_is_told_and_is_no_end_of_an_earlier_one(
-    order: TunerRequest, ask: Callable[[Control], None], why: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("job", [Experiment("prefetch", ("off", "4")), Autopilot()])
+def test_what_is_over_before_its_first_step_has_no_end_of_its_own(
+    job: TunerJob, request_: Request, why: str, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = threading.Event()
-    check = Driver.check
+    drivers: list[Driver] = []
+    run = module._JOBS[type(job)]
 
-    def checked(driver: Driver) -> None:
-        looked.set()
-        check(driver)
+    def begun(driver: Driver, job: TunerJob) -> None:
+        drivers.append(driver)
+        run(driver, job)
 
-    monkeypatch.setattr(Driver, "check", checked)
-    name = type(order).__name__.lower()
+    monkeypatch.setitem(module._JOBS, type(job), begun)
 
-    def ask_once_seen(control: Control) -> None:
-        assert looked.wait(30)
-        ask(control)
+    def ask_once_seen(folder: Path) -> None:
+        wait_until(lambda: drivers)
+        append(folder, request_)
 
-    found = told(order, monkeypatch, ask_once_seen)
-    assert found == [f"{name} ended before it began: {why}"]
+    found = notes_of(writer, job, ask_once_seen)
+    assert found == [f"{type(job).__name__.lower()} ended before it began: {why}"]
 
 
-def test_stopped_before_any_order_it_ends() -> None:
-    run = Simulated(lambda knobs, step: 20.0)
-    pilot = TunerThread(run.writer, run.control, run.clock.clock)
-    pilot.start()
-    pilot.stop()
-    assert not pilot._thread.is_alive()
+def test_the_newest_job_runs_and_closing_ends_it(writer: RunWriter) -> None:
+    tuner = Tuner(lambda: writer.folder)
+    tuner.begin(Autopilot())
+    tuner.begin(Experiment("prefetch", ("off", "4")))
+    wait_until(lambda: "autopilot ended" in str(_notes(writer)))
+    assert tuner.is_busy
+
+    tuner.close()
+
+    assert not tuner.is_busy
+    assert _notes(writer) == [
+        "autopilot ended before it began: it was cancelled",
+        "experiment ended before it began: it was cancelled",
+    ]
+
+
+def _notes(writer: RunWriter) -> list[str]:
+    writer.take_requests()
+    writer.flush()
+    assert writer.folder
+    return [event.text for event in open_run(writer.folder).events if isinstance(event, Noted)]
+
+
+def test_without_a_folder_there_is_no_job() -> None:
+    tuner = Tuner(lambda: None)
+    assert "nothing is recorded" in tuner.begin(Autopilot())
+    assert not tuner.is_busy
+    tuner.close()

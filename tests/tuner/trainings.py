@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.runs.folders import FakeClock, add_steps, make_manifest
+from tests.tuner.line import Line
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.control.requests import Control
+from tfwatch.runs.control import Control
 from tfwatch.runs.writer import RunWriter
-from tfwatch.tuner.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.analysis.plants import Plant
     from tfwatch.core.knobs import Knobs
+    from tfwatch.tuner.driver import Driver
 
 #: Steps that are done between two looks of a pilot.
 PACE = 5
@@ -53,23 +54,22 @@ class PlantTraining:
             "batch_size": 32,
         }
         self.writer = RunWriter(None, make_manifest(**{**values, **manifest}), self.clock.clock)
+        self.line = Line(self.writer, self.control)
         self.train(1)
 
-    def driver(self, order: int = 0, each: Callable[[PlantTraining], None] | None = None) -> Driver:
-        """A pilot's driver, in whose pauses it trains; `each` is called after each of them."""
+    def driver(self, each: Callable[[PlantTraining], None] | None = None) -> Driver:
+        """A tuner's view of it, in whose pauses it trains; `each` is called after each of them."""
 
         def pause() -> None:
             self.train(self.pace)
             if each:
                 each(self)
 
-        return Driver(self.writer, self.control, self.writer.event, order, self.clock.clock, pause)
+        return self.line.driver(self.clock.clock, pause)
 
     def events(self, kind: type[Event]) -> list[Any]:
         """The events of one kind so far."""
-        return list(
-            Driver(self.writer, self.control, print, 0, self.clock.clock).snapshot.events.of(kind)
-        )
+        return list(self.line.driver(self.clock.clock, None).snapshot.events.of(kind))
 
     def train(self, steps: int) -> None:
         """Train so many steps."""
@@ -106,7 +106,7 @@ class PlantTraining:
         step, now = len(self.settings) + 1, round(self.clock.at_s * 1e9)
         if self._next is None and self.control.has_requests:
             knobs, asked = self.control.knobs, []
-            for request in self.control.take():
+            for request in self.control.take(step - 1):
                 if request.knob in self.refuses:
                     was = getattr(knobs, request.knob)
                     self.writer.event(

@@ -89,11 +89,11 @@ def watch_cost(runs_dir: Path) -> WatchCost:
 async def _frame_cost() -> FrameCost:
     """Draw frames of a growing run, without a terminal."""
     from tfwatch.app import TfwatchApp
-    from tfwatch.runs.control.requests import Control
+    from tfwatch.runs.requests import RequestSender
 
     run = _GrowingRun()
     run.advance(_FIRST_STEPS)
-    app = TfwatchApp(RunReader(run.writer, run.clock), Control(), clock=run.clock)
+    app = TfwatchApp(RunReader(run.writer, run.clock), RequestSender(lambda: None), clock=run.clock)
     costs_ms = []
     async with app.run_test(size=_SIZE) as pilot:
         for _ in range(_WARM_UP + _FRAMES):

@@ -96,7 +96,7 @@ def _switches(prefix: str, **_: object) -> Iterable[str]:
 
 def _knob_settings(prefix: str, **_: object) -> Iterable[str]:
     """Return each knob with its values; after the first one of a knob, its values alone."""
-    from tfwatch.runs.control.request_text import LIVE_KNOBS
+    from tfwatch.runs.request_text import LIVE_KNOBS
 
     knob, _equals, values = prefix.partition("=")
     return (

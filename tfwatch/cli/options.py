@@ -216,22 +216,22 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def switch(text: str) -> Any:
-    """Read a `Scheduled` switch."""
-    from tfwatch.runs.control.request_text import parse_switch
+    """Read a planned switch."""
+    from tfwatch.runs.request_text import parse_switch
 
     return parse_switch(text)
 
 
 def change(text: str) -> Any:
     """Read a knob and its value, see `request_text.parse_change`."""
-    from tfwatch.runs.control.request_text import parse_change
+    from tfwatch.runs.request_text import parse_change
 
     return parse_change(text)
 
 
 def settings(text: str) -> Any:
     """Read a knob and its settings, see `request_text.parse_settings`."""
-    from tfwatch.runs.control.request_text import parse_settings
+    from tfwatch.runs.request_text import parse_settings
 
     return parse_settings(text)
 

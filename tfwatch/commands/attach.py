@@ -9,32 +9,42 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psutil
+
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.commands.replay import ReplayOptions, replay_group, show_run
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
 from tfwatch.live.script_runs import ScriptRuns
-from tfwatch.runs.control.client import NoAnswerError, NotRunningError, control_of, find_running
-from tfwatch.runs.control.messages import AskSwitch
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group
-from tfwatch.runs.library.finding import find_run
+from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument
+from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reading.disk_call import call_and_report
+from tfwatch.runs.reading.liveness import is_process_alive
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.requests import (
+    NoRequestsError,
+    RequestSender,
+    SwitchRequest,
+    append,
+    why_no_requests,
+)
 from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tfwatch.commands.factories import Factories
-    from tfwatch.runs.control.client import ControlClient
-    from tfwatch.runs.control.request_text import Change
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.request_text import Change
 
 
 def attach(
@@ -50,14 +60,12 @@ def attach(
     """
     if group := call_and_report(lambda: _find_group(options), options.runs_dir):
         return _attach_group(group, options, factories, clock)
-    folder, control = call_and_report(
-        lambda: find_training(options.run, options.runs_dir), options.runs_dir
-    )
+    folder = call_and_report(lambda: find_training(options.run, options.runs_dir), options.runs_dir)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(
             obstacle.replace("use --headless", "use tfwatch set, or tfwatch report --json")
         )
-    return _attach(folder, control, options, factories, clock)
+    return _attach(folder, options, factories, clock)
 
 
 def _attach_group(
@@ -76,22 +84,21 @@ def _show_rank(
 ) -> int:
     """Show a rank's training; read only where it is over, or on another machine."""
     try:
-        folder, control = find_training(str(rank), options.runs_dir)
+        folder = find_training(str(rank), options.runs_dir)
     except BadInputError:
         return show_run(rank, follow_folder(rank, clock), options, factories, clock)
-    return _attach(folder, control, options, factories, clock)
+    return _attach(folder, options, factories, clock)
 
 
 def _attach(
     folder: Path,
-    control: ControlClient,
     options: ReplayOptions,
     factories: Factories | None,
     clock: Clock,
 ) -> int:
     runs = _runs_from(folder, clock)
     reader = (runs and runs.next_reader()) or follow_folder(folder, clock)
-    return show_run(folder, reader, options, factories, clock, control, runs)
+    return show_run(folder, reader, options, factories, clock, RequestSender(lambda: folder), runs)
 
 
 def _find_group(options: ReplayOptions) -> Path | None:
@@ -109,19 +116,84 @@ def _runs_from(folder: Path, clock: Clock) -> ScriptRuns | None:
     return None
 
 
-def find_training(wanted: str | None, runs_dir: Path) -> tuple[Path, ControlClient]:
-    """Return the folder and the control of a training that a user names.
+_UNWATCHED = "start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"
+_START = "start one with tfwatch run or tfwatch train; tfwatch replay shows those that are over"
+
+
+def find_training(wanted: str | None, runs_dir: Path) -> Path:
+    """Return the folder of a training that takes requests: the one that a user names, or the newest.
+
+    wanted: a run, as for `find_run`, or the number of its process.
 
     Raises:
         BadInputError: there is none; the message is a sentence for the user.
     """
     try:
-        folder = find_running(wanted, runs_dir)
-        return folder, control_of(folder)
-    except (FileNotFoundError, NotARunError, NotRunningError) as error:
+        folder = _find_running(wanted, runs_dir)
+        if why := _why_not_attached(folder):
+            raise BadInputError(why)
+    except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
         raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
+    return folder
+
+
+def _find_running(wanted: str | None, runs_dir: Path) -> Path:
+    if wanted is None:
+        none = f"no training runs on this machine now, among the runs in {runs_dir}: {_START}"
+        return _first(_running(runs_dir), none)
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
+    if is_number and psutil.pid_exists(int(wanted)):
+        of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
+        return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")
+    try:
+        return find_run(wanted, runs_dir)
+    except FileNotFoundError as error:
+        if not wanted.isdigit():
+            raise
+        raise BadInputError(f"there is no process {wanted}, and {error}") from error
+
+
+def _why_not_attached(folder: Path) -> str:
+    """Return why a run takes no requests from here; empty where it does."""
+    manifest, replay = _manifest(folder), f"tfwatch replay {replay_argument(folder)}"
+    if open_run(folder).life.is_over:
+        return f"{folder.name} is over: {replay} shows it"
+    if manifest.boot_id != boot_id():
+        host = manifest.machine.get("host") or "another machine"
+        return f"{folder.name} trains on {host}: attach there; {replay} follows it"
+    why = why_no_requests(folder)
+    return f"{folder.name}: {why}; {replay} follows it" if why else ""
+
+
+def _first(runs: Iterator[Path], why_none: str) -> Path:
+    for run in runs:
+        return run
+    raise BadInputError(why_none)
+
+
+def _running(runs_dir: Path) -> Iterator[Path]:
+    """Yield the runs whose training goes on, the newest first."""
+    for folder in list_single_runs(runs_dir):
+        with suppress(NotARunError, OSError, ValueError):
+            manifest = _manifest(folder)
+            is_here = manifest.boot_id == boot_id() and is_process_alive(manifest)
+            if is_here and not open_run(folder).life.is_over:
+                yield folder
+
+
+def _manifest(folder: Path) -> Manifest:
+    return FolderSource(folder).manifest()
+
+
+def _is_of(pid: int, manifest: Manifest) -> bool:
+    """Return whether a process, or its child, as that of `tfwatch run`, writes a run."""
+    if manifest.pid == pid:
+        return True
+    with suppress(psutil.Error):
+        return bool(psutil.Process(manifest.pid).ppid() == pid)
+    return False
 
 
 _POLL_S = 0.05
@@ -143,7 +215,7 @@ def set_knobs(
     Raises:
         BadInputError: there is no such training, or the run does not have such a knob to switch.
     """
-    folder, control = find_training(which, runs_dir)
+    folder = find_training(which, runs_dir)
     manifest = FolderSource(folder).manifest()
     for change in changes:
         if refused := manifest.why_not_switchable(change.knob):
@@ -152,7 +224,7 @@ def set_knobs(
             )
     switches = [Switch(folder, change, clock) for change in _resolved(changes, folder, clock)]
     for switch in switches:
-        switch.request(control)
+        switch.request()
     until_ns = clock.now_ns() + int(wait_s * 1e9)
     return _print(
         switches, [switch.wait(until_ns) if wait_s else switch.requested for switch in switches]
@@ -207,6 +279,8 @@ class Switch:
 
     def __init__(self, folder: Path, change: Change, clock: Clock) -> None:
         self.failed = False
+        self._is_taken = False
+        self._folder = folder
         self._knob, self._value = change.knob, change.value
         self._name = option_name(change.knob)
         self._clock = clock
@@ -218,18 +292,17 @@ class Switch:
         self._was = settings.get(self._knob, "")
         self.requested = f"requested: {self._name} {self._was} → {self._value}"
 
-    def request(self, control: ControlClient) -> None:
-        """Send the request.
+    def request(self) -> None:
+        """Append the request.
 
         Raises:
-            BadInputError: the training refuses it at once, or does not answer.
+            BadInputError: the run takes none.
         """
+        request = SwitchRequest(self._knob, self._value, "command")
         try:
-            refused = control.call(AskSwitch(self._knob, self._value, "command")).refused
-        except NoAnswerError as error:
+            call_and_report(lambda: append(self._folder, request), self._folder)
+        except NoRequestsError as error:
             raise BadInputError(f"{self._name}: {error}") from error
-        if refused:
-            raise BadInputError(refused)
 
     def wait(self, until_ns: int) -> str:
         """Wait until the value is in effect; return the result as a line."""
@@ -240,7 +313,11 @@ class Switch:
         pause = threading.Event()
         while (result := self._look()) is None:
             if self._clock.now_ns() >= until_ns:
-                return self._fail("is requested, and not in effect yet")
+                return self._fail(
+                    "is requested, and not in effect yet"
+                    if self._is_taken
+                    else "is requested, and the training has not taken it yet"
+                )
             pause.wait(_POLL_S)
         return result
 
@@ -248,6 +325,8 @@ class Switch:
         """Return the result as a line; None where there is none yet."""
         snapshot = self._reader.tail()
         for event in snapshot.events[self._seen :]:
+            if isinstance(event, SwitchAsked) and event.knob == self._knob:
+                self._is_taken = True
             if isinstance(event, SwitchFailed) and event.knob == self._knob:
                 return self._fail(f"failed: {event.reason}")
             if isinstance(event, PipelineSwitched) and (event.knob, event.new) == (
@@ -255,7 +334,7 @@ class Switch:
                 self._value,
             ):
                 return f"{self._name} {event.old} → {event.new} from step {event.step} on"
-        return self._fail("is not in effect: the run has ended") if snapshot.ended else None
+        return self._fail("is not in effect: the run is over") if snapshot.life.is_over else None
 
     def _fail(self, why: str) -> str:
         self.failed = True

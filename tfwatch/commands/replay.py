@@ -19,13 +19,14 @@ from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
+from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.live.script_runs import ScriptRuns
-    from tfwatch.runs.control.requests import Requests
+    from tfwatch.runs.requests import RequestSender
     from tfwatch.terminal.notification import NotifyOptions
 
 
@@ -130,10 +131,10 @@ def show_run(
     options: ReplayOptions,
     factories: Factories | None,
     clock: Clock,
-    control: Requests | None = None,
+    requests: RequestSender | None = None,
     runs: ScriptRuns | None = None,
 ) -> int:
-    """Show the screen of a run. control: of the training, where it goes on in another process; None: read only.
+    """Show the screen of a run. requests: to the training, where it goes on in another process; None: read only.
 
     runs: of the process that trains, where the screen goes on with its next run.
     """
@@ -144,8 +145,11 @@ def show_run(
         "clock": clock,
         "run_checkup": run_checkup,
     }
-    shown |= {"is_attached": control is not None, "goes_back": options.goes_back, "runs": runs}
+    shown |= {"is_attached": requests is not None, "goes_back": options.goes_back, "runs": runs}
     shown["notifier"] = notifier = Notifier(options.notify)
-    code = show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
+    tuner = Tuner(lambda: runs.folder if runs else folder, clock) if requests else None
+    code = show_app(lambda **terminal: make_app(reader, requests, tuner=tuner, **shown, **terminal))
+    if tuner:
+        tuner.close()
     notifier.close()
     return code

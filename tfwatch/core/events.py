@@ -416,6 +416,18 @@ class Noted(Event, frozen=True):
     is_refusal: bool = False
 
 
+class StopRefused(Event, frozen=True):
+    """A request to stop was refused; the training goes on."""
+
+    reason: str
+
+
+class TunerLost(Event, frozen=True):
+    """The process that ran the A/B test or the autopilot is gone; the settings in force stay."""
+
+    step: Count
+
+
 class TrainingFailed(Event, frozen=True):
     """Training raised an exception."""
 

@@ -23,12 +23,9 @@ from tfwatch.analysis.tuning.forecasting.forecast import (
     check_forecast,
     forecast,
 )
-from tfwatch.analysis.tuning.tuner_text import running_experiment
+from tfwatch.analysis.tuning.tuner_text import EXPERIMENT_EVENTS, running_experiment
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
-    ExperimentBegan,
-    ExperimentBlock,
-    ExperimentEnded,
     PipelineSwitched,
     StagesFound,
 )
@@ -104,9 +101,7 @@ class ForecastFollower:
             state.asked and not snapshot.manifest.epochs_until(knob, state.asked)
             for knob, state in knobs.items()
         )
-        running_test = running_experiment(
-            snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
-        )
+        running_test = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
         no_forecast_reason = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
         known = evidence_now(snapshot, self._steps_between, comparisons, no_forecast_reason)
         self.table, self.cores_free = known.stages, known.cores_free

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Protocol
 from tfwatch.analysis.steps.fits import FitCounter, FitFigures
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochEnded, EpochStarted
-from tfwatch.runs.control.client import ControlClient
 from tfwatch.runs.format import NotARunError
+from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.runs.reading.opened import Run, open_run
 from tfwatch.runs.reading.patient_source import PatientSource
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.requests import RequestSender, why_no_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    from tfwatch.runs.control.requests import Requests, TunerRequest
 
 
 class WatchedScript(Protocol):
@@ -59,19 +59,17 @@ class ScriptRuns:
     """Follows the runs of a script, or of another process.
 
     folder: of the newest run; None before the first. fits: those of the runs before it.
-    job: an A/B test or the autopilot, to begin with the first run that takes requests.
+    at_first_run: called once the first run can be read.
     """
 
-    def __init__(
-        self, announced: FoundRuns, clock: Clock = SYSTEM, job: TunerRequest | None = None
-    ) -> None:
+    def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
         self._opening: list[PatientSource] = []
         self._reader: RunReader | None = None
         self._found = announced
         self._clock = clock
-        self._job = job
+        self.at_first_run: Callable[[], object] | None = None
 
     def next_reader(self) -> RunReader | None:
         """Return a reader of the newest run that has begun since the last call; None where none has.
@@ -89,16 +87,10 @@ class ScriptRuns:
                     reader = self._open(self._opening[0])
                 del self._opening[0]
         self._reader = reader or self._reader
-        if reader:
-            self._begin_job()
+        if reader and self.at_first_run:
+            begin, self.at_first_run = self.at_first_run, None
+            begin()
         return reader
-
-    def _begin_job(self) -> None:
-        """Ask for the A/B test or the autopilot of the command line, once."""
-        control = self.control() if self._job else None
-        if control:
-            control.ask_tuner(self._job)
-            self._job = None
 
     def _open(self, source: PatientSource) -> RunReader:
         opened, before = RunReader(source, self._clock), self.folder
@@ -109,10 +101,13 @@ class ScriptRuns:
         self.folder = source.folder
         return opened
 
-    def control(self) -> Requests | None:
-        """Return the control of the newest run; None where keys do not reach it."""
-        path = self._reader.manifest.control_socket if self._reader else ""
-        return ControlClient(path) if path else None
+    def requests(self) -> RequestSender | None:
+        """Return a sender of requests to the newest run; None where keys do not reach it."""
+        folder = self.folder
+        is_here = self._reader is not None and self._reader.manifest.boot_id == boot_id()
+        if folder is None or not is_here or why_no_requests(folder):
+            return None
+        return RequestSender(lambda: folder)
 
 
 def _fits_in(folder: Path, first: int, clock: Clock) -> tuple[FitFigures, ...]:

@@ -28,6 +28,7 @@ from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, 
 from tfwatch.analysis.tuning.knob_state import KnobRequest, KnobState, knob_states
 from tfwatch.analysis.tuning.tuner_text import (
     AUTOPILOT_EVENTS,
+    EXPERIMENT_EVENTS,
     UNDECIDED_EVENTS,
     RunningExperiment,
     Undecided,
@@ -39,8 +40,6 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
-    ExperimentBegan,
-    ExperimentBlock,
     ExperimentEnded,
     Paused,
     PipelineSwitched,
@@ -354,9 +353,7 @@ def _slow_epoch_end(events: Events) -> Paused | None:
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
-    running = running_experiment(
-        snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
-    )
+    running = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
     return replace(running, cut_off=snapshot.life.is_over) if running else None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.findings.loss import current_divergence, divergence_text
 from tfwatch.analysis.tuning.tuner_text import (
     AUTOPILOT_EVENTS,
+    EXPERIMENT_EVENTS,
     running_autopilot,
     running_experiment,
 )
@@ -14,9 +15,6 @@ from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
     EpochStarted,
-    ExperimentBegan,
-    ExperimentBlock,
-    ExperimentEnded,
     LossDiverged,
     LossRecovered,
 )
@@ -102,9 +100,7 @@ def _starving(snapshot: Snapshot) -> list[_Piece]:
 
 
 def _experiment(snapshot: Snapshot) -> list[_Piece]:
-    found = running_experiment(
-        snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)
-    )
+    found = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
     return (
         [(0, f"A/B test {found.subject}: {found.progress}")] if found and not snapshot.ended else []
     )

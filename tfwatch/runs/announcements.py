@@ -5,13 +5,14 @@ The file holds paths, each ended by a zero byte, which no path contains.
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.runs.control.requests import Scheduled
+import msgspec
+
+from tfwatch.runs.requests import SwitchRequest  # noqa: TC001  msgspec reads the field's type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,18 +36,16 @@ class Launch:
     runs_dir: str = ""
     gpu_sensor: str = "auto"
     steps: int | None = None
-    switches: tuple[Scheduled, ...] = ()
+    switches: tuple[SwitchRequest, ...] = ()
 
     def to_text(self) -> str:
         """Return it as a word of a command line."""
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Launch:
         """Read what `to_text` wrote."""
-        fields = json.loads(text)
-        switches = tuple(Scheduled(**one) for one in fields.pop("switches"))
-        return cls(**fields, switches=switches)
+        return msgspec.json.decode(text, type=cls)
 
 
 _launch: list[Launch] = []
@@ -69,7 +68,7 @@ def launched() -> Launch:
     return _launch[0] if _launch else Launch()
 
 
-def take_switches() -> tuple[Scheduled, ...]:
+def take_switches() -> tuple[SwitchRequest, ...]:
     """Return the switches of the first `fit`, to the first caller alone."""
     switches = launched().switches
     _launch[:] = [replace(one, switches=()) for one in _launch]

@@ -180,9 +180,6 @@ class Manifest(msgspec.Struct, frozen=True):
     op_by_op: bool = False
     #: Calls of a loop of the script's own fetch batches inside their graph: their data wait is part of compute.
     fetches_in_calls: bool = False
-    #: The path of the socket on which the run takes requests; empty where there is none, for the reason `no_control`.
-    control_socket: str = ""
-    no_control: str = ""
     #: The devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty without
     #: one.
     replicas: list[str] = []

@@ -13,7 +13,10 @@ no other answer than the run's events. The order of the lines is that of the req
 from __future__ import annotations
 
 import os
+import queue
 import stat
+import threading
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union
@@ -40,7 +43,7 @@ from tfwatch.core.knobs import check_value
 from tfwatch.runs.format import FILE_MODE, REQUESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 #: The longest line with its end, bytes: it is appended with one write.
@@ -280,3 +283,61 @@ def _decoded(line: bytes, end: int) -> Line:
         return Line(end, decode_request(line))
     except BadRequestError as error:
         return Line(end, None, str(error))
+
+
+class RequestSender:
+    """Sends the requests of a screen or a command to a run, in order and without a wait: a thread appends them.
+
+    folder: returns the run's folder; None while there is none. accept: takes a request that cannot be appended, where
+    the training is of this process.
+    """
+
+    def __init__(
+        self,
+        folder: Callable[[], Path | None],
+        accept: Callable[[Request], None] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._accept = accept
+        self._is_stopping = False
+        self._failures: deque[str] = deque()
+        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once this sender has asked the training to stop."""
+        return self._is_stopping
+
+    def stop_failed(self) -> None:
+        """Note that the training does not stop."""
+        self._is_stopping = False
+
+    def send(self, request: Request) -> None:
+        """Send a request."""
+        self._is_stopping = self._is_stopping or isinstance(request, StopRequest)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="tfwatch-requests", daemon=True)
+            self._thread.start()
+        self._requests.put(request)
+
+    def take_failures(self) -> list[str]:
+        """Remove and return why requests since the last call could not be sent."""
+        return [self._failures.popleft() for _ in range(len(self._failures))]
+
+    def _run(self) -> None:
+        while True:
+            self._send(self._requests.get())
+
+    def _send(self, request: Request) -> None:
+        try:
+            folder = self._folder()
+            if folder is None:
+                raise NoRequestsError("this run is not recorded")
+            append(folder, request)
+        except NoRequestsError as error:
+            if self._accept is None:
+                self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
+                self._failures.append(str(error))
+            else:
+                self._accept(request)

@@ -77,8 +77,6 @@ def _started_s(pid: int) -> float:
         return 0.0
 
 
-#: Nanoseconds after which a run is followed without the answer whether it takes requests.
-_PATIENCE_NS = 2 * 10**9
 #: Nanoseconds that the start of a process, by the kernel's clock, may lie after its first run.
 _CLOCKS_NS = 2 * 10**9
 
@@ -131,12 +129,8 @@ class ProcessRuns:
                 self._take(self._runs_dir / name, FolderSource(self._runs_dir / name).manifest())
 
     def _take(self, folder: Path, manifest: Manifest) -> None:
-        age_ns = self._clock.wall_ns() - manifest.origin_wall_ns
-        is_described = manifest.control_socket or manifest.no_control or age_ns > _PATIENCE_NS
-        if not self._is_own(manifest):
-            self._new.discard(folder.name)
-        elif is_described:
-            self._new.discard(folder.name)
+        self._new.discard(folder.name)
+        if self._is_own(manifest):
             self._found.append(folder)
 
     def _is_own(self, manifest: Manifest) -> bool:

@@ -108,6 +108,8 @@ class RunWriter:
         self._seq = 0
         self._pulse = b""
         self._stale_manifest = True
+        #: Takes the requests of the folder; called ten times a second in the writer's thread.
+        self.take_requests: Callable[[], None] = _nothing
         self._hooks = WriterHooks()
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
@@ -324,11 +326,13 @@ class RunWriter:
         is_over = False
         self._do(self._hooks.before_first_flush)
         while not is_over:
+            self._do(self.take_requests)
             self._do(self.flush)
             self._do(self._hooks.after_each_flush)
             self._has_flushed.set()
             self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
+        self._do(self.take_requests)
         self._do(self.flush)
         self._is_complete.set()
         self._do(self._hooks.after_last_flush)

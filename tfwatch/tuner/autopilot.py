@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.analysis.tuning.before_after import SwitchEffect
+    from tfwatch.analysis.tuning.jobs import Autopilot
     from tfwatch.core.knobs import KnobChange
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control.requests import Autopilot
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.tuner.driver import Driver
@@ -325,8 +325,6 @@ class _AutopilotJob:
     def _cancel(self, cause: str) -> str:
         """Undo the move that was not judged yet, unless the user switched its knob. Returns the cause of the end."""
         if cause not in ("key", "cancelled"):
-            # A run that ends makes no more switches, but a restart of it begins with the settings requested now.
-            self._ask_final(self._back())
             return "over"
         self._take_back("it was not judged yet")
         return "user"

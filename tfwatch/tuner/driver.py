@@ -9,25 +9,27 @@ from tfwatch.analysis.tuning.forecasting.forecast import Forecast, forecast
 from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import KNOBS
 from tfwatch.live.forecasts import evidence_now
-from tfwatch.runs.control.requests import Request
 from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.requests import BY_USER, StopRequest, SwitchRequest
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Mapping
 
     from tfwatch.analysis.tuning.autopilot.autopilot_moves import MakeForecast
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control.requests import Control
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.runs.reading.streams import RunSource
+    from tfwatch.runs.requests import Request, RequestFile
 
 #: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02
 #: The longest time between two looks, for a key that ends the request: a look takes 0.5 ms of CPU and holds the GIL.
 _SELDOM_S = 0.2
+#: A training that runs has taken a request after this time and two steps.
+_TAKEN_NS = 250 * 10**6
 #: The share of an expected wait with few looks.
 _SURELY = 0.8
 
@@ -41,7 +43,7 @@ _OVER = {
 
 
 class Interrupt(Exception):
-    """The request is over before it is done.
+    """The job is over before it is done.
 
     cause: `cancelled` by another request, `key` where the user switched a knob, `stopped`, or `ended` with the run.
     reason: the same in a sentence.
@@ -58,11 +60,10 @@ class RefusedError(Exception):
 
 
 class Driver:
-    """One request's view of a run. Every method that waits raises `Interrupt` where the request is over.
+    """One job's view of a run. Every method that waits raises `Interrupt` where the job is over.
 
-    source: the run. publish: takes the events. number: of the request, see `Control.tuner_request_count`. refresh:
-    makes the source publish its buffered rows: of steps of 2 ms its writer publishes fifty at a time. pause: replaces
-    the wait for another request between two looks.
+    source: the run. requests: its file of requests. send: appends a request. publish: has an event recorded.
+    cancelled: ends the job. pause: replaces the wait between two looks.
 
     Attributes:
         snapshot: the run as of the last look.
@@ -71,24 +72,33 @@ class Driver:
     def __init__(
         self,
         source: RunSource,
-        control: Control,
+        requests: RequestFile,
+        send: Callable[[Request], None],
         publish: Callable[[Event], None],
-        number: int,
+        cancelled: threading.Event,
         clock: Clock = SYSTEM,
         pause: Callable[[], object] | None = None,
-        refresh: Callable[[], object] = lambda: None,
     ) -> None:
-        self.control = control
+        self.send = send
         self.publish = publish
         self.clock = clock
-        self._number = number
-        self._user_request_count = control.user_request_count
-        self._knob_request_counts = {knob: control.knob_request_count(knob) for knob in KNOBS}
+        self._requests = requests
+        self._cancelled = cancelled
         self._own_pause = pause
-        self._refresh = refresh
         self._reader = RunReader(source, clock, keeps_sums=False)
         self._asked_after = 0
+        #: What the user has requested since the job began.
+        self._user_knobs: set[str] = set()
+        self._is_stopped = False
+        self._requests.skip_all()
         self.snapshot: Snapshot = self._reader.tail()
+        self._takes_until = self._time_of_earlier_requests()
+
+    def _time_of_earlier_requests(self) -> tuple[int, int]:
+        """Return the time and the step at which the training has taken the requests before the job."""
+        if not self._requests.offset:
+            return 0, 0
+        return self.clock.now_ns() + _TAKEN_NS, self.snapshot.steps_total + 2
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -100,38 +110,45 @@ class Driver:
         """Read the run.
 
         Raises:
-            Interrupt: the request is over.
+            Interrupt: the job is over.
         """
-        self._read()
+        self.snapshot = self._reader.tail()
         self.check()
         return self.snapshot
 
-    def _read(self) -> None:
-        self._refresh()
-        self.snapshot = self._reader.tail()
-
     def check(self) -> None:
-        """Check that the request is not over.
+        """Check that the job is not over.
 
         Raises:
             Interrupt: it is.
         """
-        if self.control.stop.is_set():
+        self._read_requests()
+        if self._cancelled.is_set():
+            # A run records its end before its terminal cancels the job, so the last look may miss the end.
+            self.snapshot = self._reader.tail()
+        if self._is_stopped:
             raise Interrupt("stopped")
-        if self.snapshot.ended:
+        if self.snapshot.life.is_over:
             raise Interrupt("ended")
-        if self.control.user_request_count != self._user_request_count:
+        if self._user_knobs:
             raise Interrupt("key")
-        if self.control.tuner_request_count != self._number:
-            # A run records its end before it cancels its jobs, so the last look may miss the end.
-            self._read()
-            raise Interrupt("ended" if self.snapshot.ended else "cancelled")
+        if self._cancelled.is_set():
+            raise Interrupt("cancelled")
+
+    def _read_requests(self) -> None:
+        """Read what the user has requested."""
+        for line in self._requests.read():
+            request = line.request
+            if isinstance(request, SwitchRequest) and request.by in BY_USER:
+                self._user_knobs.add(request.knob)
+            elif isinstance(request, StopRequest) and not request.at_step:
+                self._is_stopped = True
 
     def wait(self, until: Callable[[Snapshot], bool], expected_s: float = 0.0) -> Snapshot:
         """Look at the run until a condition holds, which is expected to take `expected_s`.
 
         Raises:
-            Interrupt: the request is over.
+            Interrupt: the job is over.
         """
         begun_ns = self.clock.now_ns()
         while not until(snapshot := self.look()):
@@ -143,7 +160,7 @@ class Driver:
         if self._own_pause:
             self._own_pause()
         else:
-            self.control.next_tuner_request(self._number, seconds)
+            self._cancelled.wait(seconds)
 
     def rows(self, first: int, last: int | None = None) -> Rows:
         """Return the rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
@@ -180,7 +197,9 @@ class Driver:
             if state.asked is not None
         )
         waits = any(not manifest.epochs_until(state.knob, state.coming) for state in asked)
-        return self.control.has_requests or waits
+        since_ns, since_step = self._takes_until
+        is_early = self.clock.now_ns() < since_ns or self.snapshot.steps_total < since_step
+        return is_early or waits
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -188,30 +207,31 @@ class Driver:
         """Request a setting.
 
         Raises:
-            Interrupt: the request is over; a user's own switch is never overridden.
+            Interrupt: the job is over; a user's own switch is never overridden.
         """
         self.check()
         self._asked_after = len(self.snapshot.events)
-        if not self.control.ask_if_no_user_request(
-            Request(knob, value, by), self._user_request_count
-        ):
-            raise Interrupt("key")
+        self._request(knob, value, by)
 
     def ask_final(self, knob: str, value: str, by: str) -> None:
-        """Request the final setting after the end, unless the user switched that knob meanwhile."""
-        self.control.ask_if_knob_untouched(
-            Request(knob, value, by), self._knob_request_counts[knob]
-        )
+        """Request the final setting after the end, unless the user switched that knob meanwhile, or the run ends."""
+        is_ending = self._is_stopped or self.snapshot.life.is_over
+        if not self.is_changed_by_user(knob) and not is_ending:
+            self._request(knob, value, by)
 
     def is_changed_by_user(self, knob: str) -> bool:
-        """Return whether the user switched a knob since the request."""
-        return self.control.knob_request_count(knob) != self._knob_request_counts[knob]
+        """Return whether the user switched a knob since the job began."""
+        self._read_requests()
+        return knob in self._user_knobs
+
+    def _request(self, knob: str, value: str, by: str) -> None:
+        self.send(SwitchRequest(knob, value, by, after=self._requests.offset))
 
     def wait_switched(self, knob: str, value: str) -> PipelineSwitched:
         """Wait until the last requested setting is in effect. Returns the event with its first step.
 
         Raises:
-            Interrupt: the request is over. RefusedError: the setting was refused.
+            Interrupt: the job is over. RefusedError: the setting was refused.
         """
         while (answer := self._answer(self.look(), knob, value)) is None:
             self._pause(POLL_S)

@@ -24,14 +24,15 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import step_ms
+from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.driver import Interrupt, RefusedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tfwatch.analysis.tuning.jobs import Experiment
     from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.control.requests import Experiment
     from tfwatch.tuner.driver import Driver
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten times a second.
@@ -63,9 +64,9 @@ def run(driver: Driver, request: Experiment) -> None:
     finally:
         # With any answer: nothing else ends a training that runs only for its test.
         if request.ends and cause in _DONE:
-            driver.control.finish()
+            driver.send(StopRequest(EXPERIMENT))
         elif request.ends:
-            driver.control.stop.set()
+            driver.send(StopRequest("command"))
 
 
 def _carry_out(driver: Driver, request: Experiment) -> str:
@@ -293,7 +294,6 @@ class _ExperimentJob:
             self._values[at]
         }:
             self._driver.ask_final(self._request.knob, self._request.values[at], EXPERIMENT)
-        # A run that ends makes no more switches, but a restart of it begins with the setting requested now.
         return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
 
 

@@ -19,26 +19,22 @@ from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.announcements import announce, launched
-from tfwatch.runs.control.requests import Control
-from tfwatch.runs.control.server import NO_FIT, ControlServer
+from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.removal import configured_limits, start_pruning
 from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
-from tfwatch.watch import tuner_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.events import RecordingLost
-    from tfwatch.runs.control.requests import Scheduled
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.stages.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device
-    from tfwatch.watch.tuner_factory import Tuner
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Session:
 
     step_log, stages: of a run that several fits share; None: made for this `fit`.
     py_dataset: the settings of the `PyDataset` that a script's `fit` reads; None where it reads other data.
-    metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
+    metric: the metric to show beside the loss.
     on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the model trains again
         after a `fit` that ended without a callback, as it does when another callback raises.
     """
@@ -58,16 +54,12 @@ class Session:
     stages: StageReader | None = None
     py_dataset: PyDatasetSettings | None = None
     metric: str = ""
-    stop_after: int | None = None
-    switches: Sequence[Scheduled] = ()
     on_error: Callable[[BaseException], None] | None = None
     on_abandoned: Callable[[], None] | None = None
 
     def is_over(self, steps: int) -> bool:
         """Return whether the training stops after so many steps."""
-        return self.control.stop.is_set() or (
-            self.stop_after is not None and steps >= self.stop_after
-        )
+        return self.control.is_over(steps)
 
 
 #: The programs that run the cells of a notebook.
@@ -75,8 +67,6 @@ _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
 _EXIT_PRIORITIES = itertools.count()
 #: A run that rests between two fits ends after so many seconds.
 GAP_S = 60.0
-#: A run is announced at this look of the writer's thread, of ten a second, also without a control socket.
-_MOST_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,56 +90,6 @@ class ErrorText:
             raise_interrupt(failure)
             lines = f"the traceback of {text} cannot be written: {to_text(failure)}"
         return ErrorText(text, lines, isinstance(error, Exception))
-
-
-class ScriptRequests:
-    """The requests of other processes to a script's run, and the thread that runs its A/B tests and its autopilot."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._server = ControlServer(writer, start_tuner=self._start_tuner)
-        self._newest: Control | None = None
-        self._tuner: tuple[Control, Tuner] | None = None
-
-    def serve(self, control: Control | None, no_control: str) -> None:
-        """Pass requests to this control. A job of an earlier one ends: nobody would take its requests."""
-        before = self._newest
-        if control is not None and before is not None and before is not control:
-            before.ask_tuner(None)
-        self._newest = control or before
-        self._server.no_control, self._server.control = no_control, control
-
-    def stop(self) -> bool:
-        """Stop the `fit` that runs at its next batch; return False where none does."""
-        control = self._server.control
-        if control is not None:
-            control.ask_stop()
-        return control is not None
-
-    def open(self) -> None:
-        """Listen."""
-        self._server.open()
-
-    def close(self) -> None:
-        """Take no more requests; a job ends, and its end is written."""
-        self._server.close()
-        if self._tuner:
-            self._tuner[1].stop()
-            self._writer.flush()
-
-    def _start_tuner(self, control: Control) -> None:
-        """Start the tuner's thread, once for a control.
-
-        Raises:
-            RuntimeError: the system gives no thread.
-        """
-        if self._tuner and self._tuner[0] is control:
-            return
-        if self._tuner:
-            self._tuner[1].stop()
-        tuner = tuner_factory.make_tuner(self._writer, control)
-        tuner.start()
-        self._tuner = control, tuner
 
 
 class ScriptRun:
@@ -190,12 +130,12 @@ class ScriptRun:
         )
         self.at_end: Callable[[], None] = lambda: None
         self._has_begun = False
-        self._is_announced = self._is_described = False
-        self._looks = 0
+        self._is_announced = False
         self._lost_reported: RecordingLost | None = None
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
-        self._requests = ScriptRequests(self.writer)
+        self._requests = RequestTaker(self.writer)
+        self.writer.take_requests = self._requests.look
         self._forget = call_at_exit(self._end_with_process)
         try:
             self.writer.start(WriterHooks(self._begin, self._look, self._finish))
@@ -204,7 +144,7 @@ class ScriptRun:
             raise
 
     def serve(self, control: Control | None, no_control: str = NO_FIT) -> None:
-        """Pass the requests of other processes to this control; None: to none, for the reason."""
+        """Pass the requests in the run's folder to this control; None: to none, for the reason."""
         self._requests.serve(control, no_control)
 
     def stop(self) -> bool:
@@ -280,7 +220,6 @@ class ScriptRun:
     # -- in the writer's thread -----------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._requests.open()
         # The config file may lie on a disk that hangs: it is read where the folder is made.
         self._report_lost(
             make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None)
@@ -306,19 +245,10 @@ class ScriptRun:
             self.end_rest()
 
     def _announce(self) -> None:
-        """Announce the run to the screen of `tfwatch run` once the disk has the path of its control socket.
-
-        What one look finds described is on disk at the next one. A temporary folder that hangs gives no socket.
-        """
-        folder = self.writer.folder
-        if self._is_announced or folder is None or not self.writer.can_open:
-            return
-        if self._is_described or self._looks >= _MOST_LOOKS:
+        """Announce the run to the screen of `tfwatch run` once it can be opened."""
+        if not self._is_announced and self.writer.folder and self.writer.can_open:
             self._is_announced = True
-            announce(folder)
-        manifest = self.writer.manifest()
-        self._is_described = bool(manifest.control_socket or manifest.no_control)
-        self._looks += 1
+            announce(self.writer.folder)
 
     def _report_lost(self, why: str) -> None:
         if why:
@@ -328,7 +258,6 @@ class ScriptRun:
     def _finish(self) -> None:
         self._forget()
         self.at_end()
-        self._requests.close()
         if self._sensors:
             self._sensors.stop()
         if (lost := self.writer.lost) and lost is not self._lost_reported:

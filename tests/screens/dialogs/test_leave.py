@@ -109,8 +109,7 @@ async def test_a_stopping_run_refuses_switches() -> None:
             await show.press(key)
             assert [note.message for note in show.app._notifications] == [message], key
             assert show.asked() == []
-            assert show.control is not None
-            assert show.control.next_tuner_request(0, 0.0) == (0, None)
+            assert show.tuner.jobs == []
 
 
 async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
+from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.analysis.tuning.switch_text import forecast_note
 from tfwatch.core.events import AutopilotBegan, MoveMade
 from tfwatch.core.rows import Phase
-from tfwatch.runs.control.requests import Autopilot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
-        assert show.control
         await show.press("f")
-        assert show.control.next_tuner_request(0, 0.0) == (1, Autopilot(None))
+        assert show.tuner.jobs == [Autopilot(None)]
+        show.tuner.busy = True
         run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9).doing(
             Phase.COMPUTE, 0.001
         )
@@ -41,7 +41,7 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         await show.frame()
         assert "move 1: prefetch off → 4, forecast 13.8 ms" in show.text
         await show.press("f")
-        assert show.control.next_tuner_request(1, 0.0) == (2, None)
+        assert show.tuner.jobs == [Autopilot(None), None]
 
 
 async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock
+from tfwatch.analysis.tuning.jobs import Experiment
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, TunerLost
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control.requests import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,7 @@ async def test_a_experiments_on_the_chosen_knob(
 ) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.press(*keys)
-        assert show.control is not None
-        _, given = show.control.next_tuner_request(0, 0.0)
+        (given,) = show.tuner.jobs
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == order
         assert show.asked() == []
@@ -53,8 +52,7 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
         assert "not clear (" in show.text
         assert "a runs an A/B test of workers off vs 8" in show.text
         await show.press("a")
-        assert show.control is not None
-        _, given = show.control.next_tuner_request(0, 0.0)
+        (given,) = show.tuner.jobs
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == ("workers", ("off", "8"))
 
@@ -62,8 +60,7 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
 async def test_off_comes_first_also_where_the_knob_is_on() -> None:
     async with shown(usual(None)) as show:
         await show.press("a")
-        assert show.control is not None
-        _, given = show.control.next_tuner_request(0, 0.0)
+        (given,) = show.tuner.jobs
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == ("prefetch", ("off", "4"))
 
@@ -74,8 +71,7 @@ async def test_the_maximum_prefetch_is_not_tested_against_itself() -> None:
     ) as show:
         assert f"+- depth {LARGEST} batches kept ready" in show.words
         await show.press("1", "down", "a")
-        assert show.control is not None
-        assert show.control.next_tuner_request(0, 0.0) == (0, None)
+        assert show.tuner.jobs == []
         assert [note.message for note in show.app._notifications] == [
             f"prefetch {LARGEST} is the maximum"
         ]
@@ -101,6 +97,20 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
         await show.frame()
         assert "prefetch off vs 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
         assert "A/B test, block 7" in show.text
+        show.tuner.busy = True
         await show.press("a")
-        assert show.control is not None
-        assert show.control.next_tuner_request(0, 0.0) == (1, None)
+        assert show.tuner.jobs == [None]
+
+
+async def test_a_test_of_another_terminal_is_ended_there(tmp_path: Path) -> None:
+    run = starving(tmp_path)
+    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    async with shown(run.steps(20, COMPUTE_BOUND)) as show:
+        await show.press("a", "f")
+        elsewhere = "it runs in another terminal: end it there, or switch a knob"
+        assert {note.message for note in show.app._notifications} == {elsewhere}
+        assert show.tuner.jobs == []
+        run.event(TunerLost, step=run.step)
+        await show.frame()
+        await show.press("a")
+        assert len(show.tuner.jobs) == 1

@@ -229,10 +229,10 @@ def test_fits_one_after_another_have_a_folder_each(
 def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    from tfwatch.runs.control.requests import Request
+    from tests.runs.requested import switch
 
     watch = watch_in(tmp_path)
-    watch._control.ask(Request("workers", "4", "code"))
+    watch._control.ask(switch("workers", "4", "code"))
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
     assert only(open_run(watch.run_path), SwitchFailed).reason == "the pipeline has no map"
 

@@ -23,6 +23,7 @@ from tfwatch.core.events import (
     MoveJudged,
     MoveMade,
     PipelineSwitched,
+    TunerLost,
 )
 from tfwatch.core.knobs import knob_name
 
@@ -85,6 +86,11 @@ class RunningExperiment:
         return f"{self.brief} ({units.times(self.block.low)} to {units.times(self.block.high)})"
 
 
+TUNER_LOST = "the terminal of the A/B test or autopilot is gone; its settings stay"
+#: The events by which an A/B test runs or not.
+EXPERIMENT_EVENTS = (ExperimentBegan, ExperimentBlock, ExperimentEnded, TunerLost)
+
+
 def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
     """Return the A/B test that runs; None where none does. Other events are skipped."""
     running: RunningExperiment | None = None
@@ -93,7 +99,7 @@ def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
             running = RunningExperiment(event, None)
         elif isinstance(event, ExperimentBlock) and running:
             running = RunningExperiment(running.began, event)
-        elif isinstance(event, ExperimentEnded):
+        elif isinstance(event, ExperimentEnded | TunerLost):
             running = None
     return running
 
@@ -162,17 +168,21 @@ def _kept(ended: ExperimentEnded) -> str:
 
 
 #: The events of an autopilot run.
-AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
+AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded, TunerLost)
 
 
 @dataclass(frozen=True, slots=True)
 class AutopilotRun:
-    """A run of the autopilot. made: the newest move. moves: judged ones, oldest first. ended: None while it runs."""
+    """A run of the autopilot. made: the newest move. moves: judged ones, oldest first. ended: None while it runs.
+
+    is_lost: its process is gone without an end.
+    """
 
     began: AutopilotBegan
     made: MoveMade | None = None
     moves: tuple[MoveJudged, ...] = ()
     ended: AutopilotEnded | None = None
+    is_lost: bool = False
 
     @property
     def before_ms(self) -> float | None:
@@ -216,13 +226,15 @@ def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:
             runs[-1] = replace(runs[-1], moves=(*runs[-1].moves, event))
         elif runs and isinstance(event, AutopilotEnded):
             runs[-1] = replace(runs[-1], ended=event)
+        elif runs and isinstance(event, TunerLost):
+            runs[-1] = replace(runs[-1], is_lost=True)
     return runs
 
 
 def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
     """Return the autopilot run that has not ended; None where there is none."""
     newest = next(iter(reversed(autopilot_runs(events))), None)
-    return newest if newest and newest.ended is None else None
+    return newest if newest and newest.ended is None and not newest.is_lost else None
 
 
 def find_undecided_move(events: Iterable[object]) -> MoveMade | None:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfwatch.analysis.steps.fits import FitFigures
-    from tfwatch.runs.control.requests import Scheduled, TunerRequest
+    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.runs.library.removal import RunsToKeep
+    from tfwatch.runs.requests import SwitchRequest
     from tfwatch.terminal.notification import NotifyOptions
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
@@ -70,8 +71,8 @@ class RunOptions:
     keep_awake: bool = False
     gpu_sensor: str = "auto"
     steps: int | None = None
-    switches: tuple[Scheduled, ...] = ()
-    job: TunerRequest | None = None
+    switches: tuple[SwitchRequest, ...] = ()
+    job: TunerJob | None = None
 
     @property
     def launch(self) -> Launch:

@@ -15,10 +15,11 @@ from tfwatch.live.notices import Notifier
 from tfwatch.live.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.reading.reader import follow_folder
+from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.control.requests import TunerRequest
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.terminal.notification import NotifyOptions
 
@@ -49,17 +50,20 @@ class FollowedRuns:
 
 
 class ScriptNotices:
-    """Follows the runs that a script announces in the file `announced`, until `end`. job: as of `ScriptRuns`."""
+    """Follows the runs that a script announces in the file `announced`, until `end`.
 
-    def __init__(
-        self, options: NotifyOptions, clock: Clock, job: TunerRequest | None = None
-    ) -> None:
+    job: an A/B test, or the autopilot, to begin with the first run.
+    """
+
+    def __init__(self, options: NotifyOptions, clock: Clock, job: TunerJob | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
         self.announced = self._folder / "runs"
         self._notifier = Notifier(options, _show)
-        self._followed = FollowedRuns(
-            ScriptRuns(Announcements(self.announced), clock, job), self._notifier, clock
-        )
+        runs = ScriptRuns(Announcements(self.announced), clock)
+        self._followed = FollowedRuns(runs, self._notifier, clock)
+        self._tuner = Tuner(lambda: runs.folder, clock)
+        if job is not None:
+            runs.at_first_run = lambda: self._tuner.begin(job)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)
 
@@ -73,6 +77,7 @@ class ScriptNotices:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
+        self._tuner.close()
         self._notifier.script_ended(state)
         self._notifier.close()
         self._report_failures()

@@ -26,16 +26,17 @@ from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.terminal.pseudo_terminal import OutputRelay
+from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.commands.factories import Factories, Screen
     from tfwatch.commands.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
     from tfwatch.runs.announcements import Launch
-    from tfwatch.runs.control.requests import TunerRequest
     from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.terminal.notification import NotifyOptions
 
@@ -52,13 +53,13 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True)
 class ScriptShown:
-    """A script as the screen shows it. notify: the notices that are asked for. job: as of `ScriptRuns`."""
+    """A script as the screen shows it. notify: the notices that are asked for. job: an A/B test, or the autopilot, to begin with the first run."""
 
     name: str
     runs_dir: Path
     theme: str | None = None
     notify: NotifyOptions = NO_NOTICES
-    job: TunerRequest | None = None
+    job: TunerJob | None = None
 
 
 def run_on_screen(
@@ -77,7 +78,7 @@ def run_on_screen(
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
         command = make_command(relay.runs, relay.for_script)
-        script = ScriptProcess(command, relay, mask, clock, shown.job)
+        script = ScriptProcess(command, relay, mask, clock)
         with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
             terminal.record_to(None)
             ScriptSession(script, relay, terminal, factories, clock, shown).run()
@@ -99,7 +100,7 @@ def run_in_thread(
         contextlib.closing(OutputRelay()) as relay,
         Capture(screen=True) as terminal,
     ):
-        script = ScriptThread(words, launch, relay.runs, clock, shown.job)
+        script = ScriptThread(words, launch, relay.runs, clock)
         terminal.record_to(None)
         for fd in (1, 2):
             os.dup2(relay.slave, fd)
@@ -127,14 +128,13 @@ class ScriptProcess:
         relay: OutputRelay,
         mask: set[signal.Signals | int],
         clock: Clock,
-        job: TunerRequest | None = None,
     ) -> None:
         self._process = start_child(command, relay.slave, mask, relay.for_script)
         relay.close_script_ends()
         self._relay = relay
         self._has_ended = threading.Event()
         self._announced = Announcements(relay.runs)
-        self.runs = ScriptRuns(Announcements(relay.runs), clock, job)
+        self.runs = ScriptRuns(Announcements(relay.runs), clock)
         self.pid = self._process.pid
         self.folders: list[Path] = []
 
@@ -225,6 +225,9 @@ class ScriptSession:
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
         self._reader = RunReader(AwaitedRun(shown.name, script.pid, relay.early_log, clock), clock)
         self._host = ScreenHost(terminal, self._make_app, script.go_on)
+        self._tuner = Tuner(lambda: script.runs.folder, clock)
+        if job := shown.job:
+            script.runs.at_first_run = lambda: self._tuner.begin(job)
         self._has_hung_up = False
         self._shows_output = False
 
@@ -238,6 +241,7 @@ class ScriptSession:
                 self._show_screen()
             while not self._script.wait(_LOOK_S):
                 self._look_for_notices()
+            self._tuner.close()
             self._script.end()
             if self._shows_output:
                 self._notifier.script_ended(self._script.state)
@@ -282,6 +286,7 @@ class ScriptSession:
         return self._factories.app(
             self._reader,
             None,
+            tuner=self._tuner,
             clock=self._clock,
             run_checkup=make_checkup(self._shown.runs_dir),
             script=self._script,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.runs.announcements import Launch
-    from tfwatch.runs.control.requests import TunerRequest
 
 #: An exception reaches a thread between two waits of this length.
 _WAIT_S = 0.1
@@ -47,7 +46,6 @@ class ScriptThread:
         launch: Launch,
         announced: Path,
         clock: Clock,
-        job: TunerRequest | None = None,
     ) -> None:
         self._words, self._launch, self._announced = list(words), launch, str(announced)
         self._thread = threading.Thread(target=self._run, name="tfwatch-script", daemon=True)
@@ -57,7 +55,7 @@ class ScriptThread:
         self._code = 0
         self._signals: list[int] = []
         self._is_stopping = self._is_left = False
-        self.runs = ScriptRuns(Announcements(announced), clock, job)
+        self.runs = ScriptRuns(Announcements(announced), clock)
         self.pid = os.getpid()
         self.folders: list[Path] = []
 

@@ -385,6 +385,10 @@ def describe_event(event: facts.Event) -> RowText | None:
             )
         case AutopilotEnded():
             return _AUTOPILOT, tuner_text.autopilot_end_text(event), "$text-accent"
+        case facts.StopRefused():
+            return ".", f"not stopped: {event.reason}", "$text-warning"
+        case facts.TunerLost():
+            return ".", tuner_text.TUNER_LOST, "$text-warning"
         case facts.SwitchFailed():
             return KNOBS[event.knob].key, switch_text.failed_switch_text(event), "$text-warning"
         case facts.SensorMissing():

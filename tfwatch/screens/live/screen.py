@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.tuning import knob_state
+from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.runs.library.finding import save_copy
 from tfwatch.runs.reading.disk_call import DiskSilentError
@@ -189,16 +190,16 @@ class LiveScreen(Screen[None], CachedLines):
     @property
     def live(self) -> bool:
         """True where keys reach the training."""
-        return self._switch_requests.control is not None
+        return self._switch_requests.requests is not None
 
     def frame(self) -> None:
         """Read the run's new data and draw it; skip frames while they cost too much CPU."""
         if not self.is_shown or self._meter.skips():
             return
-        self._show_refusals()
         view = self._read()
         if view is None:
             return
+        self._show_messages(view)
         self._meter.frame(view.snapshot)
         if view.is_over:
             self.stopping = False
@@ -223,12 +224,15 @@ class LiveScreen(Screen[None], CachedLines):
         self.set_reactive(LiveScreen.pane, before.pane)
         self._recent = before._recent
 
-    def _show_refusals(self) -> None:
-        """Report what another process' training refused."""
-        for refused in self._switch_requests.take_refusals():
-            self.notify(refused.reason)
-            if refused.is_stop:
-                self.stopping, self._stopping_s = False, None
+    def _show_messages(self, view: RunView) -> None:
+        """Report requests that the training did not get, did not take, or refused."""
+        for message in self._switch_requests.take_messages(view.snapshot):
+            self.notify(message)
+        refused, asked_s = view.snapshot.events.newest(StopRefused), self._stopping_s
+        if refused and asked_s is not None and refused.at_ns / 1e9 >= asked_s:
+            self._switch_requests.stop_failed()
+            self.stopping, self._stopping_s = False, None
+            self.notify(f"not stopped: {refused.reason}")
 
     def stop(self) -> None:
         """Ask the training to stop at the next batch."""

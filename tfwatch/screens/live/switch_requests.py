@@ -5,45 +5,76 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
+from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
 from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core.knobs import LARGEST, PREFETCH, WORKERS, check_value, knob_name
 from tfwatch.core.refusals import Refusal
-from tfwatch.runs.control.requests import Autopilot, Experiment, Request
+from tfwatch.runs.requests import StopRequest, SwitchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control.requests import Refused, Requests
+    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.requests import RequestSender
+    from tfwatch.tuner.thread import Tuner
 
 
+#: A training that has not taken a request after so many seconds is reported.
+_LATE_S = 5.0
+_ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this count as one.
 HELD_S = 0.7
 _DEEPEST = f"prefetch {LARGEST} is the maximum"
 
 
 class SwitchRequests:
-    """Sends requests to the training. `control` is None where the run is read only.
+    """Sends requests to the training. `requests` is None where the run is read only.
 
-    interrupt: stops the script of `tfwatch run`; None where the training stops by `control`.
+    tuner: runs A/B tests and the autopilot for this terminal; None where it is read only.
+    interrupt: stops the script of `tfwatch run`; None where the training stops by a request.
     """
 
     def __init__(
-        self, control: Requests | None, clock: Clock, interrupt: Callable[[], None] | None = None
+        self,
+        requests: RequestSender | None,
+        tuner: Tuner | None,
+        clock: Clock,
+        interrupt: Callable[[], None] | None = None,
     ) -> None:
-        self.control = control
+        self.requests = requests
+        self._tuner = tuner
         self._interrupt = interrupt
         self.asks: list[knob_state.KnobRequest] = []
+        self._checked: set[knob_state.KnobRequest] = set()
         self._clock = clock
         self._pressed: dict[str, int] = {}
 
-    def take_refusals(self) -> list[Refused]:
-        """Return what the training of another process refused since the last call; those requests wait no longer."""
-        refusals = self.control.take_refusals() if self.control else []
-        knobs = {refused.knob for refused in refusals}
-        self.asks = [ask for ask in self.asks if ask.knob not in knobs]
-        return refusals
+    def take_messages(self, snapshot: Snapshot) -> list[str]:
+        """Return what is new of requests: why one could not be sent, and which the training has not taken in time."""
+        failures = self.requests.take_failures() if self.requests else []
+        if failures:
+            self.asks = []
+        return failures + self._late(snapshot)
+
+    def _late(self, snapshot: Snapshot) -> list[str]:
+        """Return a sentence for each request that has waited long without an event of the training."""
+        due = [
+            ask
+            for ask in self.asks
+            if ask not in self._checked and snapshot.now_s - ask.at_s > _LATE_S
+        ]
+        if not due:
+            return []
+        self._checked = {ask for ask in self.asks if ask in self._checked or ask in due}
+        taken_s = {event.knob: event.at_ns / 1e9 for event in snapshot.events.switches()}
+        return [
+            f"{knob_name(ask.knob)} {ask.value}: the training has not taken it yet"
+            for ask in due
+            if taken_s.get(ask.knob, -1.0) < ask.at_s and not snapshot.life.is_over
+        ]
 
     def is_held(self, key: str) -> bool:
         """Return True where this press is the repeat of a held-down key."""
@@ -83,11 +114,10 @@ class SwitchRequests:
         deeper: test prefetch at twice its depth. against: the other value, where it is not the next one.
         """
         running = view.situation.experiment
-        if running and self.control is not None:
-            self.control.ask_tuner(None)
-            return f"A/B test ended: {running.subject}"
+        if running and self._tuner is not None:
+            return self._end_job(f"A/B test ended: {running.subject}")
         refusal, state = self._state(view, knob)
-        if state is None or self.control is None:
+        if state is None or self._tuner is None:
             return refusal
         if why := knob_state.why_no_experiment(knob):
             return why
@@ -98,20 +128,35 @@ class SwitchRequests:
             return _DEEPEST
         values = knob_state.test_order(state.coming, other)
         first, second = (check_value(knob, value) for value in values)
-        self.control.ask_tuner(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
-        return f"A/B test: {subject_text(knob, values)}; a ends it"
+        job = Experiment(knob, (first, second), seed=view.snapshot.steps_total)
+        return self._begin_job(view, job, f"A/B test: {subject_text(knob, values)}; a ends it")
 
     def toggle_autopilot(self, view: RunView) -> str:
         """Start the autopilot, or end it. Return a message."""
-        if self.control is not None and view.situation.autopilot_run is not None:
-            self.control.ask_tuner(None)
-            return "autopilot ended; the settings that helped stay"
+        if self._tuner is not None and view.situation.autopilot_run is not None:
+            return self._end_job("autopilot ended; the settings that helped stay")
         fixed = None if view.snapshot.manifest.switchable else Refusal.FIXED
-        refused = view.run_refusal(self.control is not None, self._is_ending(view)) or fixed
-        if refused or self.control is None:
+        refused = view.run_refusal(self.requests is not None, self._is_ending(view)) or fixed
+        if refused or self._tuner is None:
             return f"autopilot: {(refused or Refusal.READ_ONLY).words}"
-        self.control.ask_tuner(Autopilot(view.snapshot.manifest.memory_limit))
-        return "autopilot: it switches the settings; f ends it"
+        job = Autopilot(view.snapshot.manifest.memory_limit)
+        return self._begin_job(view, job, "autopilot: it switches the settings; f ends it")
+
+    def _begin_job(self, view: RunView, job: TunerJob, message: str) -> str:
+        """Begin a job of this terminal's tuner. Return the message, or why it cannot begin."""
+        assert self._tuner is not None
+        runs = view.situation.experiment or view.situation.autopilot_run
+        if runs and not self._tuner.is_busy:
+            return _ELSEWHERE
+        return self._tuner.begin(job) or message
+
+    def _end_job(self, message: str) -> str:
+        """End the job of this terminal's tuner. Return the message; another terminal's job goes on."""
+        assert self._tuner is not None
+        if not self._tuner.is_busy:
+            return _ELSEWHERE
+        self._tuner.cancel()
+        return message
 
     def undo(self, view: RunView) -> str:
         """Request the setting before the last switch. Return the reason for a refusal."""
@@ -129,26 +174,31 @@ class SwitchRequests:
 
     def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
         """The reason why a knob cannot be switched, or its state where it can."""
-        refused = view.refusal(knob, self.control is not None, self._is_ending(view))
+        refused = view.refusal(knob, self.requests is not None, self._is_ending(view))
         state = None if refused else self._states(view).get(knob)
         if state is not None:
             return "", state
         return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", None
 
     def _is_ending(self, view: RunView) -> bool:
-        return self.control is not None and self.control.is_stopping and not view.is_over
+        return self.requests is not None and self.requests.is_stopping and not view.is_over
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
-        assert self.control is not None
-        self.asks = [ask for ask in self.asks if ask.knob != knob] + [
-            knob_state.KnobRequest(knob, value, view.snapshot.now_s)
-        ]
-        self.control.ask(Request(knob, value, by="key"))
+        assert self.requests is not None
+        at_s = (self._clock.now_ns() - view.snapshot.manifest.origin_ns) / 1e9
+        others = [ask for ask in self.asks if ask.knob != knob]
+        self.asks = [*others, knob_state.KnobRequest(knob, value, at_s)]
+        self.requests.send(SwitchRequest(knob, value, "key"))
         return ""
 
     def stop(self) -> None:
         """Ask the training to stop at the next batch."""
         if self._interrupt:
             self._interrupt()
-        elif self.control is not None:
-            self.control.ask_stop()
+        elif self.requests is not None:
+            self.requests.send(StopRequest("key"))
+
+    def stop_failed(self) -> None:
+        """Note that the training refused to stop."""
+        if self.requests is not None:
+            self.requests.stop_failed()

@@ -28,7 +28,8 @@ from tfwatch.core.knobs import (
     check_value,
 )
 from tfwatch.runs.announcements import launched, take_switches
-from tfwatch.runs.control.requests import Control, Request
+from tfwatch.runs.control import Control
+from tfwatch.runs.requests import SwitchRequest
 from tfwatch.watch.fit.fit_data import find_epochs, kind_of_data
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
@@ -165,7 +166,8 @@ class Watch(keras.callbacks.Callback):
         }
         for knob, value in values.items():
             if value is not None:
-                self._control.ask(Request(knob, check_value(knob, _text_of(value)), "code"))
+                text = check_value(knob, _text_of(value))
+                self._control.ask_by_code(SwitchRequest(knob, text, "code"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy as a new Watch without a `fit`: tuners copy callbacks."""
@@ -259,14 +261,15 @@ class Watch(keras.callbacks.Callback):
             if self._py_dataset:
                 self._py_dataset.describe(run.script.writer)
             run.serve(self._control)
+            self._control.stop_at = launched().steps
+            for switch in take_switches():
+                self._control.ask(switch)
             session = Session(
                 run.script.writer,
                 self._control,
                 run.step_log,
                 run.stages,
                 py_dataset=self._py_dataset,
-                stop_after=launched().steps,
-                switches=take_switches(),
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )

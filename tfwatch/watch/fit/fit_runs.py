@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH
-from tfwatch.runs.control.requests import Control
+from tfwatch.runs.control import Control
 from tfwatch.tfdata.stages.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog
@@ -57,7 +57,7 @@ class FitRun:
         return True
 
     def serve(self, control: Control) -> None:
-        """Take requests of other processes for a `fit` that begins."""
+        """Take requests for a `fit` that begins."""
         control.begin()
         self._control = control
         self.script.serve(control)

@@ -32,7 +32,7 @@ from tfwatch.core.refusals import Refusal
 from tfwatch.watch.fit.fit_data import is_py_dataset
 
 if TYPE_CHECKING:
-    from tfwatch.runs.control.requests import Request
+    from tfwatch.runs.requests import SwitchRequest
     from tfwatch.runs.writer import RunWriter
 
 _PARTIAL_EPOCHS = "steps_per_epoch: an epoch does not begin the PyDataset again"
@@ -91,7 +91,7 @@ class PyDatasetSettings:
         own = [knob for knob in PY_DATASET_KNOBS if knob not in fixed]
         writer.describe(switchable=[first, *own, *others], from_epoch=own, fixed=fixed)
 
-    def refusal(self, request: Request, coming: Knobs) -> str:
+    def refusal(self, request: SwitchRequest, coming: Knobs) -> str:
         """Return the reason to refuse a request; empty if there is none. coming: the knobs of the next epoch."""
         if is_by_stage(request.value):
             return Refusal.ONE_FOR_ALL.words

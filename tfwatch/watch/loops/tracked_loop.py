@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.control.server import OWN_LOOP
+from tfwatch.runs.control import OWN_LOOP
 from tfwatch.tfdata.script_code.cells import place_of
 from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stages.stage_reader import StageReader

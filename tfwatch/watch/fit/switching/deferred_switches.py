@@ -17,7 +17,7 @@ from tfwatch.tfdata.cache import NoRoomError
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.runs.control.requests import Request
+    from tfwatch.runs.requests import SwitchRequest
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.rebuilding.replay import Replay
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
@@ -53,7 +53,7 @@ class DeferredSwitches:
     def _store(self) -> ExampleStore | None:
         return self._script.store
 
-    def refusal(self, request: Request) -> str:
+    def refusal(self, request: SwitchRequest) -> str:
         """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
         return self._open() if request.knob == CACHE and request.value else ""
 
@@ -67,7 +67,7 @@ class DeferredSwitches:
             return str(error)
         return ""
 
-    def cancelled_by(self, request: Request) -> list[tuple[str, str, str]]:
+    def cancelled_by(self, request: SwitchRequest) -> list[tuple[str, str, str]]:
         """Return the deferred switch that a request cancels: (knob, value, the same value)."""
         waiting = self._waiting.get(request.knob)
         is_cancelled = waiting and request.value == waiting.old

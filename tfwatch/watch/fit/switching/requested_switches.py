@@ -21,7 +21,6 @@ from tfwatch.core.knobs import (
     option_name,
 )
 from tfwatch.core.refusals import NotTimed, Refusal
-from tfwatch.runs.control.requests import Request
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.deferred_switches import (
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.knobs import Knobs
+    from tfwatch.runs.requests import SwitchRequest
     from tfwatch.watch.session import Session
 
 _STAYS = "prefetch off adds none: what the script prefetches itself stays, as its pipeline is not rebuilt now"
@@ -66,7 +66,6 @@ class RequestedSwitches:
         )
         self._deferred = DeferredSwitches(session, self.script)
         self.current = CurrentPipeline(self.script, note_failure)
-        self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
         self.requested: list[SwitchAsked] = []
         self._late: LateSwitch | None = None
         self._build_ms = 0.0
@@ -148,9 +147,8 @@ class RequestedSwitches:
 
         The user's code may build the pipeline: if it or tf.data raises, the current pipeline continues.
         """
-        while self._schedule and self._schedule[0].step <= steps:
-            scheduled = self._schedule.pop(0)
-            self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
+        if self._control.planned:
+            self._control.release(steps)
         if self._late is not None:
             return self._follow(self._late, self.current.batches_given(steps))
         if not self._control.has_requests or self.current.is_switching:
@@ -262,7 +260,7 @@ class RequestedSwitches:
     def _accept(self, steps: int) -> Knobs:
         """Take the requests, and return the knobs that result."""
         knobs = self._control.knobs
-        for request in self._control.take():
+        for request in self._control.take(steps):
             refusal = self._refusal(request)
             now = self._writer.now_ns()
             if refusal:
@@ -290,7 +288,7 @@ class RequestedSwitches:
             self._has_noted_off = True
             self._writer.note(_STAYS)
 
-    def _refusal(self, request: Request) -> str:
+    def _refusal(self, request: SwitchRequest) -> str:
         if request.knob == DEVICE_PREFETCH and request.value != "off":
             no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
             if no_copy:
@@ -301,7 +299,7 @@ class RequestedSwitches:
             )
         return self._refusal_of_script(request)
 
-    def _refusal_of_script(self, request: Request) -> str:
+    def _refusal_of_script(self, request: SwitchRequest) -> str:
         refused = why_not_switchable(self.current.keras)
         if refused:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
@@ -317,7 +315,7 @@ class RequestedSwitches:
         """Refuse all requests after `steps` steps: the batches come straight from Keras' iterator."""
         if self._control.has_requests:
             now_ns = self._writer.now_ns()
-            for request in self._control.take():
+            for request in self._control.take(steps):
                 now, new = getattr(self._control.knobs, request.knob), request.value
                 failed = SwitchFailed(
                     now_ns, request.knob, Refusal.NOT_SPLIT.words, now, new, steps, now
@@ -377,12 +375,13 @@ class RequestedSwitches:
                 part()
 
     def _report_unreached(self) -> None:
-        """Record the scheduled switches whose step was never reached."""
+        """Record the planned switches whose step was never reached."""
         knobs = self._control.knobs
-        for due in self._schedule:
+        planned, self._control.planned = self._control.planned, []
+        for due in planned:
             turned = knobs.with_value(due.knob, due.value)
             for knob, old, new in knobs.differences(turned):
-                self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, due.step))
+                self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, due.at_step))
             knobs = turned
 
     def _end_late(self) -> None:

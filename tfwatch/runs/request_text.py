@@ -12,7 +12,7 @@ from tfwatch.core.knobs import (
     is_by_stage,
     option_name,
 )
-from tfwatch.runs.control.requests import Scheduled
+from tfwatch.runs.requests import SwitchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not (knob.epochs or knob.epochs_off))
 
 
-def parse_switch(text: str) -> Scheduled:
+def parse_switch(text: str) -> SwitchRequest:
     """Read `100:prefetch=4`; any knob, by its name on the command line.
 
     Raises:
@@ -36,7 +36,7 @@ def parse_switch(text: str) -> Scheduled:
     setting = check_value(knob, value)
     if of_stage or is_by_stage(setting):
         raise ValueError(f"{text!r}: the maps have one setting together, e.g. {step}:{name}=4")
-    return Scheduled(int(step), knob, setting)
+    return SwitchRequest(knob, setting, "command", int(step))
 
 
 @dataclass(frozen=True, slots=True)

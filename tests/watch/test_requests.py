@@ -1,0 +1,206 @@
+"""Requests in the run folder of a script's own `fit` and loop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.keras_fixtures import fingerprint
+from tests.runs.processes import wait_until
+from tests.runs.requested import planned, switch
+from tests.watch.watched import Make, known, watch_in
+from tests.whole import events_of
+from tfwatch.analysis.tuning.jobs import Experiment
+from tfwatch.core.events import (
+    ExperimentEnded,
+    PipelineSwitched,
+    RunEnded,
+    StopRefused,
+    SwitchFailed,
+)
+from tfwatch.runs.control import NO_FIT, OWN_LOOP
+from tfwatch.runs.format import REQUESTS
+from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.requests import StopRequest, append
+from tfwatch.tuner.thread import Tuner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfwatch.runs.requests import Request
+
+pytestmark = pytest.mark.tensorflow
+
+
+def after_batch(number: int, work: Callable[[], object]) -> Any:
+    """Return a callback that does something once, after a batch."""
+    import keras
+
+    done: list[object] = []
+
+    def on_train_batch_end(batch: int, logs: Any = None) -> None:
+        if batch == number and not done:
+            done.append(work())
+
+    return keras.callbacks.LambdaCallback(on_train_batch_end=on_train_batch_end)
+
+
+def requested(watch: Any, *requests: Request) -> None:
+    """Append requests to the run of the present `fit`, and wait until its writer has taken them."""
+    folder = watch.run_path
+    for request in requests:
+        append(folder, request)
+    taker = watch._run.script._requests
+    wait_until(lambda: taker._file and taker._file.offset == (folder / REQUESTS).stat().st_size)
+
+
+def test_switched_in_mid_epoch_and_at_planned_steps_the_result_is_the_same(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    def trained(*callbacks: Any) -> Any:
+        model = make_model()
+        return fingerprint(
+            model, model.fit(known(arrays), epochs=3, verbose=0, callbacks=list(callbacks))
+        )
+
+    watch = watch_in(tmp_path)
+    requests = (
+        switch("prefetch", "2"),
+        planned(30, "prefetch", "4"),
+        planned(33, "prefetch", "off"),
+    )
+    found = trained(watch, after_batch(1, lambda: requested(watch, *requests)))
+
+    assert found == trained()
+    switched = events_of(open_run(watch.run_path), PipelineSwitched)
+    assert [(event.new, event.by) for event in switched] == [
+        ("2", "key"),
+        ("4", "command"),
+        ("off", "command"),
+    ]
+    assert [event.asked_step for event in switched[1:]] == [30, 33]
+
+
+def test_a_stop_ends_one_fit_and_not_the_next(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    watch, model = watch_in(tmp_path), make_model()
+    stop = after_batch(3, lambda: requested(watch, StopRequest("key")))
+
+    model.fit(known(arrays), epochs=3, verbose=0, callbacks=[watch, stop])
+    run = open_run(watch.run_path)
+    history = model.fit(known(arrays), epochs=2, verbose=0, callbacks=[watch])
+
+    assert len(run.steps) in (4, 5)
+    assert [(event.cause, event.detail) for event in events_of(run, RunEnded)] == [
+        ("stopped", "stopped at the next batch")
+    ]
+    assert len(history.history["loss"]) == 2
+
+
+def test_a_stop_at_a_step_finishes_the_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    watch, model = watch_in(tmp_path), make_model()
+    stop = after_batch(1, lambda: requested(watch, StopRequest("command", at_step=9)))
+
+    model.fit(known(arrays), epochs=3, verbose=0, callbacks=[watch, stop])
+
+    run = open_run(watch.run_path)
+    assert len(run.steps) == 9
+    assert [event.cause for event in events_of(run, RunEnded)] == ["finished"]
+
+
+def test_an_experiment_of_another_terminal_runs_on_a_script(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    watch, model = watch_in(tmp_path), make_model()
+    tuner = Tuner(lambda: watch.run_path)
+    job = Experiment("prefetch", ("default", "2"), 60)
+
+    def stop_once_it_ended(epoch: int, logs: Any) -> None:
+        model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentEnded))
+
+    until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_ended)
+    ask = after_batch(3, lambda: tuner.begin(job))
+    model.fit(known(arrays), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
+    tuner.close()
+
+    run = open_run(watch.run_path)
+    (ended,) = events_of(run, ExperimentEnded)
+    assert ended.knob == "prefetch"
+    assert any(event.by == "experiment" for event in events_of(run, PipelineSwitched))
+
+
+def test_between_two_short_fits_a_request_is_refused(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tfwatch.watch.fit.fit_runs.SHORT_S", 1e6
+    )  # on a busy machine a fit takes long to compile
+    watch, model = watch_in(tmp_path), make_model()
+    for _ in range(2):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    folder = watch.run_path
+    assert folder
+
+    append(folder, switch("prefetch", "4"))
+    wait_until(lambda: events_of(open_run(folder), SwitchFailed))
+
+    assert [event.reason for event in events_of(open_run(folder), SwitchFailed)] == [NO_FIT]
+    watch._newest_run.script.end_rest()
+    watch._newest_run.script.close()
+
+
+def test_a_loop_of_the_scripts_own_is_followed_and_not_changed(
+    tmp_path: Path, all_runs_ended: None
+) -> None:
+    from tfwatch import track
+
+    tracked, held = track(range(5), runs_dir=tmp_path), threading.Event()
+    for number in tracked:
+        folder = tracked.run_path
+        assert folder
+        if number == 2:
+            append(folder, switch("prefetch", "4"))
+            append(folder, StopRequest("key"))
+            while not events_of(open_run(folder), StopRefused):
+                held.wait(0.05)
+
+    assert tracked.run_path
+    run = open_run(tracked.run_path)
+    assert [event.reason for event in events_of(run, SwitchFailed)] == [OWN_LOOP]
+    assert [event.reason for event in events_of(run, StopRefused)] == [OWN_LOOP]
+    assert len(run.steps) == 5
+
+
+_SCRIPT = """
+import keras, numpy as np
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.zeros((64, 2)), np.zeros((64, 1)), verbose=0)
+import sys
+rooms = ("analysis", "live", "tuner", "report", "screens", "widgets", "app")
+loaded = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("tfwatch.")}
+print("JUDGING:", sorted(loaded & {f"tfwatch.{room}" for room in rooms}), "textual" in sys.modules)
+print("WATCHED:", "tfwatch.watch" in loaded)
+"""
+
+
+def test_the_process_of_a_script_only_measures(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_SCRIPT)
+    words = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(tmp_path / "runs")]
+    done = subprocess.run(
+        [sys.executable, *words, str(script)], capture_output=True, text=True, check=True
+    )
+
+    assert "JUDGING: [] False" in done.stdout, done.stdout
+    assert "WATCHED: True" in done.stdout
+    (run,) = (tmp_path / "runs").iterdir()
+    assert len(open_run(run).steps) == 2

@@ -1,1 +1,0 @@
-"""Requests to a training: their queue, and the socket that other processes send them to."""

@@ -55,10 +55,8 @@ class Control:
     """
 
     def __init__(self, knobs: Knobs | None = None) -> None:
-        #: The values that the training uses now; Watch sets them, and `shuffle`.
+        #: The values that the training uses now; Watch sets them.
         self.knobs = knobs or Knobs()
-        #: The value from the next epoch on; None where no change waits.
-        self.shuffle: str | None = None
         #: Set to end the training at the next batch.
         self.stop = threading.Event()
         #: The step after which the training ends; None is none.
@@ -80,16 +78,6 @@ class Control:
     def waiting_count(self) -> int:
         """The number of requests that wait."""
         return len(self._requests)
-
-    @property
-    def requested_knobs(self) -> Knobs:
-        """The knobs after all waiting requests."""
-        knobs = self.knobs
-        if self.shuffle is not None:
-            knobs = knobs.with_value("shuffle", self.shuffle)
-        for request in list(self._requests):
-            knobs = knobs.with_value(request.knob, request.value)
-        return knobs
 
     @property
     def is_stopping(self) -> bool:

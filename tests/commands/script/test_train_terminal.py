@@ -84,7 +84,7 @@ def end_of(run: Run) -> str:
 
 def test_a_key_reaches_the_training_and_a_stop_ends_it_and_its_run(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
-        terminal.read_until(lambda: trains(tmp_path))
+        terminal.wait_for("recording")
         terminal.press("p")
         terminal.read_until(lambda: "switch prefetch by key\n" in log_of(tmp_path))
         answer(terminal, "y")

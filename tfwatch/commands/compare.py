@@ -60,15 +60,17 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
     sides = [find_side(words, options.runs_dir, clock) for words in options.sides]
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
-        found = compare_runs(sides, past, options.by_example)
+        comparisons = compare_runs(sides, past, options.by_example)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
     match options.form:
         case "json":
-            return write(sys.stdout, json.dumps(comparison_json(sides, found), indent=1) + "\n")
+            return write(
+                sys.stdout, json.dumps(comparison_json(sides, comparisons), indent=1) + "\n"
+            )
         case "markdown":
-            return write(sys.stdout, comparison_markdown(sides, found))
-    return write(sys.stdout, "\n".join(comparison_lines(sides, found)) + "\n")
+            return write(sys.stdout, comparison_markdown(sides, comparisons))
+    return write(sys.stdout, "\n".join(comparison_lines(sides, comparisons)) + "\n")
 
 
 #: The exit codes of the outcomes.
@@ -100,16 +102,16 @@ def check(
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
     past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
-        found = check_runs(runs, options.limits, baseline, past)
+        figures = check_runs(runs, options.limits, baseline, past)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
     names = [one.name for one in runs]
-    _write_reports(options, environment, names, found)
+    _write_reports(options, environment, names, figures)
     if options.as_json:
-        text = json.dumps(check_json(names, [one.name for one in baseline], found), indent=1)
+        text = json.dumps(check_json(names, [one.name for one in baseline], figures), indent=1)
     else:
-        text = "\n".join(check_lines(found))
-    return write(sys.stdout, text + "\n") or EXIT_CODES[worst([one.outcome for one in found])]
+        text = "\n".join(check_lines(figures))
+    return write(sys.stdout, text + "\n") or EXIT_CODES[worst([one.outcome for one in figures])]
 
 
 def _check_options(options: CheckOptions) -> None:
@@ -129,15 +131,15 @@ def _write_reports(
     options: CheckOptions,
     environment: Mapping[str, str],
     names: Sequence[str],
-    found: Sequence[CheckedFigure],
+    figures: Sequence[CheckedFigure],
 ) -> None:
     """Write the JUnit file, and, on GitHub, annotations to stderr and the step summary."""
     if options.junit:
-        _write(options.junit, junit_xml(names, found), "w")
+        _write(options.junit, junit_xml(names, figures), "w")
     if environment.get("GITHUB_ACTIONS") == "true":
-        sys.stderr.write("".join(f"{line}\n" for line in github_annotations(names, found)))
+        sys.stderr.write("".join(f"{line}\n" for line in github_annotations(names, figures)))
     if summary := environment.get("GITHUB_STEP_SUMMARY"):
-        _write(summary, step_summary(names, found), "a")
+        _write(summary, step_summary(names, figures), "a")
 
 
 def _write(path: Path | str, text: str, mode: str) -> None:

@@ -88,7 +88,7 @@ def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> Run
 
 def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:
     """Return the newest runs that equal a run in settings, versions and machine, the oldest first."""
-    found = []
+    runs = []
     try:
         folders = list_runs(runs_dir)
     except OSError:
@@ -99,9 +99,9 @@ def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequen
             if not may_equal(manifest, subject):
                 continue
             run = JudgedRun(open_run(folder, clock))
-            found += equal_runs([RunToCompare(run, folder.name)], subject)
+            runs += equal_runs([RunToCompare(run, folder.name)], subject)
         except (NotARunError, OSError):
             continue
-        if len(found) == _MOST_PAST:
+        if len(runs) == _MOST_PAST:
             break
-    return found[::-1]
+    return runs[::-1]

@@ -71,28 +71,30 @@ def list_past_runs(listing: Listing, clock: Clock = SYSTEM) -> int:
     """
     with _readable(listing.runs_dir):
         folders = list_runs(listing.runs_dir)
-    found = list(_matching(folders, listing, clock))
+    listed = list(_matching(folders, listing, clock))
     if listing.as_json:
         return write(
             sys.stdout,
-            json.dumps({"runs": [_as_json(folder, run) for folder, run in found]}) + "\n",
+            json.dumps({"runs": [_as_json(folder, run) for folder, run in listed]}) + "\n",
         )
-    if not found:
+    if not listed:
         none = (
             f"no run matches {listing.wanted!r}"
             if listing.wanted
             else f"no runs yet in {listing.runs_dir}"
         )
         return write(sys.stdout, printable(none) + "\n")
-    return write(sys.stdout, _table(found))
+    return write(sys.stdout, _table(listed))
 
 
 def _matching(
     folders: Sequence[Path], listing: Listing, clock: Clock
 ) -> Iterator[tuple[Path, PastRun]]:
-    found = ((folder, run) for folder in folders if (run := past_entry(folder, folder.name, clock)))
+    matching = (
+        (folder, run) for folder in folders if (run := past_entry(folder, folder.name, clock))
+    )
     wanted = listing.wanted.casefold()
-    yield from islice((one for one in found if wanted in _searched(*one)), listing.most)
+    yield from islice((one for one in matching if wanted in _searched(*one)), listing.most)
 
 
 def _searched(folder: Path, run: PastRun) -> str:
@@ -109,10 +111,10 @@ def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
     }
 
 
-def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
+def _table(listed: Iterable[tuple[Path, PastRun]]) -> str:
     from rich.table import Table
 
-    rows = [_row(folder, run) for folder, run in found]
+    rows = [_row(folder, run) for folder, run in listed]
     shown = _columns_that_fit(rows, shutil.get_terminal_size().columns)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name, justify in _COLUMNS:

@@ -23,22 +23,22 @@ _LEVELS: dict[Outcome, str] = {"failed": "error", "inconclusive": "warning", "pa
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def check_lines(found: Sequence[CheckedFigure]) -> list[str]:
+def check_lines(figures: Sequence[CheckedFigure]) -> list[str]:
     """Return a line for each figure, and the outcome."""
-    lines = [f"{one.outcome:12}  {_sentence(one)}" for one in found]
-    return [*lines, worst([one.outcome for one in found])]
+    lines = [f"{one.outcome:12}  {_sentence(one)}" for one in figures]
+    return [*lines, worst([one.outcome for one in figures])]
 
 
 def check_json(
-    runs: Sequence[str], baseline: Sequence[str], found: Sequence[CheckedFigure]
+    runs: Sequence[str], baseline: Sequence[str], figures: Sequence[CheckedFigure]
 ) -> dict[str, Any]:
     """Return the check as one JSON object."""
     document: dict[str, Any] = finite(
         {
             "runs": list(runs),
             "baseline": list(baseline),
-            "outcome": worst([one.outcome for one in found]),
-            "checks": [_as_json(one) for one in found],
+            "outcome": worst([one.outcome for one in figures]),
+            "checks": [_as_json(one) for one in figures],
         }
     )
     return document
@@ -78,15 +78,15 @@ def _value(value: float | None, one: CheckedFigure) -> str:
     return value_text(value, one.unit)
 
 
-def junit_xml(runs: Sequence[str], found: Sequence[CheckedFigure]) -> str:
+def junit_xml(runs: Sequence[str], figures: Sequence[CheckedFigure]) -> str:
     """Return a JUnit report with a test case for each figure; an inconclusive one is skipped."""
-    counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in _MARKS}
-    totals = {"tests": str(len(found)), "failures": str(counts["failed"]), "errors": "0"}
+    counts = {outcome: sum(one.outcome == outcome for one in figures) for outcome in _MARKS}
+    totals = {"tests": str(len(figures)), "failures": str(counts["failed"]), "errors": "0"}
     suites = ElementTree.Element("testsuites", {"name": "tfwatch check", **totals})
     # Jenkins' schema has `skipped` for a suite only.
     of_suite = {"name": _xml(" ".join(runs)), **totals, "skipped": str(counts["inconclusive"])}
     suite = ElementTree.SubElement(suites, "testsuite", of_suite)
-    for one in found:
+    for one in figures:
         case = ElementTree.SubElement(
             suite, "testcase", {"classname": "tfwatch.check", "name": _xml(one.title)}
         )
@@ -102,12 +102,12 @@ def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
-def github_annotations(runs: Sequence[str], found: Sequence[CheckedFigure]) -> list[str]:
+def github_annotations(runs: Sequence[str], figures: Sequence[CheckedFigure]) -> list[str]:
     """Return a workflow command for each figure that did not pass."""
     title = _property(f"tfwatch check {' '.join(runs)}")
     return [
         f"::{_LEVELS[one.outcome]} title={title}::{_data(_sentence(one))}"
-        for one in found
+        for one in figures
         if one.outcome != "passed"
     ]
 
@@ -121,10 +121,10 @@ def _property(text: str) -> str:
     return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
-def step_summary(runs: Sequence[str], found: Sequence[CheckedFigure]) -> str:
+def step_summary(runs: Sequence[str], figures: Sequence[CheckedFigure]) -> str:
     """Return a table in GitHub's markdown."""
-    outcome = worst([one.outcome for one in found])
-    rows = [f"| {_MARKS[one.outcome]} {one.outcome} | {plain(_sentence(one))} |" for one in found]
+    outcome = worst([one.outcome for one in figures])
+    rows = [f"| {_MARKS[one.outcome]} {one.outcome} | {plain(_sentence(one))} |" for one in figures]
     head = f"### {_MARKS[outcome]} tfwatch check {plain(' '.join(runs))}: {outcome}"
     return (
         "\n".join(

@@ -35,60 +35,60 @@ def side_text(side: Sequence[RunToCompare]) -> str:
 
 
 def comparison_lines(
-    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+    sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
 ) -> list[str]:
     """Return the comparisons of the first side with each of the others as text."""
     lines = [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
-    for letter, one in zip(SIDES[1:], found, strict=False):
+    for letter, one in zip(SIDES[1:], comparisons, strict=False):
         lines += ["", answer_text(one, letter), *part_lines(one), "", *_table(_rows(one, letter))]
         lines += ["", *why_lines(one), *change_lines(one)]
     return lines
 
 
 def comparison_markdown(
-    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+    sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
 ) -> str:
     """Return the comparisons in Markdown, for a pull request."""
     lines = [f"* {SIDES[n]}: {plain(side_text(side))}" for n, side in enumerate(sides)]
-    for letter, one in zip(SIDES[1:], found, strict=False):
+    for letter, one in zip(SIDES[1:], comparisons, strict=False):
         head, *rows = _rows(one, letter)
         lines += ["", f"**{plain(answer_text(one, letter))}**", "", *table(head, rows)]
         lines += [plain(line) for line in (*part_lines(one), *why_lines(one), *change_lines(one))]
     return "\n".join(lines) + "\n"
 
 
-def _rows(found: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
+def _rows(compared: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
     """Return the head, the figures of a step, the time breakdown, and the figures of the last common epoch."""
     rows: list[tuple[str, ...]] = [("", "A", letter, f"{letter} less A", "95 % interval")]
-    rows += map(_row, found.figures)
-    epoch = f"after epoch {(found.loss_epoch or 0) + 1}"
-    for head, figures in (("time breakdown", found.time_spent), (epoch, found.losses)):
+    rows += map(_row, compared.figures)
+    epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
+    for head, figures in (("time breakdown", compared.time_spent), (epoch, compared.losses)):
         rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
     return rows
 
 
-def answer_text(found: ComparedRuns, letter: str) -> str:
+def answer_text(compared: ComparedRuns, letter: str) -> str:
     """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 % to +5.0 %)`."""
-    of = "time per example" if found.by_example else "step time"
-    low, high = (1 / end - 1 for end in (found.estimate.high, found.estimate.low))
+    of = "time per example" if compared.by_example else "step time"
+    low, high = (1 / end - 1 for end in (compared.estimate.high, compared.estimate.low))
     change, within = (
-        1 / found.estimate.ratio - 1,
+        1 / compared.estimate.ratio - 1,
         f"95 % interval {signed_percent(low)} to {signed_percent(high)}",
     )
-    if found.answer in ("faster", "slower"):
-        return f"{letter} is {found.answer} than A: {of} {signed_percent(change)} ({within})"
-    if found.answer == "same":
+    if compared.answer in ("faster", "slower"):
+        return f"{letter} is {compared.answer} than A: {of} {signed_percent(change)} ({within})"
+    if compared.answer == "same":
         return f"{letter} is as fast as A: {of} {signed_percent(change)}, within 3 % ({within})"
     return f"no clear difference in {of}: {signed_percent(change)} ({within})"
 
 
-def part_lines(found: ComparedRuns) -> list[str]:
+def part_lines(compared: ComparedRuns) -> list[str]:
     """Return the parts of a step that differ clearly where the whole step does not."""
-    if found.answer in ("faster", "slower"):
+    if compared.answer in ("faster", "slower"):
         return []
     return [
         f"{part.name} differs: {change_text(part)} ({interval_text(part)})"
-        for part in found.clear_parts
+        for part in compared.clear_parts
     ]
 
 
@@ -179,68 +179,68 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def why_lines(found: ComparedRuns) -> list[str]:
+def why_lines(compared: ComparedRuns) -> list[str]:
     """Return the origin of the interval, and the remedies for a wide one."""
-    of = "mean" if found.in_bursts else "median"
+    of = "mean" if compared.in_bursts else "median"
     lines = [
-        f"Each run counts with the {of} of the same {units.counted(found.steps, 'steady step')}."
+        f"Each run counts with the {of} of the same {units.counted(compared.steps, 'steady step')}."
     ]
     alone = any(
         one.low is None and one.difference is not None
-        for one in (*found.figures, *found.time_spent)
+        for one in (*compared.figures, *compared.time_spent)
     )
     once = (
         ["A figure with one value a run has an interval from two runs of each side on."]
         if alone
         else []
     )
-    return [*lines, spread_text(found), *_remarks(found), *once]
+    return [*lines, spread_text(compared), *_remarks(compared), *once]
 
 
-def spread_text(found: ComparedRuns) -> str:
+def spread_text(compared: ComparedRuns) -> str:
     """Return the spread between equal runs, and its origin."""
-    spread = f"Equal runs differ by about {found.spread.deviation * 100:.1f} %"
-    if found.spread.source == "measured":
+    spread = f"Equal runs differ by about {compared.spread.deviation * 100:.1f} %"
+    if compared.spread.source == "measured":
         return f"{spread} (standard deviation), measured by these runs."
-    if found.spread.source == "past":
+    if compared.spread.source == "past":
         return f"{spread} (standard deviation), from past runs with the same settings and from changes within these."
     cause = (
         "so few runs cannot show it"
-        if found.alternating or _is_single(found)
+        if compared.alternating or _is_single(compared)
         else "the sides were not run in turn"
     )
     return f"{spread} (standard deviation): assumed in part, because {cause}."
 
 
-def _is_single(found: ComparedRuns) -> bool:
-    return len(found.before) + len(found.after) < 6
+def _is_single(compared: ComparedRuns) -> bool:
+    return len(compared.before) + len(compared.after) < 6
 
 
-def _remarks(found: ComparedRuns) -> list[str]:
+def _remarks(compared: ComparedRuns) -> list[str]:
     remarks = []
-    if found.spread.source != "measured":
+    if compared.spread.source != "measured":
         remarks.append(
             "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3"
         )
-    if max((share for share in found.others if share is not None), default=0.0) >= _BUSY:
-        shares = " and ".join(map(units.percent, found.others))
+    if max((share for share in compared.others if share is not None), default=0.0) >= _BUSY:
+        shares = " and ".join(map(units.percent, compared.others))
         remarks.append(
             f"Other programs used up to {shares} of the cores, which makes equal runs differ more."
         )
-    if not found.same_host:
+    if not compared.same_host:
         remarks.append(
             "The hosts differ and have the same hardware, which makes equal runs differ more."
         )
     return remarks
 
 
-def change_lines(found: ComparedRuns) -> list[str]:
+def change_lines(compared: ComparedRuns) -> list[str]:
     """Return the settings, versions and machines that differ."""
-    if not found.changes:
+    if not compared.changes:
         return ["Settings, versions and machine are the same."]
     words = [
         f"{change_name(one.name)} {_or_none(one.before)} → {_or_none(one.after)}"
-        for one in found.changes
+        for one in compared.changes
     ]
     return [printable(f"Differs: {', '.join(words)}")]
 
@@ -255,7 +255,7 @@ def _or_none(value: str) -> str:
 
 
 def comparison_json(
-    sides: Sequence[Sequence[RunToCompare]], found: Sequence[ComparedRuns]
+    sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
 ) -> dict[str, Any]:
     """Return all comparisons with the first side."""
     document: dict[str, Any] = finite(
@@ -264,7 +264,9 @@ def comparison_json(
                 {"side": SIDES[n], "runs": [_run(one) for one in side]}
                 for n, side in enumerate(sides)
             ],
-            "comparisons": [_comparison(one, SIDES[n]) for n, one in enumerate(found, start=1)],
+            "comparisons": [
+                _comparison(one, SIDES[n]) for n, one in enumerate(comparisons, start=1)
+            ],
         }
     )
     return document
@@ -281,21 +283,21 @@ def _run(one: RunToCompare) -> dict[str, Any]:
     }
 
 
-def _comparison(found: ComparedRuns, side: str) -> dict[str, Any]:
+def _comparison(compared: ComparedRuns, side: str) -> dict[str, Any]:
     return {
         "baseline": "A",
         "side": side,
-        "per": "example" if found.by_example else "step",
-        "answer": found.answer,
-        "speedup": found.estimate.ratio,
-        "speedup_low": found.estimate.low,
-        "speedup_high": found.estimate.high,
-        "steps": found.steps,
-        "statistic": "mean" if found.in_bursts else "median",
-        "figures": [figure_json(one) for one in found.figures],
-        "time_breakdown": [figure_json(one) for one in found.time_spent],
-        "loss_epoch": found.loss_epoch,
-        "losses": [figure_json(one) for one in found.losses],
+        "per": "example" if compared.by_example else "step",
+        "answer": compared.answer,
+        "speedup": compared.estimate.ratio,
+        "speedup_low": compared.estimate.low,
+        "speedup_high": compared.estimate.high,
+        "steps": compared.steps,
+        "statistic": "mean" if compared.in_bursts else "median",
+        "figures": [figure_json(one) for one in compared.figures],
+        "time_breakdown": [figure_json(one) for one in compared.time_spent],
+        "loss_epoch": compared.loss_epoch,
+        "losses": [figure_json(one) for one in compared.losses],
         "changes": [
             {
                 "kind": one.kind,
@@ -303,17 +305,17 @@ def _comparison(found: ComparedRuns, side: str) -> dict[str, Any]:
                 "from": one.before or None,
                 "to": one.after or None,
             }
-            for one in found.changes
+            for one in compared.changes
         ],
         "spread": {
-            "share": found.spread.deviation,
-            "degrees_of_freedom": found.spread.freedom,
-            "source": found.spread.source,
+            "share": compared.spread.deviation,
+            "degrees_of_freedom": compared.spread.freedom,
+            "source": compared.spread.source,
         },
-        "alternating": found.alternating,
-        "same_host": found.same_host,
-        "others_share_before": found.others[0],
-        "others_share_after": found.others[1],
+        "alternating": compared.alternating,
+        "same_host": compared.same_host,
+        "others_share_before": compared.others[0],
+        "others_share_after": compared.others[1],
     }
 
 

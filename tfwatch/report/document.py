@@ -139,8 +139,8 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "machine": _machine(judged.hardware),
         "tensorflow_log": [_log_finding(one) for one in find_meanings(run.log)],
     }
-    found: dict[str, Any] = finite(document)
-    return found
+    finite_document: dict[str, Any] = finite(document)
+    return finite_document
 
 
 def _last_setting(judged: JudgedRun) -> dict[str, Any]:
@@ -164,26 +164,26 @@ def _whole_run(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _banner(found: Banner | None) -> dict[str, str | None] | None:
+def _banner(banner: Banner | None) -> dict[str, str | None] | None:
     """Return a finding."""
-    if found is None:
+    if banner is None:
         return None
     return {
-        "word": found.word,
-        "sentence": found.sentence,
-        "advice": found.advice,
-        "code": found.edit or None,
+        "word": banner.word,
+        "sentence": banner.sentence,
+        "advice": banner.advice,
+        "code": banner.edit or None,
     }
 
 
-def _data_wait_cost(found: DataWaitCost) -> dict[str, float | None]:
+def _data_wait_cost(cost: DataWaitCost) -> dict[str, float | None]:
     """Return the cost of data wait."""
     return {
-        "data_wait_s": found.data_wait_s,
-        "share_of_run": found.share,
-        "examples": found.examples,
-        "energy_j": found.energy_j,
-        "run_without_data_wait_s": found.without_s,
+        "data_wait_s": cost.data_wait_s,
+        "share_of_run": cost.share,
+        "examples": cost.examples,
+        "energy_j": cost.energy_j,
+        "run_without_data_wait_s": cost.without_s,
     }
 
 

@@ -58,12 +58,12 @@ def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> li
     return [*map(_switch, switches), *map(_without_effect, without_effect)]
 
 
-def forecasts_json(found: Record) -> dict[str, Any]:
+def forecasts_json(record: Record) -> dict[str, Any]:
     """Return the forecast of each switch with the measured step."""
     return {
-        "median_error_share": found.median_error,
-        "within_interval": found.inside,
-        "switches": [_checked_forecast(one) for one in found.checked],
+        "median_error_share": record.median_error,
+        "within_interval": record.inside,
+        "switches": [_checked_forecast(one) for one in record.checked],
     }
 
 

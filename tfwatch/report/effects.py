@@ -205,13 +205,13 @@ def _experiments(judged: JudgedRun) -> Iterator[Effect]:
 
 
 def _autopilot(judged: JudgedRun) -> Iterator[Effect]:
-    for found in autopilot_runs(judged.run.events):
-        yield _autopilot_row(found)
+    for autopilot_run in autopilot_runs(judged.run.events):
+        yield _autopilot_row(autopilot_run)
 
 
-def _autopilot_row(found: AutopilotRun) -> Effect:
-    ended = found.ended
-    where = f"from step {units.count(found.began.step + 1)}"
+def _autopilot_row(autopilot_run: AutopilotRun) -> Effect:
+    ended = autopilot_run.ended
+    where = f"from step {units.count(autopilot_run.began.step + 1)}"
     if ended is None:
         return Effect("autopilot", "autopilot", where, "the run ended first")
     sides = (

@@ -58,14 +58,18 @@ def group_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
 
 
 def _straggler_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
-    found = judged.straggler
+    straggler = judged.straggler
     if judged.why_not:
         return Tone.CALM, "STRAGGLER n/a", [judged.why_not]
-    if found is None:
+    if straggler is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.aligned)
         return Tone.GOOD, banner_word(None), [sentence]
-    sentences = [straggler_sentence(found), without_sentence(found), ADVICE[found.cause]]
-    return _TONES[found.level], banner_word(found), sentences
+    sentences = [
+        straggler_sentence(straggler),
+        without_sentence(straggler),
+        ADVICE[straggler.cause],
+    ]
+    return _TONES[straggler.level], banner_word(straggler), sentences
 
 
 def rank_rows(judged: JudgedGroup) -> list[tuple[str, ...]]:
@@ -136,7 +140,7 @@ def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
     """Return the group: its ranks, the straggler or why none can be named, and single long steps."""
     group = judged.group
-    found: dict[str, Any] = finite(
+    document: dict[str, Any] = finite(
         {
             "group": group.folder.name,
             "launcher": group.file.launcher,
@@ -158,30 +162,30 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "ranks": [_rank(judged, one) for one in judged.ranks],
         }
     )
-    return found
+    return document
 
 
-def _straggler(found: Straggler) -> dict[str, Any]:
+def _straggler(straggler: Straggler) -> dict[str, Any]:
     return {
-        "rank": found.rank,
-        "cause": found.cause.value,
-        "level": found.level.value,
-        "share": found.share,
-        "group_step_ms": found.group_ms,
-        "gain_ms": found.gain_ms,
-        "gain_is_least": found.is_least,
-        "own": found.own,
-        "others": found.others,
-        "sentence": straggler_sentence(found),
+        "rank": straggler.rank,
+        "cause": straggler.cause.value,
+        "level": straggler.level.value,
+        "share": straggler.share,
+        "group_step_ms": straggler.group_ms,
+        "gain_ms": straggler.gain_ms,
+        "gain_is_least": straggler.is_least,
+        "own": straggler.own,
+        "others": straggler.others,
+        "sentence": straggler_sentence(straggler),
     }
 
 
-def _long_step(found: LongStep) -> dict[str, Any]:
+def _long_step(long_step: LongStep) -> dict[str, Any]:
     return {
-        "step": found.step,
-        "rank": found.rank,
-        "cause": found.cause.value,
-        "lost_ms": found.lost_ms,
+        "step": long_step.step,
+        "rank": long_step.rank,
+        "cause": long_step.cause.value,
+        "lost_ms": long_step.lost_ms,
     }
 
 

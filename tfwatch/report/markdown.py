@@ -59,7 +59,7 @@ class MarkdownPage:
     def _code(self, lines: Iterable[str]) -> Iterator[str]:
         shown_lines = [shown(line, self._redaction, 2000) for line in lines]
         longest = max(
-            (len(found) for line in shown_lines for found in re.findall("`+", line)), default=0
+            (len(ticks) for line in shown_lines for ticks in re.findall("`+", line)), default=0
         )
         fence = "`" * max(3, longest + 1)
         yield from (f"{fence}python", *shown_lines, fence, "")

@@ -100,15 +100,17 @@ def _starving(snapshot: Snapshot) -> list[_Piece]:
 
 
 def _experiment(snapshot: Snapshot) -> list[_Piece]:
-    found = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
+    running = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
     return (
-        [(0, f"A/B test {found.subject}: {found.progress}")] if found and not snapshot.ended else []
+        [(0, f"A/B test {running.subject}: {running.progress}")]
+        if running and not snapshot.ended
+        else []
     )
 
 
 def _autopilot(snapshot: Snapshot) -> list[_Piece]:
-    found = running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS))
-    return [(0, f"autopilot, {found.progress}")] if found and not snapshot.ended else []
+    running = running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS))
+    return [(0, f"autopilot, {running.progress}")] if running and not snapshot.ended else []
 
 
 def _now(snapshot: Snapshot) -> list[_Piece]:

@@ -174,25 +174,25 @@ def _verdict_words(judgement: Judgement) -> str:
 
 def _next_words(judged: JudgedRun) -> list[str]:
     """Return the advice for the last setting, and the lines of its code."""
-    found, spent = judged.finding, judged.situation.epoch_spent
-    if found is None:
+    finding, spent = judged.finding, judged.situation.epoch_spent
+    if finding is None:
         return []
     share = most = ""
     if judged.between_epochs and spent:
         share = f"{units.percent(spent.between_share)} of the epoch time is between steps; "
     elif judged.summary.bound is Bound.HOST and judged.summary.callback:
         most = f" ({judged.summary.callback} takes most)"
-    words = found.advice
-    lines = [line for line in found.edit.split("\n") if line]
+    words = finding.advice
+    lines = [line for line in finding.edit.split("\n") if line]
     return [
         f"{share}next: {words[0].lower()}{words[1:]}{most}",
         *(f"  {CODE}{line}" for line in lines),
     ]
 
 
-def lost_words(found: DataWaitCost) -> list[str]:
+def lost_words(cost: DataWaitCost) -> list[str]:
     """Return the cost of data wait; nothing where it is next to none."""
-    sentence = starving_cost.cost_text(found)
+    sentence = starving_cost.cost_text(cost)
     return [sentence] if sentence else []
 
 

@@ -109,8 +109,8 @@ class ProcessRuns:
         with suppress(OSError):
             self._looking.answer()
         self._looking = None
-        found, self._found = self._found, []
-        return found
+        folders, self._found = self._found, []
+        return folders
 
     def _before(self, folder: Path) -> list[Path]:
         started_ns = round(self._manifest.process_started_s * 1e9) - _CLOCKS_NS

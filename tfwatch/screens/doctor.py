@@ -126,14 +126,14 @@ class DoctorScreen(Screen[None]):
 
     @on(Found)
     def _show(self, message: Found) -> None:
-        found = message.found or self.found
+        checkup = message.found or self.found
         state = (message.doing, "$accent")
         if message.found:
             self.found = message.found
             state = (counted(message.found.checks), STYLES[worst(message.found.checks)])
             self.rows.remove_children()
             self.rows.mount_all(CheckRow(check, self._glyphs.to) for check in message.found.checks)
-        machine = f"  {found.machine}" if found else ""
+        machine = f"  {checkup.machine}" if checkup else ""
         self.machine.update(row(("tfwatch doctor", "$accent bold"), "  ", state, machine))
 
     def action_again(self) -> None:

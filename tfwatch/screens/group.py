@@ -74,8 +74,8 @@ class GroupReader:
 
     def take(self) -> JudgedGroup | None:
         """Return the newest judgement since the last call; None where there is no new one."""
-        found, self._found = self._found, None
-        return found
+        judged, self._found = self._found, None
+        return judged
 
     def trouble(self) -> str:
         """Return why the judgement is not up to date; empty where it is."""

@@ -79,12 +79,12 @@ class ScriptPaths(Suggester):
             )
         except OSError:
             return None
-        found = (
+        suggestion = (
             one.name + ("/" if one.is_dir() else "")
             for one in entries
             if one.name.startswith(name) and (one.is_dir() or one.name.endswith(".py"))
         )
-        first = next(found, None)
+        first = next(suggestion, None)
         return first and os.path.join(folder, first)
 
 

@@ -378,10 +378,10 @@ def check_interpreter(python: str) -> None:
     Raises:
         BadInputError: it is not one, too old, or lacks a package; the sentence names the fix.
     """
-    word, *found = _ask(python)
-    if word != "tfwatch" or len(found) < 2:
+    word, *answer = _ask(python)
+    if word != "tfwatch" or len(answer) < 2:
         raise BadInputError(f"{python} is not a Python interpreter")
-    version, missing = tuple(map(int, found[:2])), found[2:]
+    version, missing = tuple(map(int, answer[:2])), answer[2:]
     if version < _OLDEST:
         oldest, present = (".".join(map(str, one)) for one in (_OLDEST, version))
         raise BadInputError(f"{python} is Python {present}, and tfwatch needs {oldest} or newer")

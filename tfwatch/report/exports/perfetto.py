@@ -200,8 +200,8 @@ class _StageNames:
 
 
 def _stages(recording: Recording) -> Iterator[str]:
-    found = (event for event in recording.events if isinstance(event, StagesFound))
-    names = _StageNames({event.pipeline: event.names for event in found})
+    pipelines = (event for event in recording.events if isinstance(event, StagesFound))
+    names = _StageNames({event.pipeline: event.names for event in pipelines})
     for rows in recording.rows("stages"):
         for pipeline, stage in np.unique(
             np.stack([rows["pipeline"], rows["stage"]], axis=1), axis=0

@@ -61,7 +61,7 @@ def make_curves(events: Iterable[Event]) -> list[Curve]:
         name.removeprefix(_VALIDATION) for event in ended for name in event.metrics
     )
     ordered = sorted(names, key=lambda name: name != "loss")[:_MOST_METRICS]
-    return [found for name in ordered if (found := _curve(name, ended)) is not None]
+    return [curve for name in ordered if (curve := _curve(name, ended)) is not None]
 
 
 def _curve(name: str, ended: Sequence[EpochEnded]) -> Curve | None:

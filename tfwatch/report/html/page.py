@@ -92,23 +92,23 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
 
 def make_verdict(judged: JudgedRun) -> VerdictText:
     """Return the verdict on the last setting that counts."""
-    found, judgement = judged.finding, judged.setting.judgement
-    if found is None:
+    finding, judgement = judged.finding, judged.setting.judgement
+    if finding is None:
         few = f"{units.counted(judgement.steps, 'steady step')} of {judgement.needed} that a verdict needs"
         return VerdictText(Tone.CALM.value, "NOT ENOUGH DATA", few, "", [], "")
     return VerdictText(
-        tone=found.tone.value,
-        word=found.word,
-        sentence=found.sentence,
-        advice=found.advice,
-        code=[line for line in found.edit.split("\n") if line],
+        tone=finding.tone.value,
+        word=finding.word,
+        sentence=finding.sentence,
+        advice=finding.advice,
+        code=[line for line in finding.edit.split("\n") if line],
         where="" if judged.setting.whole else setting_words(judged.setting).rstrip(","),
     )
 
 
 def _split_tables(judged: JudgedRun) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
     setting, steady = judged.setting, judged.summary.steady
-    found = [("whole run, steady steps", parts_table(steady))]
+    tables = [("whole run, steady steps", parts_table(steady))]
     if not setting.whole:
-        found.append(("last setting", parts_table(setting.judgement.breakdown)))
-    return [(name, rows) for name, rows in found if rows]
+        tables.append(("last setting", parts_table(setting.judgement.breakdown)))
+    return [(name, rows) for name, rows in tables if rows]

@@ -64,8 +64,8 @@ class Scale:
     def shares(self, values: Floats) -> Floats:
         """Return the values as shares of the scale, cut to 0 and 1; NaN stays NaN."""
         span = self.high - self.low
-        found: Floats = np.clip((values - self.low) / (span if span > 0 else 1.0), 0.0, 1.0)
-        return found
+        clipped: Floats = np.clip((values - self.low) / (span if span > 0 else 1.0), 0.0, 1.0)
+        return clipped
 
     def percent(self, value: float) -> float:
         """Return a value as percent of the scale, 0 to 100."""

@@ -94,53 +94,55 @@ def make_figures(judged: JudgedRun) -> list[Figure]:
     """Return the key figures, those of the last setting first."""
     split, run = judged.setting.judgement.breakdown, judged.run
     last = "" if judged.setting.whole else "last setting: "
-    found = (
+    figures = (
         _step_figures(split, run.manifest, last)
         if split
         else [Figure("step time", units.MISSING, "no steady step")]
     )
     lost = judged.lost
     share = f"{units.percent(lost.share)} of the run" if run.length_s else ""
-    found.append(Figure("waited for data", units.seconds(lost.data_wait_s), share))
-    return [*found, *_machine_figures(judged)]
+    figures.append(Figure("waited for data", units.seconds(lost.data_wait_s), share))
+    return [*figures, *_machine_figures(judged)]
 
 
 def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figure]:
     wait = " of ".join(units.in_one_unit(split.wait.mean, split.step.mean))
     spread = f"{last}mean; median {units.milliseconds(split.step.median)}, p95 {units.milliseconds(split.step.p95)}"
-    found = [
+    figures = [
         Figure("step time", units.milliseconds(split.step.mean), spread),
         Figure("starving", units.percent(split.wait_share), f"{last}{wait} is data wait"),
     ]
     if manifest.batch_size and split.step.mean > 0:
         rate = manifest.batch_size / split.step.mean * 1e3
-        found.append(
+        figures.append(
             Figure(
                 "throughput", f"{units.count(round(rate))} /s", "examples a second, in steady steps"
             )
         )
-    return found
+    return figures
 
 
 def _machine_figures(judged: JudgedRun) -> list[Figure]:
     machine, accelerated = judged.hardware, judged.run.manifest.accelerated
-    found = []
+    figures = []
     busy, cores = machine.medians["gpu_busy"], machine.medians["cpu_cores"]
     if accelerated:
         why = next((one.reason for one in machine.missing if one.sensor == "GPU"), "median")
-        found.append(Figure("GPU busy", units.percent(busy), "median" if busy is not None else why))
+        figures.append(
+            Figure("GPU busy", units.percent(busy), "median" if busy is not None else why)
+        )
     elif cores is not None:
         total = judged.run.manifest.machine.get("cores")
-        found.append(
+        figures.append(
             Figure("CPU", f"{cores:.1f} cores", f"median, of {total}" if total else "median")
         )
     if machine.process_memory:
         peak = units.memory(machine.process_memory.peak_bytes)
-        found.append(Figure("memory", peak, "peak of the process"))
+        figures.append(Figure("memory", peak, "peak of the process"))
     if machine.energy:
         wasted = f"{units.joules(machine.energy.starving_j)} of it while starving"
-        found.append(Figure("energy", units.joules(machine.energy.joules), wasted))
-    return found
+        figures.append(Figure("energy", units.joules(machine.energy.joules), wasted))
+    return figures
 
 
 def make_parts(total: TimeSpent) -> list[Part]:
@@ -203,9 +205,9 @@ def _stage(stage: Stage, longest: float, is_limit: bool) -> StageRow:
 def make_stalls(judged: JudgedRun) -> list[Slow]:
     """Return the patterns and the worst stalls, the costliest first; stalls that recur are one row."""
     groups, single = split_periodic(judged.summary.stalls)
-    found: list[Stall | StallGroup | Pattern] = [*groups, *single, *judged.summary.patterns]
-    found.sort(key=attrgetter("lost_ms"), reverse=True)
-    return [_slow(one, judged) for one in found[:MOST_STALLS]]
+    slow: list[Stall | StallGroup | Pattern] = [*groups, *single, *judged.summary.patterns]
+    slow.sort(key=attrgetter("lost_ms"), reverse=True)
+    return [_slow(one, judged) for one in slow[:MOST_STALLS]]
 
 
 def _slow(one: Stall | StallGroup | Pattern, judged: JudgedRun) -> Slow:
@@ -234,15 +236,15 @@ def _lost(lost_ms: float) -> str:
 
 def make_causes(spikes: Iterable[Spike]) -> list[Slow]:
     """Return the single slow steps by cause, the costliest cause first."""
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     for spike in spikes:
         name = (
             spike.detail
             if spike.cause in ("callback", "checkpoint") and spike.detail
             else spike.cause
         )
-        found.setdefault(name, []).append(spike.extra_ms)
-    ranked = sorted(found.items(), key=lambda one: -sum(one[1]))[:_MOST_CAUSES]
+        seconds.setdefault(name, []).append(spike.extra_ms)
+    ranked = sorted(seconds.items(), key=lambda one: -sum(one[1]))[:_MOST_CAUSES]
     return [
         Slow(units.counted(len(extra), "step"), name, _lost(sum(extra))) for name, extra in ranked
     ]
@@ -251,7 +253,7 @@ def make_causes(spikes: Iterable[Spike]) -> list[Slow]:
 def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
     """Return the machine: its device, its parts, its median figures, and why a figure is missing."""
     manifest, machine = judged.run.manifest, judged.hardware
-    found = {
+    facts = {
         "device": manifest.device,
         "GPU": machine.found.name if machine.found else "",
         "host": str(manifest.machine.get("host") or ""),
@@ -271,7 +273,7 @@ def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
         for one in machine.missing
         if one.sensor != PIPELINE
     ]
-    return [*((name, value) for name, value in found.items() if value), *missing]
+    return [*((name, value) for name, value in facts.items() if value), *missing]
 
 
 def make_settings(judged: JudgedRun) -> list[tuple[str, str]]:

@@ -55,10 +55,12 @@ class Redaction:
     @classmethod
     def joined(cls, secrets: Mapping[str, str], others: Collection[Redaction]) -> Redaction:
         """Return the redaction of these secrets and of all others'."""
-        found: dict[str, str] = {}
+        replacements: dict[str, str] = {}
         for one in others:
-            found |= one._secrets
-        return cls({**found, **secrets}, frozenset().union(*(one._functions for one in others)))
+            replacements |= one._secrets
+        return cls(
+            {**replacements, **secrets}, frozenset().union(*(one._functions for one in others))
+        )
 
     def text(self, text: str) -> str:
         """Return the text without what identifies its author, cut after `_SEARCHED` characters."""
@@ -116,7 +118,7 @@ def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Reda
     stages = (
         name for event in run.events if isinstance(event, StagesFound) for name in event.names
     )
-    functions = frozenset(found for name in stages for found in _FUNCTION.findall(name))
+    functions = frozenset(function for name in stages for function in _FUNCTION.findall(name))
     return Redaction(_secrets(names), functions)
 
 

@@ -155,17 +155,17 @@ def _columns(run: Run) -> Columns:
     pyramid = run.pyramid
     length_s = max(run.length_s, pyramid.end_s)
     width_s = BUCKET_S * max(1, np.ceil(length_s / COLUMNS / BUCKET_S))
-    found = pyramid.columns(length_s, width_s, int(length_s / width_s) + 1)
-    edges = np.append(found.start_s, found.end_s)
-    copy = np.nan_to_num(found.copy_ms)
+    columns = pyramid.columns(length_s, width_s, int(length_s / width_s) + 1)
+    edges = np.append(columns.start_s, columns.end_s)
+    copy = np.nan_to_num(columns.copy_ms)
     return Columns(
         edges[:-1],
         edges[1:],
-        found.steps.astype(float),
-        found.wait_ms,
-        found.compute_ms - copy,
+        columns.steps.astype(float),
+        columns.wait_ms,
+        columns.compute_ms - copy,
         copy,
-        found.host_ms,
+        columns.host_ms,
     )
 
 
@@ -193,7 +193,7 @@ def height_text(ms: float) -> str:
 
 def _layers(columns: Columns, begins: Floats, ends: Floats, up: Scale) -> list[Layer]:
     """Return the layers, the highest first: each is drawn over the one before."""
-    found, sums = [], np.zeros(len(columns.wait))
+    layers, sums = [], np.zeros(len(columns.wait))
     for part, name in _LAYERS:
         values = getattr(columns, part)
         sums = sums + values
@@ -201,7 +201,7 @@ def _layers(columns: Columns, begins: Floats, ends: Floats, up: Scale) -> list[L
             mean = np.nansum(values * columns.steps) / max(
                 columns.steps[np.isfinite(values)].sum(), 1
             )
-            found.append(
+            layers.append(
                 Layer(
                     part,
                     name,
@@ -209,12 +209,12 @@ def _layers(columns: Columns, begins: Floats, ends: Floats, up: Scale) -> list[L
                     units.milliseconds(float(mean)),
                 )
             )
-    return found[::-1]
+    return layers[::-1]
 
 
 def _hovers(columns: Columns, begins: Floats, ends: Floats) -> list[Hover]:
     last = np.cumsum(columns.steps).astype(int)
-    found = []
+    hovers = []
     for n in np.flatnonzero(np.isfinite(columns.total)).tolist():
         parts = ", ".join(
             f"{name} {units.milliseconds(getattr(columns, part)[n])}"
@@ -223,10 +223,10 @@ def _hovers(columns: Columns, begins: Floats, ends: Floats) -> list[Hover]:
         )
         at = f"{time_text(columns.begin_s[n])}, step {units.count(max(int(last[n]), 1))}"
         text = f"{at}: {units.milliseconds(columns.total[n])}/step: {parts}"
-        found.append(
+        hovers.append(
             Hover(round(begins[n] * 1000, 1), round((ends[n] - begins[n]) * 1000, 1), text)
         )
-    return found
+    return hovers
 
 
 def _per_column(columns: Columns) -> str:
@@ -336,7 +336,7 @@ def _epochs(judged: JudgedRun, across: Scale) -> list[Mark]:
     """Return the epochs; of many, each tenth or hundredth."""
     events = [event for event in judged.run.events if isinstance(event, EpochStarted)]
     every = round_up(len(events) / _MOST_EPOCHS, (3, 4)) if len(events) > _MOST_EPOCHS else 1
-    found = [
+    marks = [
         Mark(
             across.percent(event.at_ns / 1e9),
             0.0,
@@ -346,7 +346,7 @@ def _epochs(judged: JudgedRun, across: Scale) -> list[Mark]:
         for event in events
         if every == 1 or (event.epoch + 1) % int(every) == 0
     ]
-    return _with_room(found)
+    return _with_room(marks)
 
 
 def _switches(judged: JudgedRun, across: Scale) -> list[Mark]:
@@ -390,9 +390,9 @@ def _divergences(judged: JudgedRun, across: Scale) -> list[Mark]:
 
 def _with_room(marks: list[Mark]) -> list[Mark]:
     """Return the marks, with a label only where it does not touch the one before."""
-    end, found = -_ROOM, []
+    end, marks_kept = -_ROOM, []
     for mark in sorted(marks, key=lambda one: one.at):
         fits = mark.at >= end
-        found.append(mark if fits else replace(mark, label=""))
+        marks_kept.append(mark if fits else replace(mark, label=""))
         end = mark.at + _ROOM if fits else end
-    return found
+    return marks_kept

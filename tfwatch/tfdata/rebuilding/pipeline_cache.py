@@ -169,10 +169,10 @@ def find_place(dataset: Any) -> CachePlace:
 
 def spine_of(dataset: Any) -> list[Any]:
     """Return the stages from the top down to the source, or to the first stage over several data sets."""
-    found = [dataset]
-    while len(inputs := inputs_of(found[-1])) == 1:
-        found.append(inputs[0])
-    return found
+    spine = [dataset]
+    while len(inputs := inputs_of(spine[-1])) == 1:
+        spine.append(inputs[0])
+    return spine
 
 
 def _place(spine: list[Any], at: int) -> CachePlace:

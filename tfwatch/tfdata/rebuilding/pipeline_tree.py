@@ -191,11 +191,11 @@ def split_tree(dataset: Any, *, with_maps: bool = True) -> Tree:
 
 def _end_of(dataset: Any) -> list[Any]:
     """Return the prefetches and options at the top."""
-    found = []
+    stages = []
     while kind_of(dataset) in NEUTRAL:
-        found.append(dataset)
+        stages.append(dataset)
         dataset = inputs_of(dataset)[0]
-    return found[::-1]
+    return stages[::-1]
 
 
 def _interleaves_of(base: Any) -> tuple[list[Any], list[str]]:
@@ -203,17 +203,17 @@ def _interleaves_of(base: Any) -> tuple[list[Any], list[str]]:
 
     The stages over one are built again too, so each has to give the same in a new data set.
     """
-    found, left_out = [], []
+    interleaves, left_out = [], []
     nodes, why = [base], ""
     while nodes:
         node = nodes.pop()
         if kind_of(node) in INTERLEAVES:
             refused = why_not_parallel(node) or why
-            found += [] if refused else [node]
+            interleaves += [] if refused else [node]
             left_out += [refused] if refused else []
         why = why or _why_not_again(node)
         nodes += inputs_of(node)
-    return found, left_out
+    return interleaves, left_out
 
 
 def _why_not_again(node: Any) -> str:
@@ -379,8 +379,8 @@ def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
         captured.dtype.name == "variant" for captured in function.captured_inputs
     ):
         return f"{label_of(node)} uses a data set that is made outside it"
-    found = {effect(kind) for kind in types} - {""}
-    return f"{label_of(node)} {sorted(found)[0]}" if found else ""
+    effects = {effect(kind) for kind in types} - {""}
+    return f"{label_of(node)} {sorted(effects)[0]}" if effects else ""
 
 
 def _function_of(node: Any) -> Any:

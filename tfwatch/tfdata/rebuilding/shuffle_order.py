@@ -33,7 +33,7 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
     if not count:
         return []
     try:
-        found = _read(iterator, count)
+        seeds = _read(iterator, count)
     except (
         AttributeError,
         ImportError,
@@ -43,12 +43,12 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
         tf.errors.OpError,
     ) as error:
         raise CannotRebuildError(_UNREADABLE) from error
-    names = sorted(found, key=len)
+    names = sorted(seeds, key=len)
     if not names or (has_begun and len(names) != count):
         raise CannotRebuildError(_UNREADABLE)
     if any(not deep.startswith(top) for top, deep in pairwise(names)):
         raise CannotRebuildError(_UNREADABLE)
-    return [found[name] for name in names]
+    return [seeds[name] for name in names]
 
 
 def note_seeds(iterator: Any) -> None:
@@ -71,12 +71,12 @@ def _read(iterator: Any, count: int) -> dict[bytes, tuple[int, int]]:
         resource_handle=iterator._iterator_resource, external_state_policy=_IGNORE_STATE
     )
     rows = tf.reshape(state, [-1])
-    found: dict[bytes, tuple[int, int]] = {}
+    seeds_by_key: dict[bytes, tuple[int, int]] = {}
     for first in range(0, int(tf.size(rows)), _ROWS):
-        found |= dict(_seeds_of(rows[first : first + _ROWS]))
-        if len(found) >= count:
+        seeds_by_key |= dict(_seeds_of(rows[first : first + _ROWS]))
+        if len(seeds_by_key) >= count:
             break
-    return found
+    return seeds_by_key
 
 
 def _seeds_of(rows: tf.Tensor) -> Any:

@@ -26,6 +26,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchFailed,
 )
+from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, FAST_PIPELINE, PREFETCH, WORKERS
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _UNKNOWN = 256 * 2**20
 #: Looks at the run until a completed step is visible; the most steps reserved for that.
 _LOOKS, _MOST_SPARED = 3, 60
 #: The knobs that it switches. Simulated latency stands for the storage, and a shuffle buffer changes the order.
-_KNOBS = frozenset({"prefetch", "workers", "fast_pipeline", "cache", "device_prefetch"})
+_KNOBS = frozenset({PREFETCH, WORKERS, FAST_PIPELINE, CACHE, DEVICE_PREFETCH})
 
 
 def run(driver: Driver, request: Autopilot) -> None:
@@ -294,7 +295,7 @@ class _AutopilotJob:
         made = [
             one
             for one in snapshot.events.of(PipelineSwitched)
-            if one.by == AUTOPILOT and one.knob != "cache"
+            if one.by == AUTOPILOT and one.knob != CACHE
         ]
         return SearchLimits(
             memory_bytes=self._memory_bytes,
@@ -385,7 +386,7 @@ def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
 
 def _switchable(manifest: Manifest) -> frozenset[str]:
     """Return the knobs that it may switch."""
-    return (_KNOBS & frozenset(manifest.switchable)) - (frozenset(manifest.from_epoch) - {"cache"})
+    return (_KNOBS & frozenset(manifest.switchable)) - (frozenset(manifest.from_epoch) - {CACHE})
 
 
 def publish_judged(

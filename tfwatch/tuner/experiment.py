@@ -22,7 +22,7 @@ from tfwatch.core.events import (
     ExperimentBlock,
     ExperimentEnded,
 )
-from tfwatch.core.knobs import knob_name
+from tfwatch.core.knobs import PREFETCH, knob_name
 from tfwatch.core.rows import step_ms
 from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.driver import Interrupt, RefusedError
@@ -210,9 +210,9 @@ class _ExperimentJob:
 
     def _settle(self) -> int:
         prefetch = (
-            self._now if self._request.knob == "prefetch" else self._driver.setting_of("prefetch")
+            self._now if self._request.knob == PREFETCH else self._driver.setting_of(PREFETCH)
         )
-        return settling_steps({"prefetch": prefetch or "off"})
+        return settling_steps({PREFETCH: prefetch or "off"})
 
     def _check_budget(self) -> None:
         spent = self._driver.snapshot.steps_total - self._began

@@ -1,4 +1,4 @@
-"""What a tuner can be asked to do with a run."""
+"""The jobs that a tuner can be asked to do with a run."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union
 
 import msgspec
 
-from tfwatch.core.bounds import Count, Knob, ProcessId, StartTime, Whole, one_of
+from tfwatch.core.bounds import Count, Knob, ProcessId, StartTime, Whole, encode_json, one_of
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
     AUTOPILOT,
@@ -122,7 +122,7 @@ _DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 
 def encode_request(request: Request) -> bytes:
     """Return the line of a request."""
-    return msgspec.json.encode(request) + b"\n"
+    return encode_json(request) + b"\n"
 
 
 def decode_request(line: bytes) -> Request:
@@ -195,20 +195,20 @@ def _open_own(folder: Path, flags: int) -> int:
     except OSError as error:
         raise _in_words(error) from error
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise NoRequestsError(f"{REQUESTS} is not a regular file")
-        _check_own(found, REQUESTS)
+        _check_own(status, REQUESTS)
     except OSError:
         os.close(fd)
         raise
     return fd
 
 
-def _check_own(found: os.stat_result, what: str) -> None:
-    if found.st_uid != os.geteuid():
+def _check_own(status: os.stat_result, what: str) -> None:
+    if status.st_uid != os.geteuid():
         raise NoRequestsError("this training belongs to another user")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise NoRequestsError(f"the run takes no requests: others may write to its {what}")
 
 

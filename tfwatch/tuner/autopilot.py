@@ -277,10 +277,10 @@ class _AutopilotJob:
         )
         while True:
             total = self._driver.snapshot.steps_total
-            found = measure(self._counted(max(since, total - autopilot_moves.BUDGET))[-MOST:])
-            if found is not None and found.steps >= LEAST:
+            measured = measure(self._counted(max(since, total - autopilot_moves.BUDGET))[-MOST:])
+            if measured is not None and measured.steps >= LEAST:
                 self._first_rows = self._counted(max(since, total - LONGEST))
-                return found
+                return measured
             if total - self._began >= autopilot_moves.BUDGET:
                 raise _BudgetSpentError
             self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]

@@ -256,7 +256,7 @@ def make_forecaster(driver: Driver) -> MakeForecast:
 
     def make_forecast(turned: Mapping[str, str]) -> Forecast | None:
         (knob, value), *together_with = turned.items()
-        found = forecast(known, knob, value, dict(together_with))
-        return found if found.is_known else None
+        forecast_now = forecast(known, knob, value, dict(together_with))
+        return forecast_now if forecast_now.is_known else None
 
     return make_forecast

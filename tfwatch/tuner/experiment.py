@@ -237,7 +237,7 @@ class _ExperimentJob:
 
     def _publish_block(self, value: int) -> None:
         blocks, rows = self._blocks[value], self._blocks[value][-1]
-        times, found = counted_steps(blocks)[-1], self._standing()
+        times, standing = counted_steps(blocks)[-1], self._standing()
         self._driver.publish(
             ExperimentBlock(
                 self._driver.now_ns(),
@@ -248,16 +248,16 @@ class _ExperimentJob:
                 int(rows["step"][-1]),
                 len(times),
                 float(times.mean()),
-                self._values[found.value],
-                **found.estimate.event_fields(),
+                self._values[standing.value],
+                **standing.estimate.event_fields(),
             )
         )
 
     def _end(self, cause: str, reason: str) -> None:
         times = self._times()
         table = block_means(times)
-        found = evaluate(table)
-        kept = self._ask_best(cause, found)
+        state = evaluate(table)
+        kept = self._ask_best(cause, state)
         step = self._driver.snapshot.steps_total
         self._driver.publish(
             ExperimentEnded(
@@ -267,28 +267,28 @@ class _ExperimentJob:
                 self._began,
                 step,
                 cause,
-                found.estimate.answer,
-                self._values[found.value],
+                state.estimate.answer,
+                self._values[state.value],
                 self._values[0],
-                found.rounds,
+                state.rounds,
                 sum(len(block) for blocks in times for block in blocks),
                 step - self._began,
                 kept,
                 step_ms=dict(zip(self._values, _means(table), strict=True)) if len(table) else {},
                 reason=reason,
-                **found.estimate.event_fields(),
+                **state.estimate.event_fields(),
             )
         )
 
-    def _ask_best(self, cause: str, found: ExperimentState) -> str:
+    def _ask_best(self, cause: str, state: ExperimentState) -> str:
         """Request the better setting for the rest of the run. Returns it; empty where the user switched the knob."""
         if self._driver.is_changed_by_user(self._request.knob):
             return ""
-        at = found.fastest
+        at = state.fastest
         first = (
             self._values.index(self._first_setting) if self._first_setting in self._values else None
         )
-        if cause == "failed" or (first is not None and first not in found.beaten):
+        if cause == "failed" or (first is not None and first not in state.beaten):
             at = first if first is not None else 0
         if {self._driver.setting_of(self._request.knob), self._coming or self._values[at]} != {
             self._values[at]

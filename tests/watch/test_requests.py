@@ -16,6 +16,7 @@ from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.analysis.tuning.jobs import Experiment
 from tfwatch.core.events import (
+    ExperimentBegan,
     ExperimentEnded,
     PipelineSwitched,
     RunEnded,
@@ -135,6 +136,28 @@ def test_an_experiment_of_another_terminal_runs_on_a_script(
     (ended,) = events_of(run, ExperimentEnded)
     assert ended.knob == "prefetch"
     assert any(event.by == "experiment" for event in events_of(run, PipelineSwitched))
+
+
+def test_an_experiment_that_outlasts_its_fit_ends_with_it(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    watch, model = watch_in(tmp_path), make_model()
+    tuner = Tuner(lambda: watch.run_path)
+
+    def stop_once_it_began(epoch: int, logs: Any) -> None:
+        model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentBegan))
+
+    until_then = keras.callbacks.LambdaCallback(on_epoch_end=stop_once_it_began)
+    ask = after_batch(3, lambda: tuner.begin(Experiment("prefetch", ("default", "2"))))
+    model.fit(known(arrays), epochs=1000, verbose=0, callbacks=[watch, ask, until_then])
+    watch._newest_run.script.end_rest()
+    watch._newest_run.script.close()
+    tuner.close()
+
+    (ended,) = events_of(open_run(watch.run_path), ExperimentEnded)
+    assert ended.cause == "ended"
 
 
 def test_between_two_short_fits_a_request_is_refused(

@@ -42,6 +42,8 @@ OWN_LOOP = "the loop is the script's own: it can be followed, not changed"
 _MOST_WAITING = 64
 #: Lines that are taken a second on average, and at once; more are skipped.
 _LINES_PER_S, _LINES_AT_ONCE = 20.0, 100.0
+#: A run that has ended looks so often for the end of the tuner's job, seconds apart.
+_MOST_LAST_LOOKS, _LAST_LOOK_S = 20, 0.05
 #: Later than the end of any line.
 _NOT_READ_YET = 2**63
 #: The tuner's process is looked up so often.
@@ -179,6 +181,15 @@ class RequestTaker:
         except NoRequestsError as error:
             self._note_once("file", str(error))
         self._look_for_tuner()
+
+    def finish(self) -> None:
+        """Wait for the last event of a job of the tuner, whose terminal sees that the run has ended."""
+        pause = threading.Event()
+        for _ in range(_MOST_LAST_LOOKS):
+            if self._tuner is None:
+                return
+            pause.wait(_LAST_LOOK_S)
+            self.look()
 
     def accept(self, request: Request, end: int = 0) -> None:
         """Carry out a request, or record why not. end: the offset after its line."""

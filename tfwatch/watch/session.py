@@ -258,6 +258,8 @@ class ScriptRun:
     def _finish(self) -> None:
         self._forget()
         self.at_end()
+        self._requests.finish()
+        self.writer.flush()
         if self._sensors:
             self._sensors.stop()
         if (lost := self.writer.lost) and lost is not self._lost_reported:

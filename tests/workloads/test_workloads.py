@@ -76,7 +76,8 @@ def test_a_workload_trains_and_is_recorded(
     name: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    launch = Launch(str(tmp_path / "runs"), gpu_sensor="none", steps=STEPS)
+    arguments = " ".join(SMALL[name])
+    launch = Launch(str(tmp_path / "runs"), "none", STEPS, arguments=arguments)
     script = ScriptThread(
         [str(script_of(name)), *SMALL[name]], launch, tmp_path / "runs.txt", SYSTEM
     )
@@ -89,6 +90,7 @@ def test_a_workload_trains_and_is_recorded(
     (folder,) = list_runs(tmp_path / "runs")
     run = open_run(folder)
     assert run.manifest.workload == script_of(name).stem
+    assert run.manifest.settings.get("arguments", "") == arguments
     assert run.ended
     assert (run.ended.cause, 3 <= run.ended.steps <= STEPS) == ("finished", True)
     assert len(run.steps) == (0 if name == "arrays" else run.ended.steps)

@@ -30,13 +30,14 @@ class Launch:
     """The requests of `tfwatch run` and `train` for the runs of a script.
 
     runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of `config.GPU_SENSORS`.
-    steps: a `fit` ends after so many. switches: of the first `fit`.
+    steps: a `fit` ends after so many. switches: of the first `fit`. arguments: those of a workload, as in a shell.
     """
 
     runs_dir: str = ""
     gpu_sensor: str = "auto"
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
+    arguments: str = ""
 
     def to_text(self) -> str:
         """Return it as a word of a command line."""

@@ -242,7 +242,7 @@ def test_a_redacted_page_names_nobody(tmp_path: Path) -> None:
         workload="train_fraud.py",
         machine={"host": "ada-laptop", "cores": 2},
         settings={
-            "data": "/home/ada/fraud",
+            "arguments": "--data /home/ada/fraud",
             "note": "s3 of ADA at C:\\fraud\\x and ~/fraud/y or ../fraud/z",
         },
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -78,7 +79,8 @@ class RunOptions:
     def launch(self) -> Launch:
         """The requests for the runs."""
         runs_dir = str(self.runs_dir.absolute())
-        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches)
+        arguments = shlex.join(self.script[1:]) if self.is_workload else ""
+        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, arguments)
 
 
 def run(options: RunOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:

@@ -113,8 +113,8 @@ def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Reda
         }
     if manifest.workload not in known_workloads:
         names[manifest.workload] = "[script]"
-    paths = (manifest.settings.get(name) for name in ("data", "begin_with"))
-    names |= {str(path): "[path]" for path in paths if path}
+    if arguments := manifest.settings.get("arguments"):
+        names[str(arguments)] = "[arguments]"
     stages = (
         name for event in run.events if isinstance(event, StagesFound) for name in event.names
     )

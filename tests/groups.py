@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.runs.folders import ORIGIN_WALL_NS, write_run
 from tfwatch.core.events import RunEnded
 from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.step_noise import noisy_steps
-from tfwatch.live.comparing import intervals
-from tfwatch.live.comparing.intervals import assumed_share, estimate_spread
-from tfwatch.live.comparing.measured_runs import STEP, Measured, RunSteps, measure_runs
+from tfwatch.judge.comparing import intervals
+from tfwatch.judge.comparing.intervals import assumed_share, estimate_spread
+from tfwatch.judge.comparing.measured_runs import STEP, Measured, RunSteps, measure_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.core.rows import Rows
 
-#: The smallest claim of `live.compared_runs`.
+#: The smallest claim of `judge.comparing.compared_runs`.
 LEAST_CLAIM = 0.01
 
 

@@ -14,7 +14,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
-from tfwatch.live.notices import Notifier
+from tfwatch.judge.notices import Notifier
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
     COPY_COLOUR,

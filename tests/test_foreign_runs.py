@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from msgspec.structs import fields
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, write_run
-from tfwatch.analysis.findings.situation import Banner
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
-from tfwatch.live.view import Follower
+from tfwatch.judge.findings.situation import Banner
+from tfwatch.judge.view import Follower
 from tfwatch.report.document import as_json
 from tfwatch.report.progress_line import progress_line
 from tfwatch.report.text import as_text
@@ -45,7 +45,7 @@ from tfwatch.screens.live.timeline.window import Scene, View, Zoom, bars_in_view
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
 
 GLYPHS = choose_glyphs(colour=True, unicode=True)

@@ -23,8 +23,7 @@ HEAVY = {"tensorflow", "keras", "textual"}
 LIGHT = (
     "tfwatch.core",
     "tfwatch.runs",
-    "tfwatch.analysis",
-    "tfwatch.live",
+    "tfwatch.judge",
     "tfwatch.doctor",
     "tfwatch.cli",
     "tfwatch.report",

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import tfwatch
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.report.written_runs import FINISHED, open_written
 from tests.watch.tracked import ROOT, end_all
 from tfwatch import notebook
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.notebook import Extension, as_html
 from tfwatch.watch.script.import_hook import ImportHook
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.earlier_runs import PreviousRunSearch
-from tfwatch.live.judged_run import EndedFinding
-from tfwatch.live.notices import Notifier
-from tfwatch.live.view import Follower
+from tfwatch.judge.earlier_runs import PreviousRunSearch
+from tfwatch.judge.judged_run import EndedFinding
+from tfwatch.judge.notices import Notifier
+from tfwatch.judge.view import Follower
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.dialogs.leave import (
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-    from tfwatch.live.script_runs import ScriptRuns, WatchedScript
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.script_runs import ScriptRuns, WatchedScript
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.runs.requests import RequestSender
     from tfwatch.screens.doctor import RunCheckup

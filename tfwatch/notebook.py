@@ -16,9 +16,9 @@ from tfwatch.watch.script.import_hook import ImportHook
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.analysis.findings.situation import Banner
-    from tfwatch.analysis.steps.verdict import Breakdown
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.judge.steps.verdict import Breakdown
 
 #: Earlier runs of a cell with a line each; the others are counted.
 _MOST_LINES = 20
@@ -92,7 +92,7 @@ class Extension:
 
 def _summary(runs: list[Path]) -> dict[str, str]:
     """Return a line for each run, and the summary of the last one, as text and as HTML."""
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.text import as_text
     from tfwatch.runs.reading.opened import open_run
 

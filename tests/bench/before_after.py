@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.step_noise import NOISE, ORDINARY, noisy_steps
-from tfwatch.analysis.tuning.before_after import compare_sides, compare_waits
+from tfwatch.judge.effects.before_after import compare_sides, compare_waits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

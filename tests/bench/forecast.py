@@ -28,12 +28,12 @@ import numpy as np
 from tests.bench.starvation import find_batch, make_model
 from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
-from tfwatch.analysis.tuning.forecasting.forecast import Record
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.forecasts.forecast import Record
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.watch.tensorflow_info import find_device
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.forecasting.forecast import CheckedForecast
+    from tfwatch.judge.forecasts.forecast import CheckedForecast
 
 _STEP_MS = 15.0
 #: No training starts after this time once enough switches have a forecast.

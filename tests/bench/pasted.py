@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 from tests.bench.scripts import FOLDER
 from tests.pseudo import ROOT
 from tests.tfdata.script_code.pasted_lines import pasted
-from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.commands.attach import find_training
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import AutopilotEnded
 from tfwatch.core.rows import step_ms
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.effects.jobs import Autopilot
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.tuner.thread import Tuner

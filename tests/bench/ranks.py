@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.rows import STEP
-from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.live.groups.straggler import Cause, usual
+from tfwatch.judge.groups.judged_group import JudgedGroup
+from tfwatch.judge.groups.straggler import Cause, usual
 from tfwatch.runs.format import STEPS
 from tfwatch.runs.group import open_group
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.analysis.plants import Plant
-from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
+from tests.judge.plants import Plant
+from tfwatch.core.rows import STEP
+from tfwatch.judge.autopilot.autopilot_moves import (
     BUDGET,
     LEAST,
     MOST,
@@ -28,10 +29,9 @@ from tfwatch.analysis.tuning.autopilot.autopilot_moves import (
     judging_steps,
     settling_steps,
 )
-from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
-from tfwatch.analysis.tuning.autopilot.estimator import measure
-from tfwatch.analysis.tuning.forecasting.forecast import Forecast
-from tfwatch.core.rows import STEP
+from tfwatch.judge.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.judge.autopilot.estimator import measure
+from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

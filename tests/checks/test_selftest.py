@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import Made, outcome, pause, run_of, trained
-from tfwatch.analysis.tuning.comparison import Comparison
+from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.checks import selftest_cases as cases
 from tfwatch.checks.injected_schedule import (
     AHEAD,
@@ -21,6 +20,7 @@ from tfwatch.checks.injected_schedule import (
     TrainingResult,
 )
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.judge.effects.comparison import Comparison
 
 if TYPE_CHECKING:
     from tfwatch.checks.injected_trainings import Trainings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule, SlowStep
 from tfwatch.checks.selftest_cases import _slow_start
 from tfwatch.runs.library.finding import list_runs

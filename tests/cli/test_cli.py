@@ -14,8 +14,8 @@ import pytest
 
 from tests.runs.requested import planned
 from tfwatch import __version__, cli
-from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
 from tfwatch.cli.dispatch import EXAMPLES, make_parser
+from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.workloads import script_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.test_cli import _taken, run
-from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.cli import completion
 from tfwatch.config import VARIABLE
+from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.runs.library.removal import RunsToKeep
 from tfwatch.runs.request_text import parse_change, parse_settings, parse_switch
 from tfwatch.terminal.notification import NotifyOptions

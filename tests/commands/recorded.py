@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.runs.folders import HOST, ORIGIN_WALL_NS, write_run
 from tfwatch.core.events import EpochEnded, EpochStarted, RunEnded
 from tfwatch.core.rows import SAMPLE

@@ -20,7 +20,7 @@ from tfwatch.commands.attach import find_training
 from tfwatch.commands.replay import ReplayOptions
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
-from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import REQUESTS

@@ -12,7 +12,7 @@ import pytest
 from tests.commands.recorded import FINISHED, add_memory, noisy_rows, record
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
-from tfwatch.live.comparing.checked_run import CheckedFigure, decide, worst
+from tfwatch.judge.comparing.checked_run import CheckedFigure, decide, worst
 from tfwatch.report.check_report import (
     github_annotations,
     junit_xml,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.analysis.step_rows import plain, restart
+from tests.judge.step_rows import plain, restart
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tests.screens import hardware, states
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual

@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.html.templates import redaction_of
 from tfwatch.report.markdown import as_markdown
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps, restart
-from tests.live.stretches import COMPUTE_BOUND, HALF_FED, STARVING, alternating, starving_then
+from tests.judge.step_rows import make_steps, restart
+from tests.judge.stretches import COMPUTE_BOUND, HALF_FED, STARVING, alternating, starving_then
 from tests.report.written_runs import FINISHED, SWITCH, open_written, text_of
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Flag

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps, plain
+from tests.judge.step_rows import make_steps, plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.analysis.steps.stalls import Stall, stall_place_text
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
+from tfwatch.judge.steps.stalls import Stall, stall_place_text
 from tfwatch.report import document
 from tfwatch.report.text import as_text
 from tfwatch.runs.reading.opened import Run, open_run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import AutopilotBegan, EpochStarted, ExperimentBegan, ExperimentEnded
 from tfwatch.core.rows import Phase

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tfwatch.core.events import (
     ExperimentEnded,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import (

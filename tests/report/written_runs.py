@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.rows import Flag, Rows

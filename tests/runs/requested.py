@@ -10,7 +10,7 @@ from tfwatch.runs.requests import RequestSender, StopRequest, SwitchRequest
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.jobs import TunerJob
+    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.requests import Request
 
 

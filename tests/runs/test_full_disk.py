@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer
 from tests.runs.hanging import hang
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed

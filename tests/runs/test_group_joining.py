@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group_joining as joining

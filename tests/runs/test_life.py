@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, write_run
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer, write_run
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted, Paused

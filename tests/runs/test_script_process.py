@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_writer, opened, write_run
 from tfwatch.runs import format as layout
 from tfwatch.runs.create import begin_run

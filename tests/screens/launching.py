@@ -9,7 +9,7 @@ from tests.doctor.machines import linux
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
 from tfwatch.doctor.checks import judge
-from tfwatch.live.past_run import PastRun
+from tfwatch.judge.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from tests.runs.requested import AskedTuner, SentRequests
-from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.app import TfwatchApp
+from tfwatch.judge.steps.causes import RunningLimits
 from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.screen import LiveScreen
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tests.screens.canned import Canned
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.screens.dialogs.leave import Leave
 

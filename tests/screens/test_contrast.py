@@ -17,7 +17,7 @@ from tests.screens.showing import shown
 from tests.screens.states import failed, finished, settling, stalled, starving, validating
 from tests.screens.test_doctor import checked, finding
 from tfwatch.doctor.checks import judge
-from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.judge.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR

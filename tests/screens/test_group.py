@@ -12,7 +12,7 @@ from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
 from tfwatch.core.clock import Clock
-from tfwatch.live.groups.judged_group import JudgedGroup
+from tfwatch.judge.groups.judged_group import JudgedGroup
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.runs.reading.disk_call import SLOW_S

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets._toast import Toast
 
-from tests.live.test_view import look
+from tests.judge.test_view import look
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.hardware import compute_bound
 from tests.screens.showing import shown

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tfwatch.live.past_run import PastRun
+    from tfwatch.judge.past_run import PastRun
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

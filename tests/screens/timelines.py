@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from textual.app import App, ComposeResult
 
 from tests.screens.runs import WALL_NS, CannedRun
-from tfwatch.analysis.steps.verdict import judge
 from tfwatch.core.clock import local_time
+from tfwatch.judge.steps.verdict import judge
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.timeline.widget import Timeline
 

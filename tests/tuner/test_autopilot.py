@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.analysis.plants import Plant
+from tests.judge.plants import Plant
 from tests.tuner.trainings import PlantTraining
-from tfwatch.analysis.tuning.autopilot.autopilot_moves import BUDGET, Move, Stop
-from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
-from tfwatch.analysis.tuning.jobs import Autopilot
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -20,6 +17,9 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import KnobChange, Knobs
+from tfwatch.judge.autopilot.autopilot_moves import BUDGET, Move, Stop
+from tfwatch.judge.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.tuner import autopilot
 
 if TYPE_CHECKING:

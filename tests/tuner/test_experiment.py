@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from tests.tuner.simulated import ODD_MS, Simulated
-from tfwatch.analysis.tuning.experiment import block_means
-from tfwatch.analysis.tuning.jobs import Experiment
 from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,
@@ -20,6 +18,8 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
+from tfwatch.judge.effects.experiment import block_means
+from tfwatch.judge.effects.jobs import Experiment
 from tfwatch.tuner import experiment
 from tfwatch.tuner.driver import Interrupt, RefusedError
 

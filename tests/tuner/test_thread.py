@@ -8,8 +8,8 @@ import pytest
 
 from tests.runs.folders import make_manifest
 from tests.runs.processes import wait_until
-from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
 from tfwatch.core.events import Noted
+from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.requests import StopRequest, SwitchRequest, append
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tfwatch.analysis.tuning.jobs import TunerJob
+    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.requests import Request
     from tfwatch.tuner.driver import Driver
 

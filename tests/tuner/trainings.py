@@ -16,7 +16,7 @@ from tfwatch.runs.writer import RunWriter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.analysis.plants import Plant
+    from tests.judge.plants import Plant
     from tfwatch.core.knobs import Knobs
     from tfwatch.tuner.driver import Driver
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.analysis.steps.causes import Pauses, SlowStepCause
 from tfwatch.core.events import Paused
+from tfwatch.judge.steps.causes import Pauses, SlowStepCause
 from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.sensors.pauses import LEAST_MS, CollectionTimes
 

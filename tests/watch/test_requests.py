@@ -14,7 +14,6 @@ from tests.runs.processes import wait_until
 from tests.runs.requested import planned, switch
 from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of
-from tfwatch.analysis.tuning.jobs import Experiment
 from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentEnded,
@@ -23,6 +22,7 @@ from tfwatch.core.events import (
     StopRefused,
     SwitchFailed,
 )
+from tfwatch.judge.effects.jobs import Experiment
 from tfwatch.runs.control import NO_FIT, OWN_LOOP
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.reading.opened import open_run

@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses
-from tfwatch.analysis.steps.patterns import find_patterns
-from tfwatch.analysis.steps.spikes import LEAST_MS, Spike, find_spikes
-from tfwatch.analysis.steps.stalls import find_stalls
-from tfwatch.analysis.steps.verdict import judge, steady
-from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.switch_text import outcome_text
 from tfwatch.checks.injected_schedule import (
     AHEAD,
     CHECKPOINT,
@@ -27,10 +20,17 @@ from tfwatch.checks.injected_schedule import (
     SlowStep,
     TrainingResult,
 )
+from tfwatch.judge.effects.comparison import compare
+from tfwatch.judge.effects.switch_text import outcome_text
+from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
+from tfwatch.judge.steps.patterns import find_patterns
+from tfwatch.judge.steps.spikes import LEAST_MS, Spike, find_spikes
+from tfwatch.judge.steps.stalls import find_stalls
+from tfwatch.judge.steps.verdict import judge, steady
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.checks.injected_trainings import Trainings
+    from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.runs.reading.opened import Run
 
 

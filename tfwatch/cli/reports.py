@@ -128,7 +128,7 @@ _CHECK_EPILOG = (
 
 def _run_check(args: argparse.Namespace) -> int:
     from tfwatch.commands.compare import CheckOptions, check
-    from tfwatch.live.comparing.checked_run import CheckLimits
+    from tfwatch.judge.comparing.checked_run import CheckLimits
 
     shares = (args.max_wait_share, args.max_slower)
     wait, slower = (None if share is None else share / 100 for share in shares)

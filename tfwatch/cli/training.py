@@ -170,8 +170,8 @@ def _run_train(args: argparse.Namespace) -> int:
 
 def _run_options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:
     """Return the options that `_add_shared` reads."""
-    from tfwatch.analysis.tuning.jobs import Autopilot
     from tfwatch.commands.script.run import RunOptions
+    from tfwatch.judge.effects.jobs import Autopilot
 
     options.join_group(args)
     options.use_feed(args)
@@ -293,8 +293,8 @@ def add_ab(commands: Any) -> None:
 
 
 def _run_ab(args: argparse.Namespace) -> int:
-    from tfwatch.analysis.tuning.jobs import Experiment
     from tfwatch.commands.script.run import run
+    from tfwatch.judge.effects.jobs import Experiment
     from tfwatch.workloads import list_workloads
 
     knob, values = args.knob

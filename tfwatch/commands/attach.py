@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.commands.replay import ReplayOptions, replay_group, show_run
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
-from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.judge.effects.knob_state import knobs_in_effect
+from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group
 from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument

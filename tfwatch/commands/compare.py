@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from tfwatch.commands.named_runs import find_past, find_side
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.live.comparing.checked_run import CheckLimits, check_runs, worst
-from tfwatch.live.comparing.comparability import NotComparableError
-from tfwatch.live.comparing.compared_runs import compare_runs
+from tfwatch.judge.comparing.checked_run import CheckLimits, check_runs, worst
+from tfwatch.judge.comparing.comparability import NotComparableError
+from tfwatch.judge.comparing.compared_runs import compare_runs
 from tfwatch.report.check_report import (
     check_json,
     check_lines,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tfwatch.live.comparing.checked_run import CheckedFigure
+    from tfwatch.judge.comparing.checked_run import CheckedFigure
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
 

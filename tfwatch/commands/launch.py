@@ -15,7 +15,7 @@ from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.quick_facts import describe_machine
-from tfwatch.live.past_run import PastRun, past_entry
+from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.screens.launcher import LauncherContent
 from tfwatch.workloads import list_workloads

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.live.comparing.compared_runs import equal_runs, may_equal
-from tfwatch.live.comparing.measured_runs import RunToCompare
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.comparing.compared_runs import equal_runs, may_equal
+from tfwatch.judge.comparing.measured_runs import RunToCompare
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
 from tfwatch.runs.reading.opened import open_run
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tfwatch.live.comparing.comparability import Subject
+    from tfwatch.judge.comparing.comparability import Subject
     from tfwatch.runs.reading.opened import Run
 
 

@@ -10,8 +10,8 @@ from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.live.notices import Notifier
+from tfwatch.judge.groups.judged_group import JudgedGroup
+from tfwatch.judge.notices import Notifier
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group, signs_of
 from tfwatch.runs.library.finding import find_run
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.live.script_runs import ScriptRuns
+    from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.runs.requests import RequestSender
     from tfwatch.terminal.notification import NotifyOptions
 

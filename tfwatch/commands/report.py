@@ -18,8 +18,8 @@ from tfwatch.commands.named_runs import find, opened, readable
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.live.groups.judged_group import JudgedGroup
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.groups.judged_group import JudgedGroup
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
 from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.tables import Recording, write_csv, write_parquet

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.live.past_run import PastRun, past_entry
+from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.library.finding import find_run, list_folders, list_runs
 from tfwatch.runs.library.removal import (
     RunsToKeep,

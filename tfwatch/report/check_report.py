@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from tfwatch.core.errors import printable
-from tfwatch.live.comparing.checked_run import worst
+from tfwatch.judge.comparing.checked_run import worst
 from tfwatch.report.comparison_report import signed_percent, value_text
 from tfwatch.report.document_switches import finite
 from tfwatch.report.markdown import plain
@@ -15,7 +15,7 @@ from tfwatch.report.markdown import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.comparing.checked_run import CheckedFigure, Outcome
+    from tfwatch.judge.comparing.checked_run import CheckedFigure, Outcome
 
 _MARKS: dict[Outcome, str] = {"passed": "✅", "failed": "❌", "inconclusive": "❔"}
 _LEVELS: dict[Outcome, str] = {"failed": "error", "inconclusive": "warning", "passed": "notice"}

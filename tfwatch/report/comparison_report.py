@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, WORKERS, option_name
-from tfwatch.live.comparing.measured_runs import PARTS
-from tfwatch.live.past_run import state_of
+from tfwatch.judge.comparing.measured_runs import PARTS
+from tfwatch.judge.past_run import state_of
 from tfwatch.report.document_switches import finite
 from tfwatch.report.markdown import plain, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.live.comparing.compared_runs import ComparedFigure, ComparedRuns
-    from tfwatch.live.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.comparing.compared_runs import ComparedFigure, ComparedRuns
+    from tfwatch.judge.comparing.measured_runs import RunToCompare
 
 SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.

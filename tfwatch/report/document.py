@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.findings.copying import bandwidth
-from tfwatch.analysis.findings.hardware.gpus import extremes
-from tfwatch.analysis.findings.hardware.machine import PIPELINE
-from tfwatch.analysis.findings.log_lines import find_meanings
-from tfwatch.analysis.findings.loss import divergences
-from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.core.events import EpochEnded, SensorMissing
-from tfwatch.live.findings import find_all
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.findings.copying import bandwidth
+from tfwatch.judge.findings.hardware.gpus import extremes
+from tfwatch.judge.findings.hardware.machine import PIPELINE
+from tfwatch.judge.findings.log_lines import find_meanings
+from tfwatch.judge.findings.loss import divergences
+from tfwatch.judge.findings.reported import find_all
+from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.judge.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.report.document_switches import (
     autopilot_json,
     by_name,
@@ -27,20 +27,20 @@ from tfwatch.report.document_switches import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
-    from tfwatch.analysis.findings.hardware.gpus import GpuLane
-    from tfwatch.analysis.findings.hardware.machine import Hardware
-    from tfwatch.analysis.findings.log_lines import LogFinding
-    from tfwatch.analysis.findings.loss import Divergence
-    from tfwatch.analysis.findings.situation import Banner
-    from tfwatch.analysis.findings.starving_cost import DataWaitCost
-    from tfwatch.analysis.steps.patterns import Pattern
-    from tfwatch.analysis.steps.spikes import Spike
-    from tfwatch.analysis.steps.stalls import Stall
-    from tfwatch.analysis.steps.summary import Summary
-    from tfwatch.analysis.steps.verdict import Breakdown, Judgement
     from tfwatch.core.events import Event
-    from tfwatch.live.findings import Fact, Finding
+    from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
+    from tfwatch.judge.findings.hardware.gpus import GpuLane
+    from tfwatch.judge.findings.hardware.machine import Hardware
+    from tfwatch.judge.findings.log_lines import LogFinding
+    from tfwatch.judge.findings.loss import Divergence
+    from tfwatch.judge.findings.reported import Fact, Finding
+    from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.findings.starving_cost import DataWaitCost
+    from tfwatch.judge.steps.patterns import Pattern
+    from tfwatch.judge.steps.spikes import Spike
+    from tfwatch.judge.steps.stalls import Stall
+    from tfwatch.judge.steps.summary import Summary
+    from tfwatch.judge.steps.verdict import Breakdown, Judgement
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.opened import Run
 

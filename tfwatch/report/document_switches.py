@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.tuning.switch_text import changes_text
-from tfwatch.analysis.tuning.tuner_text import AutopilotRun, answer_of, autopilot_runs, estimate_of
 from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import option_name
+from tfwatch.judge.effects.switch_text import changes_text
+from tfwatch.judge.effects.tuner_text import AutopilotRun, answer_of, autopilot_runs, estimate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfwatch.analysis.steps.verdict import Breakdown, Stat
-    from tfwatch.analysis.tuning.before_after import WaitChange
-    from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.experiment import Answer, Estimate
-    from tfwatch.analysis.tuning.forecasting.forecast import CheckedForecast, Record
     from tfwatch.core.events import Event, MoveJudged
+    from tfwatch.judge.effects.before_after import WaitChange
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.experiment import Answer, Estimate
+    from tfwatch.judge.forecasts.forecast import CheckedForecast, Record
+    from tfwatch.judge.steps.verdict import Breakdown, Stat
 
 
 def finite(value: Any) -> Any:

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from tfwatch.analysis.tuning.switch_text import outcome_text, setting_text
-from tfwatch.analysis.tuning.tuner_text import (
+from tfwatch.core import units
+from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
+from tfwatch.judge.effects.switch_text import outcome_text, setting_text
+from tfwatch.judge.effects.tuner_text import (
     answer_of,
     answer_text,
     autopilot_end_text,
@@ -15,16 +17,14 @@ from tfwatch.analysis.tuning.tuner_text import (
     estimate_of,
     subject_text,
 )
-from tfwatch.core import units
-from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.experiment import Answer, Estimate
-    from tfwatch.analysis.tuning.tuner_text import AutopilotRun
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.experiment import Answer, Estimate
+    from tfwatch.judge.effects.tuner_text import AutopilotRun
+    from tfwatch.judge.judged_run import JudgedRun
 
 #: The ratios at the edges of the axis: at least this and its inverse, at most that; and the room around the intervals.
 _LEAST, _MOST, _MARGIN = 1.25, 8.0, 1.15

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core import units
-from tfwatch.live.groups.rank_lines import (
+from tfwatch.judge.findings.situation import Tone
+from tfwatch.judge.groups.rank_lines import (
     call_s,
     overdue_s,
     overdue_where,
     state_lines,
     stopped_word,
 )
-from tfwatch.live.groups.straggler import (
+from tfwatch.judge.groups.straggler import (
     ADVICE,
     Level,
     banner_word,
@@ -22,7 +22,7 @@ from tfwatch.live.groups.straggler import (
     straggler_sentence,
     without_sentence,
 )
-from tfwatch.live.past_run import state_of
+from tfwatch.judge.past_run import state_of
 from tfwatch.report.document_switches import finite, split_json
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.markdown import plain, table
@@ -31,8 +31,8 @@ from tfwatch.report.text import state_text
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:
-    from tfwatch.live.groups.judged_group import JudgedGroup, RankState
-    from tfwatch.live.groups.straggler import LongStep, Straggler
+    from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
+    from tfwatch.judge.groups.straggler import LongStep, Straggler
     from tfwatch.report.html.templates import Redaction
 
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}

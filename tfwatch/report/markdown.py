@@ -15,7 +15,7 @@ from tfwatch.report.text import failure, lost_words, state_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
 
 #: Characters that markdown or HTML reads as markup.

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from tfwatch.analysis.findings.hardware.machine import gpu_status
-from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.live.view import Follower, RunView
+from tfwatch.judge.findings.hardware.machine import gpu_status
+from tfwatch.judge.steps.verdict import Bound
+from tfwatch.judge.view import Follower, RunView
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_single_runs, run_name
 from tfwatch.runs.reading.liveness import Life

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.loss import current_divergence, divergence_text
-from tfwatch.analysis.tuning.tuner_text import (
-    AUTOPILOT_EVENTS,
-    EXPERIMENT_EVENTS,
-    running_autopilot,
-    running_experiment,
-)
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
@@ -19,7 +12,14 @@ from tfwatch.core.events import (
     LossRecovered,
 )
 from tfwatch.core.rows import Phase
-from tfwatch.live.run_situation import judge_now
+from tfwatch.judge.effects.tuner_text import (
+    AUTOPILOT_EVENTS,
+    EXPERIMENT_EVENTS,
+    running_autopilot,
+    running_experiment,
+)
+from tfwatch.judge.findings.loss import current_divergence, divergence_text
+from tfwatch.judge.run_situation import judge_now
 
 if TYPE_CHECKING:
     from tfwatch.runs.reading.reader import Snapshot

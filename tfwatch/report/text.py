@@ -5,16 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings import starving_cost
-from tfwatch.analysis.findings.copying import bandwidth
-from tfwatch.analysis.findings.hardware.gpus import extremes_text
-from tfwatch.analysis.findings.hardware.machine import GPU
-from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
-from tfwatch.analysis.findings.loss import divergences, divergences_text
-from tfwatch.analysis.steps.time_breakdown import PART_NAMES, keras_step_ms
-from tfwatch.analysis.steps.verdict import Bound, Judgement
-from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.core import units
 from tfwatch.core.events import (
     DatasetReady,
@@ -23,8 +13,18 @@ from tfwatch.core.events import (
     RecordingLost,
     RecordingResumed,
 )
-from tfwatch.live.findings import find_all
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.effects import switch_text
+from tfwatch.judge.effects.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
+from tfwatch.judge.findings import starving_cost
+from tfwatch.judge.findings.copying import bandwidth
+from tfwatch.judge.findings.hardware.gpus import extremes_text
+from tfwatch.judge.findings.hardware.machine import GPU
+from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
+from tfwatch.judge.findings.loss import divergences, divergences_text
+from tfwatch.judge.findings.reported import find_all
+from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.judge.steps.time_breakdown import PART_NAMES, keras_step_ms
+from tfwatch.judge.steps.verdict import Bound, Judgement
 from tfwatch.report.effects import switch_lines
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tfwatch.analysis.findings.hardware.machine import Hardware
-    from tfwatch.analysis.findings.starving_cost import DataWaitCost
-    from tfwatch.analysis.steps.summary import LastSetting, Summary
-    from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, TimeSpent
-    from tfwatch.analysis.steps.verdict import Breakdown
-    from tfwatch.live.findings import Finding
+    from tfwatch.judge.findings.hardware.machine import Hardware
+    from tfwatch.judge.findings.reported import Finding
+    from tfwatch.judge.findings.starving_cost import DataWaitCost
+    from tfwatch.judge.steps.summary import LastSetting, Summary
+    from tfwatch.judge.steps.time_breakdown import TimeBreakdown, TimeSpent
+    from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.reading.opened import Run
 
 #: The most lines of one kind; of more, the rest is a number.

@@ -9,10 +9,10 @@ from textual.binding import Binding
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from tfwatch.analysis.findings.situation import Tone
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.live.groups.rank_lines import stopped_ranks
+from tfwatch.judge.findings.situation import Tone
+from tfwatch.judge.groups.rank_lines import stopped_ranks
 from tfwatch.report.group_report import (
     COLUMNS,
     group_finding,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.live.groups.judged_group import JudgedGroup, RankState
+    from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
 
 #: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
 #: last read: 5 % of a core.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.live.past_run import PastRun
+    from tfwatch.judge.past_run import PastRun
     from tfwatch.screens.doctor import RunCheckup
 
 _QUIET = "$foreground 65%"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.core import units
+from tfwatch.judge.findings.situation import Banner, Tone
 from tfwatch.runs.reading.disk_call import SLOW_S
 from tfwatch.terminal.guard import short_path
 

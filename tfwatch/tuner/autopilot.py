@@ -1,6 +1,6 @@
 """The autopilot: makes one move after another, keeps those that help, and stops when no gain is left.
 
-`analysis.tuning.autopilot.autopilot_search` decides; this module requests the switches, waits for them and publishes events.
+`judge.autopilot.autopilot_search` decides; this module requests the switches, waits for them and publishes events.
 """
 
 from __future__ import annotations
@@ -8,13 +8,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from tfwatch.analysis.tuning.autopilot import autopilot_moves
-from tfwatch.analysis.tuning.autopilot.autopilot_moves import LEAST, MOST, Move, SearchLimits, Stop
-from tfwatch.analysis.tuning.autopilot.autopilot_search import AutopilotSearch
-from tfwatch.analysis.tuning.autopilot.estimator import Measurement, measure
-from tfwatch.analysis.tuning.comparison import LONGEST, effect_between
-from tfwatch.analysis.tuning.experiment import UNKNOWN
-from tfwatch.analysis.tuning.forecasting.evidence import cores_of
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import (
@@ -27,15 +20,22 @@ from tfwatch.core.events import (
     SwitchFailed,
 )
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, FAST_PIPELINE, PREFETCH, WORKERS
+from tfwatch.judge.autopilot import autopilot_moves
+from tfwatch.judge.autopilot.autopilot_moves import LEAST, MOST, Move, SearchLimits, Stop
+from tfwatch.judge.autopilot.autopilot_search import AutopilotSearch
+from tfwatch.judge.autopilot.estimator import Measurement, measure
+from tfwatch.judge.effects.comparison import LONGEST, effect_between
+from tfwatch.judge.effects.experiment import UNKNOWN
+from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.analysis.tuning.before_after import SwitchEffect
-    from tfwatch.analysis.tuning.jobs import Autopilot
     from tfwatch.core.knobs import KnobChange
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.effects.before_after import SwitchEffect
+    from tfwatch.judge.effects.jobs import Autopilot
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.tuner.driver import Driver

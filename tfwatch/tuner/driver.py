@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.autopilot.autopilot_moves import drop_settling_rows
-from tfwatch.analysis.tuning.forecasting.forecast import Forecast, forecast
-from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.live.forecasts import evidence_now
+from tfwatch.judge.autopilot.autopilot_moves import drop_settling_rows
+from tfwatch.judge.effects.knob_state import knob_states, knobs_in_effect
+from tfwatch.judge.forecasts.follower import evidence_now
+from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.requests import BY_USER, StopRequest, SwitchRequest
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from tfwatch.analysis.tuning.autopilot.autopilot_moves import MakeForecast
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.autopilot.autopilot_moves import MakeForecast
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.runs.reading.streams import RunSource
     from tfwatch.runs.requests import Request, RequestFile

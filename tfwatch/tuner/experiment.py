@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.tuning.autopilot.autopilot_moves import settling_steps
-from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import (
     EXPERIMENT,
@@ -24,15 +22,17 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import PREFETCH, knob_name
 from tfwatch.core.rows import step_ms
+from tfwatch.judge.autopilot.autopilot_moves import settling_steps
+from tfwatch.judge.effects.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.driver import Interrupt, RefusedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.tuning.jobs import Experiment
     from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.effects.jobs import Experiment
     from tfwatch.tuner.driver import Driver
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten times a second.

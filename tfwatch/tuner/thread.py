@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Noted
+from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.requests import RequestFile, TunerNote, append
 from tfwatch.tuner import autopilot, experiment
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.core.events import Event
+    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.requests import Request
 
 #: Seconds that the end of a terminal waits for that of its job, which is a line in the run folder.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps, restart
+from tests.judge.step_rows import make_steps, restart
 from tests.report.hostile import hostile_run
 from tests.report.written_runs import FINISHED, open_written
 from tests.screens.canned import PREFETCHED, STAGES, usual

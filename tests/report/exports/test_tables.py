@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.report.hostile import FORMULA, hostile_run
 from tests.report.written_runs import FINISHED, open_written
 from tests.screens.canned import PREFETCHED, STAGES, usual

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import html5lib
 
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps
+from tests.judge.step_rows import make_steps
 from tests.report.hostile import HOSTILE, hostile_run
 from tests.report.html.pages import HTML, page_of, parsed, paths, text_of
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
@@ -16,7 +16,7 @@ from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.states import failed, importing
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, StagesFound
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
 from tfwatch.report.text import setting_words
 from tfwatch.runs.reading.opened import Run, open_run

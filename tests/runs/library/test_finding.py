@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import ImportEnded, Noted, RunEnded, encode
 from tfwatch.runs.format import EVENTS

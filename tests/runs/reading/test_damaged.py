@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
 from tfwatch.core.rows import Phase

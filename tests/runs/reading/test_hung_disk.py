@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, opened, read, write_run
 from tfwatch.runs import format as layout
 from tfwatch.runs.reading.buffers import HEAD_LINES, LOG_LINES

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Phase

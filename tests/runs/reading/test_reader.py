@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, opened, read, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
 from tfwatch.core.rows import PROGRESS, Phase

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
 from tfwatch.runs.reading.sums import BUCKET_S, Pyramid, TimeColumns
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.analysis.tuning.jobs import Autopilot
-from tfwatch.analysis.tuning.switch_text import forecast_note
 from tfwatch.core.events import AutopilotBegan, MoveMade
 from tfwatch.core.rows import Phase
+from tfwatch.judge.effects.jobs import Autopilot
+from tfwatch.judge.effects.switch_text import forecast_note
 
 if TYPE_CHECKING:
     from pathlib import Path

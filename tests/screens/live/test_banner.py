@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.situations import RUNNING, judged
-from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
-from tfwatch.analysis.findings.situation import BatchSource, MachineMemory, SourceKind
-from tfwatch.analysis.steps.time_breakdown import TimeSpent
-from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.forecasting.forecast import Forecast
+from tests.judge.situations import RUNNING, judged
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
+from tfwatch.judge.findings.situation import BatchSource, MachineMemory, SourceKind
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tfwatch.judge.steps.verdict import Bound, Verdict
 from tfwatch.screens.live.banner import BannerPane
 
 #: Cells of a row of the banner in a window of 80 columns.

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.step_rows import plain, restart
-from tfwatch.analysis.tuning.comparison import Comparison, compare
-from tfwatch.analysis.tuning.tuner_text import autopilot_runs
+from tests.judge.step_rows import plain, restart
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -17,6 +15,8 @@ from tfwatch.core.events import (
     MoveJudged,
     PipelineSwitched,
 )
+from tfwatch.judge.effects.comparison import Comparison, compare
+from tfwatch.judge.effects.tuner_text import autopilot_runs
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.live.settings.card import CardPane
 

@@ -10,10 +10,10 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.analysis.tuning.jobs import Experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, TunerLost
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.rows import Flag
+from tfwatch.judge.effects.jobs import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path

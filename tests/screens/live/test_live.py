@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.geometry import Size
 
-from tests.live.test_view import look
+from tests.judge.test_view import look
 from tests.screens.canned import STAGES, usual
 from tests.screens.showing import shown
 from tests.screens.states import (

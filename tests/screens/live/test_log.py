@@ -8,7 +8,7 @@ import pytest
 
 from tests.screens.canned import usual
 from tests.screens.showing import shown
-from tfwatch.analysis.findings import log_lines
+from tfwatch.judge.findings import log_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

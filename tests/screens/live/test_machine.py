@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.live.test_view import look
+from tests.judge.test_view import look
 from tests.screens import hardware
 from tests.screens.canned import COMPUTE_BOUND, Canned, Split, usual
 from tests.screens.showing import shown

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
-from tests.live.test_view import look
+from tests.judge.test_view import look
 from tests.screens.canned import COMPUTE_BOUND, N_A, STARVING, Canned
 from tests.screens.launching import launcher, offer
 from tests.screens.showing import rows_of, shown
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.live.past_run import PastRun
+from tfwatch.judge.past_run import PastRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

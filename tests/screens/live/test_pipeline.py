@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.live.test_view import look
+from tests.judge.test_view import look
 from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
 from tests.screens.states import importing, starving
 from tfwatch.core import events as facts

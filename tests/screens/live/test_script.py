@@ -11,7 +11,7 @@ from tests.screens.canned import STARVING, Canned
 from tests.screens.showing import rows_of
 from tfwatch.app import TfwatchApp
 from tfwatch.core.events import EpochEnded
-from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.script_process import AwaitedRun

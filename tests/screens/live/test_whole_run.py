@@ -12,7 +12,7 @@ from tests.bench.ten_hours import LongRun, Plan
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import TfwatchApp
-from tfwatch.live.earlier_runs import FIRST_FRAMES, PreviousRunSearch
+from tfwatch.judge.earlier_runs import FIRST_FRAMES, PreviousRunSearch
 from tfwatch.runs.reading.reader import FolderSource, RunReader
 from tfwatch.screens.dialogs.overlays import StallsScreen
 

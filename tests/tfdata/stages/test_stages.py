@@ -13,10 +13,10 @@ import pytest
 from tests.runs.folders import FakeClock, write_run
 from tests.runs.processes import wait_until
 from tests.whole import events_of, only
-from tfwatch.analysis.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
+from tfwatch.judge.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.runs.reading.opened import Run, read_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline

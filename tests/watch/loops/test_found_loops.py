@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from tests.watch.tracked import cause, end_all, runs_in
-from tfwatch.analysis.steps.time_breakdown import make_time_breakdown
 from tfwatch.core.events import OthersTrained, ValidationEnded
-from tfwatch.live.script_runs import fits_of
+from tfwatch.judge.script_runs import fits_of
+from tfwatch.judge.steps.time_breakdown import make_time_breakdown
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.loops.training_signs import TrainingSigns
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from tfwatch.analysis.steps.time_breakdown import TimeSpent
+    from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.reading.opened import Run
 
 WEIGHT = SimpleNamespace(trainable=True)

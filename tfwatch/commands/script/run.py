@@ -27,8 +27,8 @@ from tfwatch.terminal.notification import NO_NOTICES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfwatch.analysis.steps.fits import FitFigures
-    from tfwatch.analysis.tuning.jobs import TunerJob
+    from tfwatch.judge.effects.jobs import TunerJob
+    from tfwatch.judge.steps.fits import FitFigures
     from tfwatch.runs.library.removal import RunsToKeep
     from tfwatch.runs.requests import SwitchRequest
     from tfwatch.terminal.notification import NotifyOptions
@@ -337,7 +337,7 @@ def _summary(runs: Sequence[Path]) -> str:
 
 def _fit_lines(runs: Sequence[Path]) -> list[str]:
     """Return a line for each of the newest fits of runs, which are sorted from the newest to the oldest."""
-    from tfwatch.live.script_runs import fits_of
+    from tfwatch.judge.script_runs import fits_of
     from tfwatch.runs.reading.opened import open_run
 
     fits: list[FitFigures] = []

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, printable
-from tfwatch.live.notices import Notifier
-from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.judge.notices import Notifier
+from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.reading.reader import follow_folder
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.core.clock import Clock
+    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.terminal.notification import NotifyOptions
 

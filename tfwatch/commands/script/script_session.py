@@ -14,8 +14,8 @@ from tfwatch.commands.factories import make_checkup
 from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.commands.script.script_notices import FollowedRuns
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.live.notices import Notifier
-from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.judge.notices import Notifier
+from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.format import LOG
 from tfwatch.runs.reading.buffers import LogLines
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.commands.factories import Factories, Screen
     from tfwatch.commands.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
+    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.announcements import Launch
     from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.terminal.notification import NotifyOptions

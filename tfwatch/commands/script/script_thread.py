@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import warn_user
-from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements, announce_in
 from tfwatch.terminal.child import describe_end
 from tfwatch.watch.script.import_hook import ImportHook

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
-from tfwatch.analysis.findings.situation import Tone
-from tfwatch.analysis.tuning.switch_text import record_text
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
+from tfwatch.judge.effects.switch_text import record_text
+from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
+from tfwatch.judge.findings.situation import Tone
 from tfwatch.report.effects import folded, make_effects
 from tfwatch.report.html.curves import make_curves
 from tfwatch.report.html.sections import (
@@ -29,7 +29,7 @@ from tfwatch.report.html.timeline import make_timeline
 from tfwatch.report.text import failure, lost_words, setting_words, state_text
 
 if TYPE_CHECKING:
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
 
 

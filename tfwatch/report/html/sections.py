@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.hardware.machine import PIPELINE
-from tfwatch.analysis.steps.patterns import Pattern, pattern_text
-from tfwatch.analysis.steps.stalls import (
+from tfwatch.core import units
+from tfwatch.core.events import SensorMissing
+from tfwatch.core.knobs import knob_name
+from tfwatch.judge.findings.hardware.machine import PIPELINE
+from tfwatch.judge.steps.patterns import Pattern, pattern_text
+from tfwatch.judge.steps.stalls import (
     Stall,
     StallGroup,
     period_text,
     split_periodic,
     stall_place_text,
 )
-from tfwatch.analysis.steps.time_breakdown import PART_NAMES, PARTS
-from tfwatch.core import units
-from tfwatch.core.events import SensorMissing
-from tfwatch.core.knobs import knob_name
+from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.html.plot import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfwatch.analysis.findings.bottleneck import Stage
-    from tfwatch.analysis.steps.spikes import Spike
-    from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.steps.verdict import Breakdown, Stat
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.findings.bottleneck import Stage
+    from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.judge.steps.spikes import Spike
+    from tfwatch.judge.steps.time_breakdown import TimeSpent
+    from tfwatch.judge.steps.verdict import Breakdown, Stat
     from tfwatch.runs.format import Manifest
 
 #: The most rows of stalls, of causes of slow steps, and of epochs.

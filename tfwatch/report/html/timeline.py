@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.core.rows import Rows
-    from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.html.plot import Floats, Tick
     from tfwatch.runs.reading.opened import Run
 

@@ -10,10 +10,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from tfwatch.analysis.findings.situation import reading_text
-from tfwatch.analysis.steps.stalls import StallGroup, arrange, arrange_group, period_text
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE, KNOBS, PY_DATASET_ONLY, knob_name
+from tfwatch.judge.findings.situation import reading_text
+from tfwatch.judge.steps.stalls import StallGroup, arrange, arrange_group, period_text
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.text import clock, column, row
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from tfwatch.analysis.steps.stalls import Row, Stall
     from tfwatch.core.events import SensorMissing
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.steps.stalls import Row, Stall
+    from tfwatch.judge.view import RunView
     from tfwatch.screens.basics.keyline import Key
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings.situation import Banner, Tone
+from tfwatch.judge.findings.situation import Banner, Tone
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import row, shorten_clauses, spread
 

@@ -16,17 +16,6 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings.hardware.machine import GPU
-from tfwatch.analysis.findings.log_lines import LogSummary, summarise_log
-from tfwatch.analysis.findings.loss import divergence_text, recovery_text
-from tfwatch.analysis.findings.situation import reading_text
-from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
-from tfwatch.analysis.steps.fits import FitFigures
-from tfwatch.analysis.steps.patterns import Pattern, pattern_text
-from tfwatch.analysis.steps.spikes import Compiled
-from tfwatch.analysis.steps.stalls import Stall, StallGroup, period_text, split_periodic
-from tfwatch.analysis.tuning import switch_text, tuner_text
-from tfwatch.analysis.tuning.switch_text import comparison_line, setting_text
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -40,7 +29,18 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.knobs import KNOBS, epochs_until
-from tfwatch.live.run_situation import metric_name
+from tfwatch.judge.effects import switch_text, tuner_text
+from tfwatch.judge.effects.switch_text import comparison_line, setting_text
+from tfwatch.judge.findings.hardware.machine import GPU
+from tfwatch.judge.findings.log_lines import LogSummary, summarise_log
+from tfwatch.judge.findings.loss import divergence_text, recovery_text
+from tfwatch.judge.findings.situation import reading_text
+from tfwatch.judge.run_situation import metric_name
+from tfwatch.judge.steps.causes import LIMITS, STOPPED, join_piece
+from tfwatch.judge.steps.fits import FitFigures
+from tfwatch.judge.steps.patterns import Pattern, pattern_text
+from tfwatch.judge.steps.spikes import Compiled
+from tfwatch.judge.steps.stalls import Stall, StallGroup, period_text, split_periodic
 from tfwatch.screens.basics.row_list import RowList
 from tfwatch.screens.basics.text import clock, plain, row
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
 
 

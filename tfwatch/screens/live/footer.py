@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning import knob_state
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import KNOBS, PREFETCH, knob_name
+from tfwatch.judge.effects import knob_state
 from tfwatch.screens.basics.keyline import ESSENTIAL_RANK, Key
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.screens.live.header import header_view
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.core.clock import Clock
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
 
 #: Columns from which the cost note has room for its words, and for the count of skipped frames.

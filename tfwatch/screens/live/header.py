@@ -18,7 +18,7 @@ from tfwatch.screens.basics.text import fit, row, shorten, spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
 
 _RECORDING = "recording"

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings.log_lines import meaning_of
+from tfwatch.judge.findings.log_lines import meaning_of
 from tfwatch.screens.basics.row_list import RowList
 from tfwatch.screens.basics.text import plain, row, wrap_text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.screens.basics.text import Part
 
 

@@ -10,14 +10,14 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings import starving_cost
-from tfwatch.analysis.findings.hardware import machine_remark
-from tfwatch.analysis.findings.hardware.gpus import extremes_text
-from tfwatch.analysis.findings.hardware.machine import GPU, HEAT, PRESSURE, missing_sensors
-from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
+from tfwatch.judge.findings import starving_cost
+from tfwatch.judge.findings.hardware import machine_remark
+from tfwatch.judge.findings.hardware.gpus import extremes_text
+from tfwatch.judge.findings.hardware.machine import GPU, HEAT, PRESSURE, missing_sensors
+from tfwatch.judge.findings.situation import reading_text
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, plain, row, wrap_text
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.analysis.findings.hardware.gpus import GpuLane
-    from tfwatch.analysis.findings.hardware.machine import MachineFigures
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.findings.hardware.gpus import GpuLane
+    from tfwatch.judge.findings.hardware.machine import MachineFigures
+    from tfwatch.judge.view import RunView
 
 _LABEL = 8
 _NARROWEST = 20

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings.hardware.machine import PIPELINE, missing_sensors
-from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.core.rows import Phase
+from tfwatch.judge.findings.hardware.machine import PIPELINE, missing_sensors
+from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
-    from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-    from tfwatch.analysis.steps.verdict import Breakdown
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.findings.bottleneck import Stage, StageTable
+    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.view import RunView
 
 _FAINT = "$foreground 65%"
 #: The part of the data wait in no stage.

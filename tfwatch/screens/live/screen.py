@@ -11,10 +11,10 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tfwatch.analysis.findings.situation import reading_text
-from tfwatch.analysis.tuning import knob_state
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import PREFETCH
+from tfwatch.judge.effects import knob_state
+from tfwatch.judge.findings.situation import reading_text
 from tfwatch.runs.library.finding import save_copy
 from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.screens.basics.keyline import Key, KeyLine
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from tfwatch.core.clock import Clock
-    from tfwatch.live.view import Follower, RunView
+    from tfwatch.judge.view import Follower, RunView
     from tfwatch.runs.reading.reader import RunReader
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.footer import OwnCost

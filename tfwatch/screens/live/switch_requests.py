@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning import knob_state
-from tfwatch.analysis.tuning.jobs import Autopilot, Experiment
-from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core.knobs import LARGEST, PREFETCH, WORKERS, check_value, knob_name
 from tfwatch.core.refusals import Refusal
+from tfwatch.judge.effects import knob_state
+from tfwatch.judge.effects.jobs import Autopilot, Experiment
+from tfwatch.judge.effects.tuner_text import subject_text
 from tfwatch.runs.requests import StopRequest, SwitchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.analysis.tuning.jobs import TunerJob
     from tfwatch.core.clock import Clock
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.effects.jobs import TunerJob
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.runs.requests import RequestSender
     from tfwatch.tuner.thread import Tuner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfwatch.live.whole_run import MetricCurve
+from tfwatch.judge.whole_run import MetricCurve
 from tfwatch.screens.live.whole_run.curves import axis_bounds, highest_step_time
 
 

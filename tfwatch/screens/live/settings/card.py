@@ -8,11 +8,11 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.reactive import reactive
 
-from tfwatch.analysis.tuning import switch_text, tuner_text
-from tfwatch.analysis.tuning.switch_text import LABEL
-from tfwatch.analysis.tuning.tuner_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.core import units
 from tfwatch.core.events import AUTOPILOT, ExperimentEnded
+from tfwatch.judge.effects import switch_text, tuner_text
+from tfwatch.judge.effects.switch_text import LABEL
+from tfwatch.judge.effects.tuner_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, row
@@ -21,10 +21,10 @@ from tfwatch.screens.live.settings.knob_rows import experiment_offer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfwatch.analysis.steps.verdict import Breakdown
-    from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.tuner_text import AutopilotRun, RunningExperiment
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.tuner_text import AutopilotRun, RunningExperiment
+    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.view import RunView
 
 #: Older comparisons below the newest, at most.
 _OLDER = 50

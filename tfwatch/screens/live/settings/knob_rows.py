@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning import knob_state
-from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
-from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, versus_text
-from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import (
@@ -23,15 +19,19 @@ from tfwatch.core.knobs import (
 )
 from tfwatch.core.refusals import NoRoom, no_room
 from tfwatch.core.rows import Phase
+from tfwatch.judge.effects import knob_state
+from tfwatch.judge.effects.comparison import ENOUGH_STEPS
+from tfwatch.judge.effects.switch_text import forecast_note, interval_text, versus_text
+from tfwatch.judge.effects.tuner_text import subject_text
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.text import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.knob_state import KnobState
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.knob_state import KnobState
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
 
 

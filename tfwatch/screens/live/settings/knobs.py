@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.analysis.tuning.switch_text import last_forecast_text
+from tfwatch.judge.effects.switch_text import last_forecast_text
 from tfwatch.screens.basics.keyline import Pressed
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, row, shorten, shorten_clauses
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.content import Content
     from textual.geometry import Size
 
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.screens.live.settings.knob_rows import KnobRow
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.steps.causes import LIMITS, find_limits
-from tfwatch.analysis.tuning.tuner_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import (
     EpochEnded,
@@ -27,6 +25,8 @@ from tfwatch.core.events import (
     is_of_experiment,
 )
 from tfwatch.core.knobs import KNOBS, knob_name
+from tfwatch.judge.effects.tuner_text import subject_text
+from tfwatch.judge.steps.causes import LIMITS, find_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.hardware import machine
-from tfwatch.analysis.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -21,6 +19,8 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.judge.findings.hardware import machine
+from tfwatch.judge.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.text import clock, shorten, single_width
 from tfwatch.screens.live.timeline import lanes, rows, step_bars
@@ -38,10 +38,10 @@ from tfwatch.screens.live.timeline.window import (
 )
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.findings.hardware.gpus import GpuLane
-    from tfwatch.analysis.findings.hardware.machine import GpuFigures
-    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.findings.hardware.gpus import GpuLane
+    from tfwatch.judge.findings.hardware.machine import GpuFigures
+    from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.screens.live.timeline.rows import Figures, Line, TimelineLayout
     from tfwatch.screens.live.timeline.step_bars import Bars, Bools, Floats

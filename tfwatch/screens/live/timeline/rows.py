@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.findings.hardware.gpus import GpuLane
-    from tfwatch.analysis.findings.hardware.machine import GpuFigures
-    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.events import GpuFound, SensorMissing
+    from tfwatch.judge.findings.hardware.gpus import GpuLane
+    from tfwatch.judge.findings.hardware.machine import GpuFigures
+    from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.screens.basics.glyphs import Glyphs
 
 #: A piece of text and its role: a component class without its prefix; of `a.b`, b is the background.

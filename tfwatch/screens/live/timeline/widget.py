@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.style import Style as ContentStyle
 
-from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound
+from tfwatch.judge.steps.causes import RunningLimits
 from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
 from tfwatch.screens.basics.pane import PaintedRows
 from tfwatch.screens.live.timeline import picture
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
 
-    from tfwatch.analysis.steps.verdict import Breakdown
+    from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.screens.live.timeline.rows import Line, TimelineLayout
     from tfwatch.screens.live.timeline.step_bars import Bars

@@ -21,8 +21,8 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
-from tfwatch.live.run_situation import metric_name
-from tfwatch.live.whole_run import NO_CURVE, STEP_TIME, LearningCurves, MetricChart
+from tfwatch.judge.run_situation import metric_name
+from tfwatch.judge.whole_run import NO_CURVE, STEP_TIME, LearningCurves, MetricChart
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import fit, row
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from tfwatch.live.earlier_runs import PreviousRun
-    from tfwatch.live.view import RunView
-    from tfwatch.live.whole_run import MetricCurve
+    from tfwatch.judge.earlier_runs import PreviousRun
+    from tfwatch.judge.view import RunView
+    from tfwatch.judge.whole_run import MetricCurve
     from tfwatch.screens.basics.glyphs import Glyphs
 
 Floats = NDArray[np.float64]

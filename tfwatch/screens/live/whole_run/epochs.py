@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 from textual.message import Message
 
-from tfwatch.analysis.tuning.switch_text import setting_text
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.live.whole_run import EpochTable
+from tfwatch.judge.effects.switch_text import setting_text
+from tfwatch.judge.whole_run import EpochTable
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.row_list import CursorList
 from tfwatch.screens.basics.text import row
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.live.view import RunView
-    from tfwatch.live.whole_run import EpochFigures
+    from tfwatch.judge.view import RunView
+    from tfwatch.judge.whole_run import EpochFigures
     from tfwatch.screens.basics.text import Part
 
 #: From this data wait on an epoch starves: the verdict's own lines.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.strip import Strip
 
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.screens.live.timeline.rows import Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars

@@ -9,7 +9,7 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.live.whole_run import SensorLane, sensor_lanes
+from tfwatch.judge.whole_run import SensorLane, sensor_lanes
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, OTHERS_COLOUR, QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import row
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
-    from tfwatch.live.view import RunView
+    from tfwatch.judge.view import RunView
 
 _LABEL = 8
 #: Columns of the figures right of a lane: now, and the most.

@@ -1,0 +1,138 @@
+"""A comparison in words and in cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.judge.situations import split
+from tfwatch.judge.effects.before_after import WaitChange
+from tfwatch.judge.effects.comparison import Comparison
+from tfwatch.judge.effects.switch_text import (
+    cells,
+    comparison_line,
+    longest_ms,
+    outcome_text,
+    part_texts,
+    speed,
+)
+from tfwatch.judge.steps.verdict import Stat
+
+BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
+SETTLED = Comparison(
+    "prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True, low=1.61, high=1.74
+)
+ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"),
+    [
+        pytest.param(SETTLED, "1.68 x faster (1.61 to 1.74) over 600 steps", id="settled"),
+        pytest.param(
+            replace(SETTLED, ratio=0.5, low=0.4, high=0.625),
+            "2.00 x slower (1.60 to 2.50) over 600 steps",
+            id="slower",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=20.11, low=15.0, high=25.0),
+            "20 x faster (15 to 25) over 600 steps",
+            id="many times",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=1.01, low=0.98, high=1.02),
+            "no difference (0.98 to 1.02) over 600 steps",
+            id="same",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=1.24, low=0.97, high=1.4),
+            "not clear (0.97 to 1.40) over 600 steps",
+            id="an interval that holds 1",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=0.85, low=0.8, high=0.9, compute_drift=0.18),
+            "compute drifted by 18 %, not the data wait, over 600 steps",
+            id="compute alone",
+        ),
+        pytest.param(
+            replace(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -9.6, -9.1)),
+            "data wait 9.6 → 0.2 ms, step: not clear (0.90 to 2.70) over 600 steps",
+            id="the wait is gone, the step is open",
+        ),
+        pytest.param(
+            replace(SETTLED, wait=WaitChange(-9.4, -9.6, -9.1)),
+            "1.68 x faster (1.61 to 1.74) over 600 steps",
+            id="a proved step needs no wait",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=1.01, low=0.98, high=1.02, wait=WaitChange(-0.4, -0.5, -0.3)),
+            "no difference (0.98 to 1.02) over 600 steps",
+            id="below 2 % of a step",
+        ),
+        pytest.param(
+            replace(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -19.6, 0.1)),
+            "not clear (0.90 to 2.70) over 600 steps",
+            id="neither is proved",
+        ),
+        pytest.param(
+            replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
+            "1.68 x faster (1.61 to 1.74) so far, 34 of 60 steps",
+            id="settling_steps",
+        ),
+        pytest.param(
+            replace(SETTLED, after=None, ratio=None, settled=False),
+            "0 of 60 steps",
+            id="nothing measured",
+        ),
+        pytest.param(
+            replace(SETTLED, before=None, ratio=None),
+            "not enough steps before it to compare",
+            id="asked early",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=None, beside="workers"),
+            "switched together with workers: no ratio of its own",
+            id="two at one step",
+        ),
+        pytest.param(ASKED, "requested, waits for the current batch", id="asked"),
+    ],
+)
+def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
+    assert outcome_text(switch) == words
+
+
+def test_a_switch_is_told_in_a_line() -> None:
+    assert (
+        comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
+    )
+    assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
+    form = replace(SETTLED, knob="fast_pipeline", new="on")
+    assert (
+        comparison_line(form, "tf.data")
+        == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster (1.61 to 1.74)"
+    )
+    assert speed(1.0) == "no difference"
+
+
+def test_bars_share_one_scale_and_fill_it() -> None:
+    longest = longest_ms(SETTLED)
+
+    assert cells(BEFORE, 23.4, longest, 50) == (21, 27, 2)
+    assert sum(cells(AFTER, 13.9, longest, 50)) == round(50 * 13.9 / 23.4)
+    assert cells(AFTER, 13.9, 0.0, 50) == (0, 0, 0)
+
+
+def test_the_parts_are_told_on_both_sides() -> None:
+    assert part_texts(SETTLED) == ["wait 9.6 → 0.2", "compute 13.0 → 12.9", "host 0.8 → 0.8"]
+
+
+def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> None:
+    bursts = replace(BEFORE, step=Stat(13.9, 23.4, 60.0), wait=Stat(0.1, 9.6, 46.0))
+    switch = replace(SETTLED, before=bursts)
+
+    assert not SETTLED.in_bursts
+    assert switch.in_bursts
+    assert part_texts(switch)[0] == "wait 9.6 → 0.2"
+    assert longest_ms(switch) == pytest.approx(23.4)
+    assert part_texts(ASKED) == ["wait", "compute", "host"]

@@ -1,0 +1,130 @@
+"""Experiments in words."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tfwatch.core.events import (
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    Noted,
+    PipelineSwitched,
+    SwitchAsked,
+)
+from tfwatch.judge.effects.tuner_text import answer_text, experiment_line, running_experiment
+from tfwatch.judge.steps.stalls import Stall, without_switches
+
+BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 100, 600, 0)
+BLOCK = ExperimentBlock(20, 6, 3, "4", 180, 192, 12, 13.9, "4", 1.6, 1.2, 2.1)
+FASTER = ExperimentEnded(
+    30,
+    "prefetch",
+    ["off", "4"],
+    100,
+    500,
+    "clear",
+    "faster",
+    "4",
+    "off",
+    12,
+    412,
+    400,
+    "4",
+    1.68,
+    1.61,
+    1.74,
+)
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (FASTER, "1.68 x faster (1.61 to 1.74) over 412 steps"),
+        (
+            replace(FASTER, answer="slower", ratio=0.5, low=0.4, high=0.625),
+            "2.00 x slower (1.60 to 2.50) over 412 steps",
+        ),
+        (
+            replace(FASTER, answer="same", ratio=1.0, low=0.97, high=1.03),
+            "no difference: between 0.97 and 1.03 over 412 steps",
+        ),
+        (
+            replace(FASTER, answer="same", ratio=1.01, low=1.004, high=1.02),
+            "less than 3 % apart: between 1.00 and 1.02 over 412 steps",
+        ),
+        (
+            replace(FASTER, answer="unclear", cause="budget", ratio=1.0, low=0.9, high=1.1),
+            "not clear: between 0.90 and 1.10 over 412 steps, too noisy",
+        ),
+        (
+            replace(
+                FASTER,
+                answer="unclear",
+                cause="key",
+                rounds=2,
+                steps=48,
+                ratio=None,
+                low=None,
+                high=None,
+            ),
+            "not clear: a knob was switched first (48 steps in 2 rounds)",
+        ),
+        (
+            replace(
+                FASTER,
+                answer="unclear",
+                cause="budget",
+                rounds=0,
+                steps=0,
+                ratio=None,
+                low=None,
+                high=None,
+            ),
+            "not clear: not enough steps (0 steps in 0 rounds)",
+        ),
+        (
+            replace(FASTER, answer="unclear", cause="failed", reason="no memory", ratio=None),
+            "not clear: no memory (412 steps in 12 rounds)",
+        ),
+    ],
+)
+def test_the_answer(ended: ExperimentEnded, words: str) -> None:
+    assert answer_text(ended) == words
+
+
+def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> None:
+    assert experiment_line(FASTER) == f"prefetch off vs 4: {answer_text(FASTER)}; kept 4"
+    assert (
+        experiment_line(replace(FASTER, cause="ended"))
+        == f"prefetch off vs 4: {answer_text(FASTER)}"
+    )
+    three = replace(FASTER, values=["off", "2", "4"])
+    assert experiment_line(three) == f"prefetch off vs 2, 4: 4 is {answer_text(FASTER)}; kept 4"
+
+
+def test_what_goes_on_is_told_from_the_events() -> None:
+    assert running_experiment([]) is None
+    begun = running_experiment([BEGAN])
+    assert begun is not None
+    assert (begun.subject, begun.progress) == ("prefetch off vs 4", "block 1")
+    going = running_experiment([BEGAN, Noted(1, "x"), BLOCK])
+    assert going is not None
+    assert going.progress == "block 7, so far 1.60 x (1.20 to 2.10)"
+    early = running_experiment([BEGAN, replace(BLOCK, ratio=None, low=None, high=None)])
+    assert early is not None
+    assert early.progress == "block 7"
+    assert running_experiment([BEGAN, BLOCK, FASTER]) is None
+    of_three = running_experiment([replace(BEGAN, values=["off", "2", "4"]), BLOCK])
+    assert of_three is not None
+    assert of_three.progress == "block 7, so far 4: 1.60 x (1.20 to 2.10)"
+
+
+def test_what_an_experiments_switches_cost_is_no_stall() -> None:
+    asked = SwitchAsked(1, "prefetch", "off", "4", 100, "experiment")
+    made = PipelineSwitched(2, "prefetch", "off", "4", 100, 104, 400.0, "experiment")
+    by_key = replace(made, step=204, by="key")
+    stalls = [Stall(step, 0, 1, 1500.0, "pipeline switch") for step in (101, 104, 204)]
+    other = Stall(104, 0, 1, 1500.0, "unexplained")
+    assert without_switches([*stalls, other], [asked, made, by_key]) == [stalls[2], other]

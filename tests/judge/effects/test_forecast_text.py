@@ -1,0 +1,257 @@
+"""Forecasts in the words of the screen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.judge.situations import RUNNING, judged, split
+from tfwatch.judge.effects.switch_text import (
+    best,
+    expected_gain_text,
+    forecast_note,
+    has_usable_gain,
+    interval_text,
+)
+from tfwatch.judge.findings.advice import (
+    SwitchAdvice,
+    advise_starving,
+    advise_switch,
+    key_text,
+    wait_sentence,
+)
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
+from tfwatch.judge.findings.situation import MachineMemory
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.steps.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+STARVING = split(9.6, 13.0, 0.8)
+ON = Forecast(
+    "prefetch", "4", 13.8, 13.2, 14.4, 13.8, "the rest is compute", None, 13.8, 23.4, 23.4
+)
+WORKERS = Forecast(
+    "workers", "auto", 13.9, 13.0, 15.0, 13.8, "the rest is compute", None, 13.9, 22.3, 22.3
+)
+NONE = Forecast(
+    "fast_pipeline",
+    "off",
+    math.nan,
+    math.nan,
+    math.nan,
+    13.8,
+    "no forecast: the slow pipeline has not run yet",
+)
+
+
+def now(*forecasts: Forecast, **knobs: str) -> Situation:
+    known = {(one.knob, one.value): one for one in forecasts}
+    return replace(RUNNING, forecasts=known, knobs={**RUNNING.knobs, **knobs})
+
+
+@pytest.mark.parametrize(
+    ("high_ms", "measured", "is_advised"),
+    [(2.7, False, False), (2.7, True, True), (2.1, False, True)],
+)
+def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
+    high_ms: float, measured: bool, is_advised: bool
+) -> None:
+    ahead = Forecast(
+        "device_prefetch", "2", 1.9, 1.5, high_ms, 1.8, "", None, 1.9, 2.3, 2.3, measured
+    )
+
+    assert best([ahead]) is (ahead if is_advised else None)
+
+
+def test_the_banner_promises_a_number_and_says_about() -> None:
+    assert (
+        advise_switch(now(ON), STARVING).sentence
+        == "p prefetch on: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
+    )
+
+
+def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
+    beside = replace(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
+
+    assert advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
+        "prefetch is on and cannot hide the wait. w workers auto: 22.3 to about 13.9 ms, 1.6 x (the rest is compute)"
+    )
+
+
+def test_a_deeper_buffer_is_named_by_both_depths() -> None:
+    deeper = replace(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
+
+    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith(
+        "+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x"
+    )
+
+
+def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
+    assert (
+        advise_switch(now(NONE), STARVING).sentence
+        == "p turns prefetch on: it prepares batches during the 13.8 ms of compute and host"
+    )
+
+
+def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
+    no_gain = replace(WORKERS, mean_ms=22.3, step_ms=22.3)
+    table = StageTable(
+        0,
+        (Stage("read", "Map", 19.0),),
+        Bottleneck(0, "storage", "read waits for storage: 19 of 22 ms"),
+    )
+    known = replace(now(no_gain, prefetch="4"), stages=table)
+
+    assert (
+        advise_switch(known, STARVING).sentence
+        == "no key helps: read waits for storage: 19 of 22 ms"
+    )
+    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice(
+        "no key helps: preparing batches is the limit"
+    )
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> None:
+    dear = replace(ON, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
+    forbidden = replace(now(dear), live=live)
+
+    found = advise_starving(forbidden, STARVING)
+    other = advise_starving(replace(now(dear, WORKERS), live=live), STARVING)
+
+    assert found.sentence.startswith("prefetch 4 needs 2 MB, more than the memory limit")
+    assert found.edit == ""
+    assert "about 13.9 ms" in other.sentence
+
+
+def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
+    idle = replace(
+        ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True
+    )
+
+    assert (
+        advise_switch(now(idle, prefetch="4"), STARVING).sentence
+        == "no key helps: preparing batches is the limit"
+    )
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
+    no_gain = replace(ON, mean_ms=23.4, step_ms=23.4)
+    found = banner(replace(now(no_gain), judgement=judged(Verdict.HIGHLY), live=live))
+
+    assert found.edit == ""
+    assert found.advice == (
+        "no key helps: preparing batches is the limit"
+        if live
+        else "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over whole batches"
+    )
+
+
+def test_of_a_simulated_latency_the_way_out_is_told_with_its_number() -> None:
+    disk = replace(ON, knob="latency_ms", value="off")
+
+    assert advise_switch(now(disk, latency_ms="20 ms"), STARVING).sentence == (
+        "the simulated latency is the limit. l latency off: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
+    )
+
+
+def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
+    cache = replace(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
+    room = MachineMemory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
+    known = replace(now(cache), memory=room, epoch=0)
+
+    assert advise_switch(known, STARVING).sentence.endswith(
+        "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"
+    )
+
+
+def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() -> None:
+    assert (
+        wait_sentence(now(prefetch="4"), split(8.5, 13.0, 0.8))
+        == "a batch takes 22.3 ms, compute and host only 13.8 ms"
+    )
+    assert wait_sentence(now(), STARVING) == "each step waits 9.6 of 23.4 ms for data"
+
+
+def test_a_wide_range_is_told_beside_the_number() -> None:
+    wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
+
+    assert (
+        expected_gain_text(wide)
+        == "23.4 to about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
+    )
+    assert expected_gain_text(wide, shown_ms=23.0) == expected_gain_text(wide), (
+        "nearly the same mean needs no word"
+    )
+    assert expected_gain_text(wide, shown_ms=17.0).startswith(
+        "23.4 so far to about 13.8 ms (13.2 to 23.4), 1.7 x ("
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        pytest.param(ON, "13.8 ms  1.7 x", id="a gain"),
+        pytest.param(
+            replace(ON, value="off", step_ms=23.4, mean_ms=23.4, now_ms=13.9, now_mean_ms=13.9),
+            "23.4 ms  0.6 x",
+            id="a loss",
+        ),
+        pytest.param(
+            replace(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"
+        ),
+        pytest.param(
+            replace(ON, step_ms=5.5, mean_ms=5.5, now_ms=5.9, now_mean_ms=6.6),
+            "5.5 ms  1.1 x",
+            id="the gain is of what is told: of medians",
+        ),
+        pytest.param(NONE, "no forecast: the slow pipeline has not run yet", id="unknown"),
+        pytest.param(
+            replace(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0),
+            "12.2 ms  1.8 x",
+            id="bursts",
+        ),
+    ],
+)
+def test_beside_a_knob_stands_the_step_and_what_it_gains(known: Forecast, words: str) -> None:
+    assert forecast_note(known) == words
+
+
+def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never() -> None:
+    disk = replace(ON, knob="latency_ms", value="off", step_ms=10.0, mean_ms=10.0)
+    workers = replace(WORKERS, step_ms=13.7, mean_ms=13.7, now_ms=23.4, now_mean_ms=23.4)
+    much_better = replace(workers, step_ms=9.0, mean_ms=9.0)
+
+    assert best([disk, workers, ON, NONE]) is ON
+    assert best([ON, much_better]) is much_better
+    assert best([disk, NONE]) is None
+    assert not has_usable_gain(NONE)
+
+
+def test_keys_are_named_as_they_are_pressed() -> None:
+    assert key_text(ON, "off") == "p prefetch on"
+    assert (
+        key_text(replace(ON, value="1"), "off") == "+ depth off → 1"
+    )  # p requests the last depth, not 1
+    assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
+    assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
+    assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"
+    assert (
+        key_text(replace(WORKERS, knob="fast_pipeline", value="on"), "off", "tf.data")
+        == "t fast pipeline (tf.data) on"
+    )
+
+
+def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:
+    wide = replace(ON, low_ms=10.0, high_ms=20.0)
+    assert interval_text(wide) == "10.0 to 20.0"
+    bursts = replace(wide, mean_ms=42.0, now_mean_ms=60.0)
+    assert interval_text(bursts) == ""
+    assert expected_gain_text(bursts) == "60.0 to about 42.0 ms, 1.4 x (the rest is compute)"

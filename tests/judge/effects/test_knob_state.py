@@ -1,0 +1,149 @@
+"""The current value of each knob, and the value that its key requests next."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.judge.effects.knob_state import (
+    KnobRequest,
+    deeper,
+    find_undo,
+    knob_states,
+    shallower,
+    toggled,
+    why_no_experiment,
+)
+
+START = {"prefetch": "off", "workers": "off"}
+
+
+def asked(at_s: float, new: str, old: str = "off", knob: str = "prefetch") -> SwitchAsked:
+    return SwitchAsked(int(at_s * 1e9), knob, old, new, 100, "key")
+
+
+def made(at_s: float, new: str, old: str = "off", knob: str = "prefetch") -> PipelineSwitched:
+    return PipelineSwitched(int(at_s * 1e9), knob, old, new, 100, 103, 20.0, "key")
+
+
+def test_a_knob_stands_at_its_start_until_a_switch_is_made() -> None:
+    assert knob_states(START, [])["prefetch"].now == "off"
+    assert knob_states(START, [asked(1, "4")])["prefetch"].now == "off"
+    assert knob_states(START, [asked(1, "4"), made(2, "4")])["prefetch"].now == "4"
+    assert knob_states(START, [made(2, "on", knob="cache")]) == knob_states(START, [])
+
+
+def test_a_request_is_asked_until_it_is_answered() -> None:
+    events: list[Event] = [asked(1, "4")]
+    assert knob_states(START, events)["prefetch"].asked == "4"
+    assert knob_states(START, [*events, made(2, "4")])["prefetch"].asked is None
+
+    failed = knob_states(
+        START, [*events, SwitchFailed(int(2e9), "prefetch", "no memory", "off", "4", 9, "off")]
+    )["prefetch"]
+    assert (failed.asked, failed.now, failed.failed) == (None, "off", "no memory")
+
+
+def test_a_request_is_asked_until_it_is_taken_back() -> None:
+    asked = SwitchAsked(2_000_000_000, "shuffle", "auto", "off", 10, "key")
+    back = replace(asked, at_ns=3_000_000_000, new="auto")
+    assert knob_states({"shuffle": "auto"}, [asked])["shuffle"].asked == "off"
+    state = knob_states({"shuffle": "auto"}, [asked, back])["shuffle"]
+    assert (state.now, state.asked) == ("auto", None)
+
+
+def test_this_screens_own_request_counts_until_the_training_speaks_of_it() -> None:
+    ask = KnobRequest("prefetch", "4", at_s=5.0)
+
+    assert knob_states(START, [], [ask])["prefetch"].coming == "4"
+    assert (
+        knob_states(START, [asked(6, "4"), made(7, "4"), made(8, "off", "4")], [ask])[
+            "prefetch"
+        ].coming
+        == "off"
+    )
+    assert knob_states(START, [], [KnobRequest("prefetch", "off", 5.0)])["prefetch"].asked is None
+
+
+def test_a_knob_is_turned_back_on_to_what_it_was() -> None:
+    assert toggled(knob_states(START, [])["prefetch"]) == "4"
+    assert toggled(knob_states(START, [])["workers"]) == "auto"
+    assert toggled(knob_states({"prefetch": "default"}, [])["prefetch"]) == "off"
+    assert toggled(knob_states({"workers": "default"}, [])["workers"]) == "auto"
+    assert toggled(knob_states({"workers": "2"}, [])["workers"]) == "off"
+    assert toggled(knob_states({"queue_size": "10"}, [])["queue_size"]) == "20"
+    assert toggled(knob_states({"multiprocessing": "off"}, [])["multiprocessing"]) == "on"
+    assert toggled(knob_states(START, [made(1, "16"), made(2, "off", "16")])["prefetch"]) == "16"
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "less"),
+    [
+        ("off", "1", "off"),
+        ("1", "2", "off"),
+        ("4", "8", "2"),
+        ("auto", "8", "2"),
+        ("default", "8", "2"),
+        ("1024", "1024", "512"),
+    ],
+)
+def test_depth_doubles_and_halves(value: str, more: str, less: str) -> None:
+    assert (deeper(value), shallower(value)) == (more, less)
+
+
+def test_undo_takes_back_what_was_asked_before_what_was_made() -> None:
+    events: list[Event] = [asked(1, "4"), made(2, "4"), asked(3, "auto", "off", "workers")]
+
+    assert find_undo(knob_states(START, events), events) == ("workers", "off")
+    assert find_undo(knob_states(START, events[:2]), events[:2]) == ("prefetch", "off")
+    assert find_undo(knob_states(START, []), []) is None
+
+
+def test_an_experiment_is_undone_as_one_switch() -> None:
+    states = knob_states(START, [])
+    tried = [
+        replace(made(at, new, old), by="experiment")
+        for at, new, old in ((2, "4", "2"), (3, "2", "4"))
+    ]
+    better = replace(made(4, "4", "2"), by="experiment")
+
+    assert find_undo(states, [made(1, "2"), *tried, better]) == ("prefetch", "2")
+    assert find_undo(states, [made(1, "2"), *tried]) == ("prefetch", "off")
+    assert find_undo(states, [*tried]) is None
+
+
+def test_an_experiment_that_followed_another_switch_is_undone_to_what_stood_before_it() -> None:
+    first = replace(made(2, "4"), by="experiment")
+    key = made(3, "auto", knob="workers")
+    second = [
+        replace(made(at, new, old), by="experiment")
+        for at, new, old in ((4, "off", "4"), (5, "2", "off"))
+    ]
+
+    assert find_undo(knob_states(START, []), [first, key, *second]) == ("prefetch", "4")
+
+
+def test_what_the_autopilot_took_back_is_undone_already() -> None:
+    def flown(at_s: float, new: str, old: str, knob: str = "prefetch") -> PipelineSwitched:
+        return replace(made(at_s, new, old, knob), by="autopilot")
+
+    def last(*events: Event) -> tuple[str, str] | None:
+        return find_undo(knob_states(START, events), events)
+
+    kept, tried, key = flown(2, "4", "off"), flown(3, "8", "4"), made(4, "auto", "off", "workers")
+    back = replace(asked(5, "4", "8"), by="autopilot")
+
+    assert last(kept, tried) == ("prefetch", "4")
+    assert last(kept, tried, key, back) == ("workers", "off")
+    assert last(kept, tried, key, back, flown(6, "4", "8")) == ("workers", "off")
+    assert last(kept, tried, back, flown(6, "4", "8")) == ("prefetch", "off")
+    assert last(kept, tried, replace(back, by="key"), made(6, "4", "8")) == ("prefetch", "8")
+
+
+def test_a_cache_and_a_shuffle_are_no_experiment_and_say_why() -> None:
+    told = {knob: why_no_experiment(knob) for knob in ("cache", "shuffle", "prefetch")}
+
+    assert told["prefetch"] == ""
+    assert told["cache"].startswith("cache: no A/B test")
+    assert told["shuffle"].startswith("shuffle buffer: no A/B test")

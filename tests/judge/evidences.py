@@ -1,0 +1,35 @@
+"""Evidence for forecasts: steps that were made by the formulas of a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.judge.step_rows import make_steps
+from tfwatch.judge.findings.bottleneck import Stage, StageTable
+from tfwatch.judge.forecasts.evidence import Evidence
+from tfwatch.judge.steps.verdict import breakdown
+
+if TYPE_CHECKING:
+    from tfwatch.judge.forecasts.forecast import Forecast
+
+KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_pipeline": "off"}
+
+
+def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) -> Evidence:
+    rows = make_steps(np.asarray(wait) + np.zeros(200), compute=compute, host=host)
+    knobs = {**KNOBS, **known.pop("knobs", {})}
+    given = {"switchable": tuple(knobs), "cores": 16, "accelerated": True, **known}
+    return Evidence(breakdown=breakdown(rows), knobs=knobs, rows=rows, **given)
+
+
+def step_ms_of(found: Forecast) -> float:
+    assert found.is_known, found.why
+    assert found.low_ms <= found.step_ms <= found.high_ms
+    return found.step_ms
+
+
+def stages(**busy_ms: float) -> StageTable:
+    """A table of stages by their kinds."""
+    return StageTable(0, tuple(Stage(kind, kind, ms) for kind, ms in busy_ms.items()))

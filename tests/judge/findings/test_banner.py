@@ -1,0 +1,412 @@
+"""The banner: the word, sentence and advice of each state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.judge.situations import RUNNING, finding, judged, split
+from tfwatch.core.events import RunEnded, TrainingFailed
+from tfwatch.core.rows import Phase
+from tfwatch.judge.effects.comparison import Comparison
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.situation import MachineMemory, Tone
+from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tfwatch.judge.steps.verdict import Bound, Judgement, Stat, Verdict
+
+SWITCH = Comparison(
+    "prefetch",
+    "off",
+    "4",
+    "key",
+    0,
+    300,
+    301,
+    split(9.6, 13, 0.8),
+    split(0.2, 12.9, 0.8, 34),
+    1.7,
+    False,
+)
+SHORT_EPOCH = TimeSpent(
+    0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "sentence"),
+    [
+        pytest.param(
+            {"phase": Phase.STARTING, "phase_s": 1.4}, "STARTING", "starting, 1.4 s", id="starting"
+        ),
+        pytest.param(
+            {
+                "phase": Phase.DATA_SET,
+                "phase_s": 0.1,
+                "detail": "making the image set, 400 of 8 000, 12 s left",
+            },
+            "STARTING",
+            "making the image set, 400 of 8 000, 12 s left",
+            id="making images",
+        ),
+        pytest.param(
+            {"phase": Phase.IMPORT, "phase_s": 6.2},
+            "STARTING",
+            "importing TensorFlow, 6.2 s",
+            id="importing",
+        ),
+        pytest.param(
+            {
+                "phase": Phase.DATA_SET,
+                "phase_s": 2.0,
+                "detail": "making the image set, 3 120 of 8 000",
+            },
+            "STARTING",
+            "making the image set, 3 120 of 8 000, 2.0 s",
+            id="data set",
+        ),
+        pytest.param(
+            {
+                "phase": Phase.WAIT,
+                "phase_s": 3.0,
+                "step": 1,
+                "steps_total": 0,
+                "shuffle": (4298, 50000),
+            },
+            "STARTING",
+            "filling the shuffle buffer, 4 298 of 50 000, 3.0 s",
+            id="shuffle buffer",
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 3.0, "step": 1, "steps_total": 0},
+            "STARTING",
+            "waiting for the first batch, 3.0 s",
+            id="first batch",
+        ),
+        pytest.param(
+            {"phase": Phase.COMPILE, "phase_s": 14.2, "step": 1},
+            "COMPILING",
+            "first step, 14.2 s so far",
+            id="compiling",
+        ),
+        pytest.param(
+            {"judgement": Judgement(Verdict.UNKNOWN, 12, 20, None)},
+            "MEASURING",
+            "12 of 20 steps",
+            id="measuring",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2)},
+            "OK, data wait 1 %",
+            "compute-bound: only 0.2 of 14.0 ms is data wait",
+            id="healthy",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.MODERATELY, 1.9)},
+            "STARVING 12 %",
+            "MODERATELY input-bound: each step waits 1.9 of 15.7 ms for data",
+            id="moderate",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.HIGHLY)},
+            "STARVING 41 %",
+            "HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data",
+            id="starving",
+        ),
+        pytest.param(
+            {
+                "judgement": judged(Verdict.HIGHLY, 29.6),
+                "knobs": {"prefetch": "off", "latency_ms": "20 ms"},
+            },
+            "STARVING 68 %",
+            "HIGHLY input-bound: waits 29.6 of 43.4 ms/step, 20 ms of it simulated (l)",
+            id="simulated",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH)},
+            "LAUNCH-BOUND 48 %",
+            "launching kernels takes 1.0 of 2.1 ms/step, longer than the GPU then computes",
+            id="launch-bound",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2), "fetches_in_calls": True},
+            "DATA WAIT n/a",
+            "13.0 of 14.0 ms/step is compute or data wait: "
+            "the loop fetches batches inside its tf.function, where a wait is not seen",
+            id="fetches in calls",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH), "op_by_op": True},
+            "LAUNCH-BOUND 48 %",
+            "Python between operations takes 1.0 of 2.1 ms/step",
+            id="op by op",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST)},
+            "HOST-BOUND 34 %",
+            "host time takes 7.1 of 20.9 ms/step, in callbacks and Python between the steps",
+            id="host-bound",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": SHORT_EPOCH},
+            "BETWEEN EPOCHS 38 %",
+            "2.1 s per epoch of 250 steps: validation 1.5 s, first batch 0.6 s",
+            id="between epochs",
+        ),
+        pytest.param(
+            {"phase": Phase.VALIDATION, "phase_s": 2.1},
+            "BETWEEN EPOCHS",
+            "validation, 2.1 s so far",
+            id="validation",
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 20.3},
+            "NO BATCH FOR 20.3 s",
+            "Step 412 waits for its batch: the input pipeline has delivered none.",
+            id="stalled now",
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 1.3, "epoch_begins": True, "epoch": 2},
+            "NO BATCH FOR 1.3 s",
+            "Step 412 waits for the first batch of epoch 3.",
+            id="stalled at an epoch's start",
+        ),
+        pytest.param(
+            {"phase_s": 20.3}, "STEP 412 RUNS FOR 20.3 s", "in compute", id="long compute"
+        ),
+        pytest.param(
+            {"phase": Phase.HOST, "phase_s": 20.3, "detail": "ModelCheckpoint"},
+            "STEP 412 RUNS FOR 20.3 s",
+            "in callback ModelCheckpoint",
+            id="long callback",
+        ),
+        pytest.param(
+            {"asked": {"prefetch": "4"}},
+            "SWITCHING",
+            "prefetch off → 4: waits for the current batch",
+            id="switching",
+        ),
+        pytest.param(
+            {"switch": SWITCH, "knobs": {"prefetch": "4"}},
+            "MEASURING",
+            "prefetch 4: 34 of 60 steps, so far 13.9 ms/step",
+            id="settling",
+        ),
+        pytest.param(
+            {"life": "not responding", "silent_s": 3.1},
+            "NOT RESPONDING for 3.1 s",
+            "training is stopped, asleep, or holds the GIL",
+            id="no pulse",
+        ),
+        pytest.param(
+            {"life": "folder gone", "run": "~/runs/20T10"},
+            "RUN FOLDER GONE",
+            "moved, deleted or unmounted: ~/runs/20T10",
+            id="its folder was moved",
+        ),
+        pytest.param(
+            {"life": "killed", "now_s": 11560.0},
+            "KILLED (no end record)",
+            "at step 412, after 3 h 12 min",
+            id="killed",
+        ),
+        pytest.param(
+            {"life": "killed", "phase": Phase.ENDED, "now_s": 60.0},
+            "ENDED (no end record)",
+            "at step 412, after 1:00",
+            id="its end is not on disk",
+        ),
+        pytest.param(
+            {"life": "unknown", "silent_s": 720.0, "host": "there"},
+            "UNKNOWN",
+            "no new data for 12:00; run on another machine, there",
+            id="unknown",
+        ),
+        pytest.param(
+            {
+                "ended": RunEnded(11_520_000_000_000, "finished", 5000),
+                "life": "ended",
+                "epoch": 19,
+                "metric": "acc 0.93",
+            },
+            "FINISHED",
+            "20 epochs, 5 000 steps in 3 h 12 min, acc 0.93",
+            id="finished",
+        ),
+        pytest.param(
+            {"ended": RunEnded(33_000_000_000, "stopped", 412), "life": "ended"},
+            "STOPPED",
+            "after 412 steps in 33.0 s",
+            id="stopped",
+        ),
+        pytest.param(
+            {
+                "failed": TrainingFailed(
+                    0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f'
+                )
+            },
+            "FAILED at step 412",
+            "ValueError: no",
+            id="failed",
+        ),
+        pytest.param(
+            {"ended": RunEnded(33_000_000_000, "failed", 12, "no data"), "life": "ended"},
+            "FAILED",
+            "no data",
+            id="failed early",
+        ),
+        pytest.param(
+            {"stopping_s": 20.0},
+            "STOPPING",
+            "after the current batch (20.0 s so far)",
+            id="stopping",
+        ),
+        pytest.param(
+            {"watch_failed": "boom"}, "NOT MEASURED", "tfwatch failed: boom", id="watch failed"
+        ),
+    ],
+)
+def test_each_state_has_its_word_and_sentence(
+    changes: dict[str, Any], word: str, sentence: str
+) -> None:
+    assert finding(**changes)[:2] == (word, sentence)
+
+
+def test_input_bound_appears_only_in_a_verdict() -> None:
+    waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged(Verdict.HIGHLY))
+    measuring = finding(judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)))
+
+    assert "input-bound" not in " ".join((*waiting, *measuring))
+
+
+def test_a_knob_that_changed_again_is_not_measured() -> None:
+    assert finding(switch=SWITCH, knobs={"prefetch": "off"})[0] == "MEASURING"
+
+
+def test_a_short_validation_does_not_flicker() -> None:
+    assert finding(phase=Phase.VALIDATION, phase_s=0.2)[0] == "MEASURING"
+
+
+def test_a_request_during_a_stall_appears_in_the_advice() -> None:
+    word, _, advice = finding(phase=Phase.WAIT, phase_s=20.3, asked={"prefetch": "4"})
+
+    assert word == "NO BATCH FOR 20.3 s"
+    assert advice == "Requested: prefetch 4; it waits for the current batch. q is safe."
+
+
+def test_missing_recording_takes_the_place_of_the_advice() -> None:
+    advice = finding(
+        judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", unrecorded_step=8112
+    )[2]
+
+    assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
+
+
+def test_a_killed_run_shows_the_last_evidence() -> None:
+    memory = MachineMemory(
+        used=12.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30, total=16 * 2**30
+    )
+
+    advice = finding(life="killed", memory=memory)[2]
+
+    assert (
+        advice
+        == "out of memory is likely: memory 12.8 of 16.0 GB, swap 9.0 GB; last phase: compute"
+    )
+
+
+def test_a_failure_names_the_line_that_raised() -> None:
+    failed = TrainingFailed(0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f')
+
+    assert (
+        finding(failed=failed)[2]
+        == "train.py:41 - 5 shows the traceback - 411 steps kept - q quits with exit status 1"
+    )
+
+
+def test_a_failure_shows_the_message_of_tensorflow_without_its_graph_node() -> None:
+    error = "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}} Illegal seek"
+
+    assert (
+        finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
+    )
+
+
+def test_a_switch_in_bursts_of_batches_is_measured_by_means() -> None:
+    bursts = replace(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
+    now = replace(RUNNING, switch=replace(SWITCH, before=bursts), knobs={"prefetch": "4"})
+    after = replace(
+        now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"}
+    )
+
+    assert banner(now).advice == "before: 23.4 ms/step"
+    assert banner(after).sentence.endswith("so far 23.4 ms/step")
+
+
+def test_the_end_of_a_run_with_little_data_wait_names_no_gain() -> None:
+    advices = [
+        finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2]
+        for waited in (0.99, 1.0)
+    ]
+    assert ["at best" in advice for advice in advices] == [False, True]
+
+
+def test_the_end_sums_up_the_data_wait() -> None:
+    ended = RunEnded(100_000_000_000, "finished", 5000)
+
+    advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
+
+    assert advice == (
+        "data wait 25.0 s (25 %); without it: 1:15 at best; 3 stalls, longest 41.0 s"
+        " - tfwatch replay 2026-11-20T10-17-03_cnn"
+    )
+
+
+def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
+    last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    ended = RunEnded(100_000_000_000, "finished", 5000)
+    found = banner(replace(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
+
+    assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
+    assert (
+        found.remark
+        == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without it: 1:15 at best"
+    )
+    assert (
+        found.sentence
+        == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
+    )
+    assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
+    assert (found.advice, found.edit) == (last.advice, last.edit)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        pytest.param(
+            {"ended": RunEnded(33_000_000_000, "failed", 12, "no data")}, "no data", id="failed"
+        ),
+        pytest.param({"life": "killed"}, "at step 412, after 1:40", id="killed"),
+    ],
+)
+def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    found = banner(replace(RUNNING, last_finding=last, **changes))
+
+    assert (found.sentence, found.edit) == (sentence, last.edit)
+    assert found.remark == f"STARVING 41 %; {last.advice}"
+
+
+def test_the_end_of_a_run_without_a_folder_names_none() -> None:
+    assert finding(ended=RunEnded(1, "stopped", 5), run="")[2].endswith("- nothing was recorded")
+
+
+def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
+    found = banner(
+        replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY))
+    )
+
+    assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)

@@ -1,0 +1,281 @@
+"""The lines to paste, and which finding carries which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.judge.situations import RUNNING, judged, split
+from tfwatch.judge.findings import code_suggestions
+from tfwatch.judge.findings.advice import advise_starving
+from tfwatch.judge.findings.banner import banner, describe_bound
+from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tfwatch.judge.steps.verdict import Bound, Verdict
+
+DECODE = Stage("map(decode)", "Map", 21.0)
+STAGES = (
+    Stage("list, shuffle", "Shuffle", 0.2),
+    DECODE,
+    Stage("map(<lambda>)", "Map", 30.0),
+    Stage("batch(32)", "Batch", 0.6),
+)
+TABLE = StageTable(0, STAGES)
+WORKERS = Forecast(
+    "workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute", None, 9.1, 23.4, 23.4
+)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "form", "line"),
+    [
+        pytest.param("prefetch", "4", "", "dataset = dataset.prefetch(4)", id="prefetch"),
+        pytest.param(
+            "prefetch",
+            "auto",
+            "",
+            "dataset = dataset.prefetch(tf.data.AUTOTUNE)",
+            id="prefetch auto",
+        ),
+        pytest.param(
+            "workers", "8", "", "dataset = dataset.map(decode, num_parallel_calls=8)", id="workers"
+        ),
+        pytest.param("cache", "on", "", "dataset = dataset.cache()", id="cache"),
+        pytest.param(
+            "fast_pipeline",
+            "on",
+            "whole batches",
+            "dataset = dataset.batch(batch_size).map(decode_batch)",
+            id="batch",
+        ),
+        pytest.param(
+            "fast_pipeline",
+            "on",
+            "tf.data",
+            "dataset = dataset.map(load, num_parallel_calls=",
+            id="no generator",
+        ),
+        pytest.param("prefetch", "off", "", "", id="nothing to add"),
+        pytest.param("workers", "default", "", "", id="TensorFlow's own"),
+        pytest.param("latency_ms", "20 ms", "", "", id="no line makes a disk faster"),
+    ],
+)
+def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: str) -> None:
+    edit = code_suggestions.switch_line(knob, value, TABLE, form)
+    assert edit.startswith(line)
+    assert bool(edit) == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "words"),
+    [
+        ("prefetch", "auto", ".prefetch(tf.data.AUTOTUNE)"),
+        ("prefetch", "off", "without .prefetch()"),
+        ("workers", "default", "without num_parallel_calls"),
+        ("cache", "off", "without .cache()"),
+        ("fast_pipeline", "off", "without the fast pipeline"),
+    ],
+)
+def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(
+    knob: str, value: str, words: str
+) -> None:
+    assert code_suggestions.switch_phrase(knob, value, "tf.data") == words
+
+
+def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> None:
+    started = dict.fromkeys(("prefetch", "workers", "cache", "fast_pipeline"), "off")
+    knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_pipeline": "off"}
+    text = code_suggestions.pasted_lines(knobs, started, TABLE)
+    compile(text, "edit", "exec")
+    assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == [
+        "map",
+        "cache",
+        "prefetch",
+    ]
+    assert "map(decode," in text
+    assert code_suggestions.costliest_map(None) == "decode"
+    assert (
+        code_suggestions.pasted_lines(started, started)
+        == code_suggestions.pasted_lines({"prefetch": "4"}, {"prefetch": "4"})
+        == ""
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        code_suggestions.LONGER_CALLS,
+        code_suggestions.FEWER_LAUNCHES,
+        code_suggestions.PRECISION,
+        code_suggestions.VALIDATE_LESS,
+        code_suggestions.one_iterator(225),
+        code_suggestions.one_iterator(None),
+        code_suggestions.one_iterator(94, of_arrays=True),
+        code_suggestions.SAVE_LESS,
+        code_suggestions.CALLS_ON_ARRAYS,
+    ],
+)
+def test_every_other_edit_is_a_comment_beside_python(line: str) -> None:
+    compile(line.replace("...,", "").replace(", ...)", ")").replace("=...", "=1"), "edit", "exec")
+
+
+def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:
+    table = replace(TABLE, stages=(DECODE,), bottleneck=find_bottleneck((DECODE,), 1.0, 8))
+    knobs = {"prefetch": "4", "workers": "off"}
+    now = replace(
+        RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS}
+    )
+    found = advise_starving(now, split(9.6, 13.0, 0.8))
+    assert found.sentence == (
+        "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is compute); "
+        "map(decode) runs serially on one of 8 cores: 21.0 ms/batch"
+    )
+    assert found.edit.startswith(
+        "dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+    )
+
+
+def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
+    now = replace(
+        RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS}
+    )
+    found = banner(now)
+    assert found.advice == "w workers auto: 23.4 to about 9.1 ms, 2.6 x (the rest is compute)"
+    assert found.edit.startswith(
+        "dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "edit"),
+    [
+        pytest.param({}, "dataset = dataset.prefetch(tf.data.AUTOTUNE)", id="prefetch is off"),
+        pytest.param(
+            {"knobs": {"prefetch": "4", "workers": "off"}},
+            "dataset = dataset.map(decode, num_",
+            id="it is on",
+        ),
+        pytest.param(
+            {"knobs": {"prefetch": "4", "workers": "auto"}},
+            "dataset = dataset.map(",
+            id="storage is the limit",
+        ),
+        pytest.param({"switchable": ()}, "", id="a script's, of which nothing is known"),
+    ],
+)
+def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(
+    changes: dict[str, Any], edit: str
+) -> None:
+    now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
+    found, over = banner(now), describe_bound(now)
+    assert over
+    assert found.edit == over.edit
+    assert found.edit.startswith(edit)
+    assert bool(found.edit) == bool(edit)
+
+
+@pytest.mark.parametrize(
+    ("bound", "accelerated", "edit"),
+    [
+        pytest.param(Bound.COMPUTE, True, code_suggestions.PRECISION, id="compute"),
+        pytest.param(Bound.COMPUTE, False, "", id="a CPU"),
+        pytest.param(Bound.LAUNCH, True, code_suggestions.FEWER_LAUNCHES, id="kernels too small"),
+        pytest.param(Bound.HOST, True, code_suggestions.LONGER_CALLS, id="callbacks"),
+    ],
+)
+def test_steps_that_do_not_starve_have_edits_too(
+    bound: Bound, accelerated: bool, edit: str
+) -> None:
+    found = banner(
+        replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), accelerated=accelerated)
+    )
+    assert found.edit == edit
+
+
+@pytest.mark.parametrize(
+    ("bound", "own"),
+    [
+        (Bound.COMPUTE, ""),
+        (Bound.LAUNCH, code_suggestions.FEWER_LAUNCHES),
+        (Bound.HOST, code_suggestions.LONGER_CALLS),
+    ],
+)
+def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> None:
+    knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
+    now = replace(
+        RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started
+    )
+    switched = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
+    assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(
+        filter(None, (switched, own))
+    )
+
+
+def test_epochs_that_lose_most_between_them_keep_the_lines_of_the_switches_made() -> None:
+    spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
+    knobs, started = {"prefetch": "16", "cache": "on"}, {"prefetch": "off", "cache": "off"}
+    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, started=started)
+    own = banner(replace(now, knobs=started)).edit
+    lines = banner(replace(now, knobs=knobs)).edit.splitlines()
+
+    assert own
+    assert [line.partition("(")[0] for line in lines[:2]] == [
+        "dataset = dataset.cache",
+        "dataset = dataset.prefetch",
+    ]
+    assert lines[2:] == own.splitlines()
+
+
+def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
+    knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
+    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), knobs=knobs, started=started))
+    assert [line.partition("(")[0] for line in found.edit.splitlines()] == [
+        "dataset = dataset.map",
+        "dataset = dataset.prefetch",
+    ]
+
+
+def test_the_advice_on_longer_calls_has_a_number() -> None:
+    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
+    assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms/step; or ")
+
+
+def test_a_setting_that_measured_slower_is_not_suggested() -> None:
+    started = {"prefetch": "off", "workers": "off"}
+    better = {("workers", "auto"): "off", ("prefetch", "8"): "4"}
+    text = code_suggestions.pasted_lines(
+        {"prefetch": "8", "workers": "auto"}, started, TABLE, better=better
+    )
+    assert text.startswith("dataset = dataset.prefetch(4)")
+    assert "num_parallel_calls" not in text
+    circle = {("prefetch", "8"): "4", ("prefetch", "4"): "8"}
+    assert "prefetch(" in code_suggestions.pasted_lines(
+        {"prefetch": "8"}, started, TABLE, better=circle
+    )
+
+
+def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
+    started = {
+        "prefetch": "default",
+        "workers": "off",
+        "multiprocessing": "off",
+        "queue_size": "10",
+    }
+    assert code_suggestions.pasted_lines(started, started) == ""
+    knobs = {**started, "workers": "auto", "multiprocessing": "on", "queue_size": "20"}
+    assert code_suggestions.pasted_lines(knobs, started) == (
+        "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = os.cpu_count(), True, 20  # before fit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"), [("from_generator(examples)", "examples"), ("flat_map", "rows")]
+)
+def test_interleaved_generators_have_the_generators_own_name(stage: str, name: str) -> None:
+    line = code_suggestions.interleaved(stage)
+
+    assert f"from_generator({name}, args=(n, 4)" in line
+    assert line.endswith(f"# {name}(n, 4): every fourth element from the n-th on")

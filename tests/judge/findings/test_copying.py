@@ -1,0 +1,95 @@
+"""The finding on steps whose limit is the copy of the batch to the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.judge.situations import RUNNING, stat
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.code_suggestions import UINT8
+from tfwatch.judge.findings.copying import bandwidth
+from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Verdict
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+#: 16 ms, 12 of them copying.
+SPLIT = Breakdown(
+    100, stat(16.0), stat(0.2), stat(1.5), stat(3.5), stat(0.3), 0.0125, copy=stat(12.0)
+)
+
+
+def copying(**copied_bytes: int) -> Situation:
+    judgement = Judgement(Verdict.NOT, 100, 20, SPLIT, Bound.COPY)
+    return replace(RUNNING, judgement=judgement, accelerated=True, copied_bytes=copied_bytes)
+
+
+def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
+    found = banner(copying(float32=60 * 2**20))
+
+    assert found.word == "COPY-BOUND 75 %"
+    assert (
+        found.sentence == "copying batches to the GPU takes 12.0 of 16.0 ms/step: 60 MB at 5.2 GB/s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "step"),
+    [
+        ("float32", "15 MB in place of 60 MB", "7.0"),
+        ("float64", "8 MB in place of 60 MB", "5.5"),
+        ("float16", "30 MB in place of 60 MB", "10.0"),
+    ],
+)
+def test_one_byte_for_each_fractional_number_is_advised_with_its_gain(
+    kind: str, sizes: str, step: str
+) -> None:
+    found = banner(copying(**{kind: 60 * 2**20}))
+
+    assert found.advice == f"images as uint8, cast on the device: {sizes}, about {step} ms/step"
+    assert found.edit == UINT8
+
+
+def test_batches_of_bytes_are_not_to_become_bytes() -> None:
+    assert "uint8" not in banner(copying(uint8=60 * 2**20)).advice
+
+
+def test_an_unknown_bandwidth_is_missing() -> None:
+    assert bandwidth({}, 12.0) is None
+    assert bandwidth({"uint8": 12_000_000}, 0.0) is None
+    assert bandwidth({"uint8": 12_000_000}, 2.0) == 6e9
+
+
+def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
+    ahead = Breakdown(
+        100, stat(12.0), stat(0.2), stat(10.0), stat(11.5), stat(0.3), 0.0125, copy=stat(0.0)
+    )
+    now = replace(
+        copying(float32=60 * 2**20),
+        judgement=Judgement(Verdict.NOT, 100, 20, ahead, Bound.COPY),
+        copy_ahead_ms=9.0,
+    )
+
+    found = banner(now)
+
+    assert found.word == "COPY-BOUND 75 %"
+    assert found.sentence.endswith(
+        "60 MB at 7.0 GB/s, ahead of the steps, whose launching waits for it"
+    )
+    assert "about 5.2 ms/step" in found.advice
+
+
+def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
+    waits = Breakdown(
+        100, stat(12.5), stat(0.2), stat(3.0), stat(4.0), stat(0.5), 0.02, copy=stat(7.8)
+    )
+    judgement = Judgement(Verdict.NOT, 100, 20, waits, Bound.COPY)
+    found = banner(replace(copying(float32=60 * 2**20), judgement=judgement, copy_ahead_ms=10.0))
+
+    assert found.word == "COPY-BOUND 80 %"
+    assert found.sentence.endswith(
+        "60 MB at 6.3 GB/s, ahead of the steps, which wait 7.8 ms for it"
+    )

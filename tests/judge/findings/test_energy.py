@@ -1,0 +1,135 @@
+"""Energy: integrals that can be worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.judge.samples import make_samples
+from tests.judge.step_rows import make_steps, plain
+from tfwatch.core.rows import Flag
+from tfwatch.judge.findings.starving_cost import GAP_S, RunningEnergy, energy, energy_curve
+
+NAN = float("nan")
+
+
+def test_between_two_samples_power_is_the_mean_of_both() -> None:
+    curve = energy_curve(np.array([0.0, 1.0, 2.0]), np.array([10.0, 20.0, 20.0]))
+
+    assert curve is not None
+    assert curve.joules.tolist() == [0.0, 15.0, 35.0]
+    assert curve.between(np.array([0.5]), np.array([1.5]))[0] == pytest.approx(7.5 + 10.0)
+
+
+def test_energy_in_a_gap_and_beyond_the_ends_is_unknown() -> None:
+    curve = energy_curve(np.array([0.0, 1.0, 2.0 + GAP_S, 3.0 + GAP_S]), np.array([10.0] * 4))
+
+    assert curve is not None
+    assert (curve.joules[-1], curve.known_s[-1]) == (20.0, 2.0)
+    joules, known_s = curve.between(np.array([-5.0]), np.array([0.5]))
+    assert (joules.tolist(), known_s.tolist()) == ([5.0], [0.5])
+
+
+@pytest.mark.parametrize(
+    "power_w", [[NAN, NAN, NAN], [10.0, NAN, NAN], []], ids=["none", "a single one", "no sample"]
+)
+def test_without_power_there_is_no_energy(power_w: list[float]) -> None:
+    samples = make_samples(np.arange(len(power_w)) * 0.5, gpu_power_w=np.array(power_w))
+
+    assert energy(samples, plain(50), accelerated=True) is None
+
+
+def test_joules_per_step_and_while_starving() -> None:
+    """100 steps of 1 s that wait for 0.4 s of it, at 30 W."""
+    steps = make_steps(np.full(100, 400.0), compute=600.0, host=0.0)
+    samples = make_samples(np.arange(0, 100.5, 0.5), gpu_power_w=30.0)
+
+    found = energy(samples, steps, accelerated=True)
+
+    assert found is not None
+    assert found.joules == pytest.approx(3000)
+    assert found.known_s == pytest.approx(100)
+    assert found.steps == 100
+    assert found.per_step_j == pytest.approx(30)
+    assert found.starving_j == pytest.approx(1200)
+
+
+def test_a_long_wait_is_charged_with_its_own_energy() -> None:
+    """A stall of 20 s at 5 W, then compute at 40 W: samples are finer than the step."""
+    at_s = np.arange(0, 30.5, 0.5)
+    samples = make_samples(at_s, gpu_power_w=np.where(at_s < 20, 5.0, 40.0))
+
+    found = energy(samples, make_steps(20_000.0, compute=10_000.0, host=0.0), accelerated=True)
+
+    assert found is not None
+    assert found.starving_j == pytest.approx(20 * 5, rel=0.1)
+    assert found.joules == pytest.approx(20 * 5 + 10 * 40, rel=0.02)
+
+
+def test_what_trains_on_the_cpu_is_charged_with_its_power() -> None:
+    samples = make_samples(np.arange(0, 5, 0.5), gpu_power_w=300.0, cpu_power_w=10.0)
+    steps = plain(100)
+
+    for accelerated, watts in ((True, 300), (False, 10)):
+        found = energy(samples, steps, accelerated)
+        assert found is not None
+        assert found.joules == pytest.approx(4.5 * watts)
+
+
+def test_steps_whose_power_is_not_known_are_not_in_the_mean() -> None:
+    """Power was read from second 1 on; the 50 steps of 20 ms before it have none."""
+    samples = make_samples(np.arange(0, 2.5, 0.5), gpu_power_w=np.array([NAN, NAN, 50, 50, 50]))
+
+    found = energy(samples, plain(100), accelerated=True)
+
+    assert found is not None
+    assert found.steps == pytest.approx(50, abs=1)
+    assert found.per_step_j == pytest.approx(50 * 0.02, rel=0.02)
+
+
+def test_a_step_that_compiles_is_in_the_sum_and_not_in_the_mean() -> None:
+    steps = make_steps(np.zeros(100), compute=np.repeat([10_000.0, 100.0], [1, 99]), host=0.0)
+    steps["flags"][0] = Flag.COMPILE
+    found = energy(make_samples(np.arange(0, 20.5, 0.5), gpu_power_w=50.0), steps, accelerated=True)
+
+    assert found is not None
+    assert found.steps == 99
+    assert found.per_step_j == pytest.approx(5.0, rel=0.01)
+    assert found.joules == pytest.approx(1000)
+
+
+@pytest.mark.parametrize("every", [1, 7, 40], ids=["each sample", "seven samples", "all at once"])
+def test_a_run_in_progress_sums_up_to_the_same(every: int) -> None:
+    rng = np.random.default_rng(3)
+    steps = make_steps(rng.uniform(0, 400, 60), compute=rng.uniform(10, 300, 60), host=1.0)
+    at_s = np.arange(0, 20, 0.5)
+    power_w = np.where(rng.random(40) < 0.2, np.nan, rng.uniform(5, 40, 40))
+    samples = make_samples(at_s, gpu_power_w=power_w)
+    ends_s = (steps["start_ns"] / 1e9) + (
+        steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
+    ) / 1e3
+    running, summed = RunningEnergy(accelerated=True), 0
+
+    for count in range(every, 41, every):
+        done = int((ends_s <= at_s[count - 1]).sum())
+        running.add(samples[:count], steps[summed:done])
+        summed = done
+    running.add(samples, steps[summed:])
+
+    found, whole = running.so_far(samples), energy(samples, steps, accelerated=True)
+    assert found is not None
+    assert whole is not None
+    for name in ("joules", "known_s", "steps", "steps_j", "starving_j"):
+        assert getattr(found, name) == pytest.approx(getattr(whole, name)), name
+
+
+def test_a_wait_that_is_still_open_counts_as_starving() -> None:
+    samples = make_samples(np.arange(0, 20, 0.5), gpu_power_w=8.0)
+    running = RunningEnergy(accelerated=True)
+    running.add(samples, make_steps(np.zeros(9), compute=1000.0, host=0.0))
+
+    before, open_wait = running.so_far(samples), running.so_far(samples, waits_since_s=9.0)
+
+    assert before is not None
+    assert open_wait is not None
+    assert open_wait.starving_j - before.starving_j == pytest.approx(10.5 * 8)

@@ -1,0 +1,503 @@
+"""The advice for each kind of data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.judge.situations import RUNNING, judged
+from tfwatch.core.code_edits import CodeEdit
+from tfwatch.core.events import StagesFound
+from tfwatch.judge.findings.advice import batch_first_text
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.bottleneck import Stage, StageTable
+from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
+from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tfwatch.judge.steps.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Banner, Situation
+
+PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
+ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
+SCRIPT = replace(
+    RUNNING,
+    live=False,
+    judgement=judged(Verdict.HIGHLY),
+    knobs={"prefetch": "default", "workers": "default"},
+    started={"prefetch": "default", "workers": "default"},
+    switchable=("prefetch",),
+)
+
+
+def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
+    return StageTable(0, stages, wait_cores=wait_cores).with_bottleneck(8, 0.0, 9.6, 13.8)
+
+
+def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
+    return banner(replace(SCRIPT, origin=BatchSource(given, workers), stages=stages))
+
+
+def pipeline(number: int, *kinds: str) -> StagesFound:
+    return StagesFound(0, number, list(kinds), list(kinds))
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "origin"),
+    [
+        pytest.param(
+            [["FlatMap python PyDataset", "Prefetch"]],
+            BatchSource(SourceKind.PY_DATASET),
+            id="PyDataset",
+        ),
+        pytest.param(
+            [["FlatMap python PyDataset"]],
+            BatchSource(SourceKind.PY_DATASET, True),
+            id="with workers",
+        ),
+        pytest.param(
+            [["FlatMap python generator", "Prefetch"]],
+            BatchSource(SourceKind.GENERATOR),
+            id="generator",
+        ),
+        pytest.param(
+            [["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]],
+            BatchSource(SourceKind.ARRAYS),
+            id="arrays",
+        ),
+        pytest.param(
+            [["FlatMap python", "Prefetch"]], BatchSource(SourceKind.TF_DATA), id="tf.data"
+        ),
+        pytest.param(
+            [["Prefetch"], ["FlatMap python generator"]],
+            BatchSource(SourceKind.GENERATOR),
+            id="its end was read first",
+        ),
+        pytest.param([["Python iterator"]], BatchSource(SourceKind.ITERATOR), id="Python's own"),
+        pytest.param([["Prefetch"]], BatchSource(), id="only its end was read"),
+        pytest.param([], BatchSource(), id="nothing was read"),
+    ],
+)
+def test_the_stages_show_the_kind_of_data_passed_to_fit(
+    pipelines: list[list[str]], origin: BatchSource
+) -> None:
+    assert find_batch_source(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
+
+
+def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
+    source = replace(ROWS, name="PyDataset", kind="FlatMap python PyDataset")
+    waits = found(SourceKind.PY_DATASET, table(source, PREFETCH))
+    computes = found(SourceKind.PY_DATASET, table(source, PREFETCH, wait_cores=1.0))
+    has_some = found(SourceKind.PY_DATASET, workers=True)
+
+    assert waits.advice.startswith("workers=4, max_queue_size=8 for the PyDataset")
+    assert waits.edit.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
+    assert "use_multiprocessing=True" in computes.advice
+    assert "use_multiprocessing = 4, True" in computes.edit
+    assert has_some.advice.startswith("more workers for the PyDataset")
+    assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.edit]
+
+
+def test_generators_and_arrays_have_their_own_advice() -> None:
+    generator = found(
+        SourceKind.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH)
+    )
+    arrays = found(
+        SourceKind.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
+    )
+
+    assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
+    assert "model.fit(Batches(workers=4), ...)" in generator.edit
+    assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
+    assert found(SourceKind.ITERATOR).edit.startswith(
+        "dataset = tf.data.Dataset.from_generator(rows, "
+    )
+    assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
+
+
+@pytest.mark.parametrize(
+    ("stages", "advice", "edit"),
+    [
+        pytest.param(
+            table(ROWS),
+            ".prefetch(tf.data.AUTOTUNE)",
+            "dataset = dataset.prefetch(",
+            id="without a prefetch",
+        ),
+        pytest.param(
+            table(ROWS, PREFETCH),
+            "several from_generator",
+            "dataset = tf.data.Dataset.range(4)",
+            id="waits",
+        ),
+        pytest.param(
+            table(ROWS, PREFETCH, wait_cores=1.0),
+            "a parallel map of TensorFlow",
+            "dataset = dataset.map(load",
+            id="computes",
+        ),
+        pytest.param(
+            table(Stage("map(decode)", "Map", 21.0), PREFETCH, wait_cores=1.0),
+            "num_parallel_calls=tf.data.AUTOTUNE",
+            "dataset = dataset.map(decode, num_parallel_calls=",
+            id="a serial map",
+        ),
+        pytest.param(
+            table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH, wait_cores=4.0),
+            ".cache() where it fits into memory, cheaper operations or a map over whole batches: all workers of",
+            "dataset = dataset.cache()  # after the slow stages, both before shuffle and anything random",
+            id="cpu",
+        ),
+        pytest.param(
+            table(Stage("map(read)", "ParallelMapV2 files", 84.0, 4.0), PREFETCH),
+            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same time",
+            "dataset = dataset.map(read, num_parallel_calls=16)",
+            id="storage",
+        ),
+        pytest.param(
+            table(Stage("interleave", "InterleaveDataset", 21.0), PREFETCH, wait_cores=1.0),
+            "num_parallel_calls=tf.data.AUTOTUNE on the interleave",
+            "",
+            id="a serial interleave",
+        ),
+        pytest.param(
+            table(Stage("batch(32)", "BatchV2", 21.0), PREFETCH, wait_cores=1.0),
+            "make batches cheaper: a parallel map, cache, a map over whole batches; prefetch is on already",
+            "",
+            id="a serial batch",
+        ),
+        pytest.param(
+            table(Stage("map(load)", "Map python", 21.0), PREFETCH),
+            "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time",
+            "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)",
+            id="Python that waits",
+        ),
+        pytest.param(
+            table(Stage("map(load)", "ParallelMapV2 python", 84.0, 4.0), PREFETCH),
+            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same time",
+            "dataset = dataset.map(load, num_parallel_calls=16)",
+            id="parallel Python that waits",
+        ),
+        pytest.param(
+            table(Stage("map(load)", "ParallelMapV2 python", 84.0, 4.0), PREFETCH, wait_cores=1.0),
+            "TensorFlow operations in place of Python: the GIL allows no parallel calls",
+            "",
+            id="Python that computes",
+        ),
+        pytest.param(
+            None,
+            ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there",
+            "",
+            id="never read",
+        ),
+    ],
+)
+def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
+    stages: StageTable | None, advice: str, edit: str
+) -> None:
+    one = found(SourceKind.TF_DATA, stages)
+
+    assert one.advice.startswith(advice)
+    assert one.edit.startswith(edit)
+    assert bool(one.edit) == bool(edit)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice", "edit"),
+    [
+        pytest.param(
+            SourceKind.ARRAYS,
+            "longer epochs (tf.data's .repeat()",
+            "rows = lambda n: (tf.gather(x, n)",
+            id="arrays",
+        ),
+        pytest.param(
+            SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"
+        ),
+        pytest.param(
+            SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"
+        ),
+        pytest.param(
+            SourceKind.TF_DATA,
+            "longer epochs (.repeat()",
+            "model.fit(dataset.repeat()",
+            id="tf.data",
+        ),
+    ],
+)
+def test_each_kind_of_data_has_its_own_way_to_longer_epochs(
+    given: SourceKind, advice: str, edit: str
+) -> None:
+    spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
+    one = banner(
+        replace(
+            SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)
+        )
+    )
+
+    assert one.advice.startswith(advice)
+    assert edit in one.edit
+    assert bool(one.edit) == bool(edit)
+
+
+@pytest.mark.parametrize(
+    ("spent", "words"),
+    [
+        (TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0), "fewer, longer fits"),
+        (TimeSpent(0, 20, compute_s=1.0, epoch_end_s=1.0), "do less between two calls of fit"),
+    ],
+)
+def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent, words: str) -> None:
+    now = replace(
+        SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, fits_end_epochs=True
+    )
+    one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
+
+    assert one.advice.startswith(words)
+    assert one.edit.startswith("model.fit(..., epochs=epochs)")
+
+
+def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
+    live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
+    fixed = replace(live, switchable=())
+
+    assert banner(live).advice.endswith("four batches are prepared in parallel; no key helps")
+    assert banner(fixed).advice.endswith(
+        "four batches are prepared in parallel; this pipeline cannot be switched live"
+    )
+
+
+@pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
+def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Situation) -> None:
+    full = replace(PREFETCH, buffered=4.0, filled=1.0)
+    ready = replace(
+        now,
+        judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
+        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
+            8, 0.0, 0.1, 0.9
+        ),
+        knobs={**now.knobs, "prefetch": "4"},
+        started={**now.started, "prefetch": "4"},
+        origin=BatchSource(SourceKind.TF_DATA),
+    )
+    one = banner(ready)
+
+    assert ready.stages is not None
+    assert ready.stages.bottleneck is None
+    assert one.sentence.endswith("MODERATELY input-bound: each step waits 0.1 of 1.0 ms for data")
+    assert one.advice.startswith("larger batches need fewer fetches")
+    assert "prefetch" not in one.advice + one.edit
+
+
+def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None:
+    quick, slow = Stage("map", "Map", 0.1), Stage("map", "Map", 1.1)
+    full = replace(PREFETCH, filled=1.0)
+
+    assert StageTable(0, (quick, full)).is_ahead(0.9)
+    assert not StageTable(0, (quick, PREFETCH)).is_ahead(0.9)
+    assert not StageTable(0, (slow, full)).is_ahead(0.9)
+    assert not StageTable(0, (quick,)).is_ahead(0.9)
+
+
+def test_a_py_dataset_without_workers_is_given_them_by_keys() -> None:
+    knobs = {"prefetch": "default", "workers": "off", "multiprocessing": "off", "queue_size": "10"}
+    now = replace(
+        SCRIPT,
+        live=True,
+        knobs=knobs,
+        started=knobs,
+        switchable=("prefetch", "workers", "multiprocessing", "queue_size"),
+        origin=BatchSource(SourceKind.PY_DATASET),
+    )
+    assert banner(now).advice.startswith(
+        "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"
+    )
+    computing = replace(now, stages=table(ROWS, wait_cores=1.0))
+    assert banner(computing).advice.startswith(
+        "w and m, from the next epoch: workers=4, use_multiprocessing=True"
+    )
+    with_workers = replace(now, knobs={**knobs, "workers": "4"})
+    assert banner(with_workers).advice.startswith(
+        "m makes the workers processes from the next epoch"
+    )
+    with_both = replace(now, knobs={**knobs, "workers": "4", "multiprocessing": "on"})
+    assert "from the next epoch" not in banner(with_both).advice
+
+
+LOOP = replace(RUNNING, live=False, has_own_loop=True, knobs={}, started={}, switchable=())
+
+
+@pytest.mark.parametrize(
+    ("spent", "advice"),
+    [
+        pytest.param(
+            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, first_batch_s=6.0),
+            "iter(dataset.repeat())",
+            id="begins",
+        ),
+        pytest.param(
+            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, epoch_end_s=6.0),
+            "between two epochs of the loop",
+            id="ends",
+        ),
+        pytest.param(
+            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, validation_s=6.0),
+            "validate less often or on less data",
+            id="validation",
+        ),
+    ],
+)
+def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, advice: str) -> None:
+    found = banner(replace(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
+    assert advice in found.advice
+    assert "steps_per_epoch" not in found.advice + found.edit
+    assert "on_epoch_end" not in found.advice + found.edit
+    assert "fit" not in found.edit
+    assert "validation_freq" not in found.advice + found.edit
+
+
+def test_the_time_in_which_another_loop_trains_is_advised_against_nowhere() -> None:
+    spent = TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, others_s=6.0, epoch_end_s=0.1)
+    found = banner(replace(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
+    assert "between two epochs" not in found.advice
+
+
+@pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
+def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> None:
+    said = banner(replace(SCRIPT, origin=BatchSource(given), replicas=2, switchable=(), live=True))
+
+    assert said.advice.startswith(
+        "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy"
+    )
+    assert "experimental_per_replica_buffer_size=4" in said.advice
+    assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
+    assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit
+
+
+DECODE = Stage("map(decode)", "ParallelMapV2", 84.0, 4.0)
+AUGMENT = Stage("map(augment)", "ParallelMapV2", 4.0, 4.0)
+LINE = "data = data.map(decode)"
+CACHED = CodeEdit(
+    "cache", "train.py", 9, LINE, len(LINE), len(LINE), ".cache()", "tf.data.AUTOTUNE"
+)
+BUSY = "cheaper operations or a map over whole batches: all workers of map("
+
+
+def busy(*stages: Stage, **known: Any) -> Banner:
+    now = replace(
+        SCRIPT,
+        origin=BatchSource(SourceKind.TF_DATA),
+        stages=table(*stages, PREFETCH, wait_cores=4.0),
+    )
+    return banner(replace(now, **known))
+
+
+def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> None:
+    cached = busy(DECODE, AUGMENT, code=(CACHED,), cache_after="map(decode)", cache_bytes=4 * 2**30)
+
+    assert cached.advice.startswith(f".cache() (4.0 GB), {BUSY}")
+    assert cached.edit == f"# train.py:9  in place of: {LINE}\n{LINE}.cache()"
+
+
+def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
+    assert (
+        "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
+    )
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(
+            {"why_no_cache": "map(decode) draws random numbers"},
+            id="each epoch gives something else",
+        ),
+        pytest.param(
+            {"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"
+        ),
+        pytest.param(
+            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}},
+            id="it is on",
+        ),
+        pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
+    ],
+)
+def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, Any]) -> None:
+    found = busy(Stage("map(read)", "ParallelMapV2", 1.0, 4.0), DECODE, **known)
+
+    assert found.advice.startswith(BUSY)
+    assert ".cache()" not in found.edit
+
+
+def test_arrays_with_large_batches_need_fewer_bytes() -> None:
+    gather = table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
+    now = replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
+    large, small = (
+        banner(replace(now, batch_bytes=25 * 2**20)),
+        banner(replace(now, batch_bytes=5_000)),
+    )
+
+    assert large.advice.startswith("fewer bytes: each batch is 25 MB of the arrays; as uint8")
+    assert large.edit.startswith('x = x.astype("uint8")')
+    assert "batch_size=4 * batch_size" in small.edit
+
+
+def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> None:
+    ahead = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
+    stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), ahead)
+
+    assert (
+        "batch_size="
+        in banner(replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
+    )
+    assert (
+        "batch_size="
+        not in banner(replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+    )
+
+
+def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
+    unknown = table(replace(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
+
+    assert (
+        "; use_multiprocessing=True too if it computes in Python"
+        in found(SourceKind.GENERATOR, unknown).advice
+    )
+
+
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        pytest.param(
+            [Stage("map(scale)", "Map", 0.96), Stage("batch(32)", "Batch", 0.1)],
+            "map(scale) takes 30 us an example: .batch(32) before it, "
+            "with a function of whole batches, saves about 0.6 ms a batch",
+            id="cheap",
+        ),
+        pytest.param(
+            [Stage("map(scale)", "ParallelMap", 0.96, 2.0), Stage("batch(32)", "Batch", 0.1)],
+            "map(scale) takes 30 us an example: .batch(32) before it, "
+            "with a function of whole batches, saves about 0.3 ms a batch",
+            id="parallel",
+        ),
+        pytest.param(
+            [Stage("map(decode)", "Map", 32.0), Stage("batch(32)", "Batch", 0.1)], "", id="costly"
+        ),
+        pytest.param(
+            [Stage("batch(32)", "Batch", 0.1), Stage("map(scale)", "Map", 0.96)], "", id="after"
+        ),
+        pytest.param(
+            [Stage("map(read)", "Map python", 0.96), Stage("batch(32)", "Batch", 0.1)],
+            "",
+            id="Python",
+        ),
+        pytest.param([Stage("map(scale)", "Map", 0.96)], "", id="no batch"),
+    ],
+)
+def test_a_cheap_map_is_called_once_a_batch_by_the_batch_before_it(
+    stages: list[Stage], words: str
+) -> None:
+    assert batch_first_text(StageTable(0, tuple(stages)), 32) == words

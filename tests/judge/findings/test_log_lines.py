@@ -1,0 +1,169 @@
+"""The meanings of lines of TensorFlow's log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tfwatch.judge.findings import log_lines
+from tfwatch.judge.findings.log_lines import (
+    LogFollower,
+    find_meanings,
+    meaning_of,
+    summarise_log,
+    wall_s,
+)
+
+#: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
+KNOWN = [
+    line.split("\t")
+    for line in Path(__file__).parents[1].joinpath("tensorflow_log.tsv").read_text().splitlines()
+]
+LINES = {name: [line for known, line in KNOWN if known == name] for name, _ in KNOWN}
+(ONEDNN,), (NO_CUDA, CU_INIT, *_), (FILLING, FILLED) = (
+    LINES[name] for name in ("onednn", "no gpu", "shuffle fill")
+)
+HARMLESS = {
+    *(
+        "tensorrt",
+        "pruner",
+        "onednn",
+        "instructions",
+        "numa",
+        "plugin optimizer",
+        "registered twice",
+        "gpu",
+        "xla",
+    ),
+    *("end of data", "shuffle ignored", "cpu frequency", "stderr", "tf32", "generator", "no model"),
+}
+
+
+@pytest.mark.parametrize(("name", "line"), [pytest.param(*known, id=known[0]) for known in KNOWN])
+def test_a_line_has_its_meaning(name: str, line: str) -> None:
+    meaning = meaning_of(line)
+
+    assert meaning is not None
+    assert (meaning.name, meaning.harmless) == (name, name in HARMLESS)
+    assert meaning.text.isprintable()
+    assert len(meaning.text) < 120
+
+
+def test_every_meaning_has_its_line() -> None:
+    assert sorted(LINES) == sorted(meaning.name for meaning, _ in log_lines._TABLE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Epoch 1/20",
+        "shuffle buffer",
+        "my script allocates 10% of memory",
+        "Current allocation summary follows.",
+        "x" * 5000 + ONEDNN,
+    ],
+)
+def test_other_lines_have_none(line: str) -> None:
+    assert meaning_of(line) is None
+
+
+@given(some.text())
+def test_any_text_is_known_or_not(text: str) -> None:
+    found, at_s = (
+        meaning_of(text),
+        wall_s(text),
+    )  # Hypothesis also tries the phrases that it finds in the source
+    assert found is None or found.text
+    assert at_s is None or at_s > 0
+
+
+def test_each_finding_appears_once_with_its_number_of_lines_and_time() -> None:
+    found = find_meanings(["begin", ONEDNN, NO_CUDA, ONEDNN, CU_INIT, *LINES["retracing"], "end"])
+
+    assert [(one.meaning.name, one.count, one.wall_s) for one in found] == [
+        ("onednn", 2, 1795263242.021949),
+        ("no gpu", 2, 1795263242.5),
+        (
+            "retracing",
+            1,
+            1795263247.105042,
+        ),  # that line holds no time: when the one before was written
+    ]
+
+
+def test_a_dated_line_is_of_the_local_time() -> None:
+    at = wall_s("2025-08-18 00:17:16.529690: I tensorflow/x.cc:1] y")
+
+    assert at == datetime(2025, 8, 18, 0, 17, 16, 529690).timestamp()  # noqa: DTZ001 - as TensorFlow writes it
+    assert wall_s("2025-99-99 00:17:16.529690: I x") is None
+    assert wall_s("WARNING:tensorflow:x") is None
+
+
+NO_GPU = "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor"
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentences"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([ONEDNN], ["TensorFlow logged 1 message, harmless"], id="one"),
+        pytest.param(
+            [ONEDNN, *LINES["numa"], *LINES["gpu"]],
+            ["TensorFlow logged 3 messages, all harmless"],
+            id="harmless",
+        ),
+        pytest.param(
+            [ONEDNN, NO_CUDA],
+            ["TensorFlow logged 1 more message, harmless", NO_GPU],
+            id="one matters",
+        ),
+        pytest.param([NO_CUDA, CU_INIT], [NO_GPU], id="the same in other words"),
+    ],
+)
+def test_findings_in_sentences(lines: list[str], sentences: list[str]) -> None:
+    assert [one.text for one in summarise_log(find_meanings(lines))] == sentences
+
+
+def test_a_sentence_is_of_the_time_of_its_first_line() -> None:
+    harmless, important = summarise_log(find_meanings([*LINES["stderr"], ONEDNN, NO_CUDA, CU_INIT]))
+
+    assert (harmless.harmless, harmless.wall_s) == (True, 1795263242.021949)
+    assert (important.harmless, important.wall_s) == (False, 1795263242.5)
+
+
+def test_the_shuffle_buffer_is_reported_while_it_fills() -> None:
+    log = LogFollower()
+    found = []
+    for line in ("x", FILLING, "y", FILLED, "z", FILLING.replace("4298", "20"), FILLED):
+        log.take([line])
+        found.append(log.shuffle)
+
+    assert found == [None, (4298, 50000), (4298, 50000), None, None, (20, 50000), None]
+
+
+@pytest.mark.parametrize("first", [0, 1, 4, 8])
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_no_line_is_read_twice_however_the_log_grows(
+    first: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(log_lines, "meaning_of", read.append)
+    lines = [str(number) for number in range(20)]
+    log = LogFollower()
+    for end in [*range(first, 20, step), 20, 20]:
+        log.follow(lines[:end][:2], lines[:end][-8:], end)
+
+    assert read == lines
+
+
+def test_of_a_long_log_the_start_and_the_end_are_read() -> None:
+    lines = [ONEDNN, NO_CUDA, *LINES["retracing"], *LINES["xla"], "x"]
+    log = LogFollower()
+    log.follow(lines[:2], lines[-2:], len(lines))
+
+    assert [one.meaning.name for one in log.findings] == ["onednn", "no gpu", "xla"]

@@ -1,0 +1,97 @@
+"""The text about a loss that is NaN or infinite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.judge.situations import RUNNING, judged
+from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.hardware.machine import MachineFigures
+from tfwatch.judge.findings.loss import (
+    current_divergence,
+    divergence_text,
+    divergences,
+    divergences_text,
+)
+from tfwatch.judge.findings.situation import Tone
+from tfwatch.judge.steps.verdict import Verdict
+
+AT_151 = LossDiverged(0, 1151, "NaN", 1150)
+AGAIN = LossRecovered(1, 1200)
+THIRD = LossDiverged(2, 1310, "infinite", 1300)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        pytest.param(AT_151, "loss is NaN since step 1 151", id="known to the step"),
+        pytest.param(
+            THIRD,
+            "loss is infinite since one of the steps 1 301 to 1 310",
+            id="a call of ten steps",
+        ),
+        pytest.param(LossDiverged(0, 1, "NaN", 0), "loss is NaN since step 1", id="from the first"),
+    ],
+)
+def test_since_when(event: LossDiverged, words: str) -> None:
+    assert divergence_text(event) == words
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        pytest.param([Noted(0, "a")], "", id="never"),
+        pytest.param([AT_151], "loss is NaN since step 1 151", id="to the end"),
+        pytest.param(
+            [AT_151, AGAIN],
+            "loss was NaN from step 1 151 on, finite again from step 1 200 on",
+            id="for a time",
+        ),
+        pytest.param(
+            [AT_151, AGAIN, THIRD],
+            "loss is infinite since one of the steps 1 301 to 1 310 (2 times NaN or infinite)",
+            id="twice",
+        ),
+    ],
+)
+def test_all_of_a_run(events: list[object], words: str) -> None:
+    assert divergences_text(divergences(events)) == words
+
+
+def test_what_is_finite_again_does_not_last() -> None:
+    assert current_divergence([AT_151]) is AT_151
+    assert current_divergence([AT_151, AGAIN]) is None
+    assert current_divergence([AT_151, AGAIN, THIRD]) is THIRD
+    assert current_divergence([]) is None
+
+
+def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
+    ok = replace(RUNNING, judgement=judged(Verdict.NOT, 0.2), machine=MachineFigures(heat=3))
+    assert banner(ok).tone is Tone.GOOD
+
+    found = banner(replace(ok, diverged=AT_151))
+
+    assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
+    assert found.remark == "loss is NaN since step 1 151; heat is heavy: clocks are lowered"
+
+
+def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
+    ended = replace(
+        RUNNING, life="ended", ended=RunEnded(10**10, "finished", 1400), diverged=AT_151
+    )
+
+    assert banner(ended).remark.startswith("loss is NaN since step 1 151")
+    assert banner(ended).tone is Tone.WARN
+
+
+def test_a_diverged_loss_does_not_hide_starving() -> None:
+    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), diverged=AT_151))
+
+    assert (found.word, found.tone, found.remark) == (
+        "STARVING 41 %",
+        Tone.BAD,
+        "loss is NaN since step 1 151",
+    )

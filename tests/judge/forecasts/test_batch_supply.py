@@ -1,0 +1,120 @@
+"""The model of the batch supply: what each part costs, and its overlap with compute."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.judge.evidences import stages
+from tfwatch.judge.forecasts.batch_supply import (
+    Supply,
+    by_workers,
+    cached,
+    in_form,
+    in_turn,
+    overlapped,
+    partly_ahead,
+    queued,
+    shared_cores,
+)
+
+TIMES = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=40)
+
+
+def test_without_prefetch_a_batch_is_waited_for_in_full_and_with_it_the_slower_side_decides() -> (
+    None
+):
+    assert in_turn(10.0, 13.4) == pytest.approx(23.4)
+    assert overlapped(40.0, 13.4) == 40.0
+    assert 13.4 <= overlapped(10.0, 13.4) <= 13.4 * 1.05
+
+
+@pytest.mark.parametrize(
+    ("depth", "mean_ms"),
+    [
+        pytest.param(1, 12 + (80 - 1 * 12) / 8, id="one batch hides one step of a burst"),
+        pytest.param(4, 12 + (80 - 4 * 12) / 8, id="four hide four"),
+        pytest.param(8, 12.0, id="eight hide all of it"),
+    ],
+)
+def test_depth_hides_bursts(depth: int, mean_ms: float) -> None:
+    every_eighth = [80.0] + [0.0] * 7
+
+    steps = queued(every_eighth * 4, [12.0] * 32, depth)
+
+    assert steps.mean() == pytest.approx(mean_ms)
+
+
+@settings(deadline=None)
+@given(data=TIMES, work=st.floats(0.1, 50.0), depth=st.integers(1, 16))
+def test_behind_a_buffer_the_mean_step_lies_between_the_slower_side_and_both_in_turn(
+    data: list[float], work: float, depth: int
+) -> None:
+    mean = queued(data, [work] * len(data), depth).mean()
+
+    assert mean >= work - 1e-9
+    assert mean <= np.mean(data) + work + (sum(data) + work) / len(data)
+
+
+@settings(deadline=None)
+@given(data=TIMES, work=st.floats(0.1, 50.0), depth=st.integers(1, 15))
+def test_a_deeper_buffer_is_never_slower(data: list[float], work: float, depth: int) -> None:
+    works = [work] * len(data)
+    # Over both passes: what the first one leaves in the buffer shortens the second.
+    deep = sum(queued(data * 8, works * 8, depth + 1))
+    assert deep <= sum(queued(data * 8, works * 8, depth)) + sum(data) + work
+
+
+@settings(deadline=None)
+@given(data=st.floats(0.1, 100.0), work=st.floats(0.1, 100.0), depth=st.integers(1, 16))
+def test_batches_that_all_take_the_same_follow_the_formula(
+    data: float, work: float, depth: int
+) -> None:
+    assert queued([data] * 50, [work] * 50, depth)[-1] == pytest.approx(max(data, work))
+
+
+def test_what_is_made_ahead_by_itself_is_not_waited_for() -> None:
+    assert partly_ahead(40.0, 20.0, 0.0) == 60.0
+    assert partly_ahead(40.0, 20.0, 0.25) == 50.0
+    assert partly_ahead(40.0, 20.0, 1.0) == 40.0
+
+
+def test_workers_share_the_maps_and_no_more_of_them_than_there_are_cores() -> None:
+    assert by_workers(40.0, 2.0, workers=4, cores=8) == 10.0
+    assert by_workers(40.0, 2.0, workers=8, cores=2) == 20.0
+    assert by_workers(4.0, 3.0, workers=8, cores=8) == 3.0
+
+
+def test_work_is_conserved_on_the_cores_there_are() -> None:
+    assert shared_cores(60.0, 2.0) == 30.0
+    assert math.isnan(shared_cores(60.0, math.nan))
+
+
+#: 100 ms a batch by each of the three guesses.
+MADE = (Supply(20, 80, 1), Supply(20, 80, 1), Supply(20, 80, 1))
+
+
+def test_the_fast_pipeline_takes_a_hundredth_a_tenth_or_half() -> None:
+    fast = in_form(MADE, fast=True)
+
+    assert fast is not None
+    assert [one.work_ms for one in fast] == pytest.approx([1, 10, 50])
+    assert [one.parallel_ms for one in fast] == pytest.approx([0.8, 8, 40])
+    assert in_form(MADE, fast=False) is None
+
+
+def test_a_cache_leaves_a_fiftieth_a_third_or_nearly_all() -> None:
+    assert [one.work_ms for one in cached(MADE, None)] == pytest.approx([2, 30, 90])
+    assert [one.work_ms for one in cached(MADE, stages(Map=90, BatchV2=10))] == pytest.approx(
+        [2, 30, 90]
+    )
+
+
+def test_of_several_maps_a_cache_leaves_the_last() -> None:
+    table = stages(ParallelMap=60, Map=30, BatchV2=10)
+
+    assert [one.work_ms for one in cached(MADE, table)] == pytest.approx([20, 40, 60])

@@ -1,0 +1,158 @@
+"""Forecasts on the screen, of switches that were not made yet."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
+from tfwatch.core.events import SwitchAsked
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.judge.effects.switch_text import last_forecast_text, record_text
+from tfwatch.judge.view import Follower, RunView
+from tfwatch.screens.live.settings.knob_rows import knob_rows
+
+GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
+
+
+def look(run: Canned) -> RunView:
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    run.writer.flush()
+    return follower.follow(reader.tail(), (), None)
+
+
+def notes(view: RunView) -> dict[str, str]:
+    return {row.name: row.note for row in knob_rows(view, live=True)}
+
+
+def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
+    run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+
+    found = notes(look(run))
+
+    assert found["prefetch"] == "13.9 ms  1.7 x"
+    assert found["depth"].endswith(" ms  1.7 x")
+    assert " ms  " in found["workers"]
+
+
+@pytest.mark.parametrize(
+    ("maps", "decode", "augment"),
+    [
+        pytest.param(("map(decode)", "map(augment)"), " ms  ", " ms  ", id="both seen"),
+        pytest.param(
+            ("map(decode)", "map"),
+            *["no forecast: tf.data does not show the work of each stage"] * 2,
+            id="n/a",
+        ),
+    ],
+)
+def test_beside_each_stage_stands_what_its_parallel_calls_alone_would_bring(
+    maps: tuple[str, str], decode: str, augment: str
+) -> None:
+    run = (
+        Canned(None, **GPU, parallel_stages=["map(decode)", "map(augment)"])
+        .started()
+        .steps(150, STARVING)
+    )
+    none = (1.0, 0.0, 0.0)
+    run.staged(
+        ("range", "Range", 0.0, *none), (maps[0], "Map", 7.0, *none), (maps[1], "Map", 2.0, *none)
+    )
+    run.doing(Phase.COMPUTE, 0.0)
+
+    found = notes(look(run))
+
+    assert decode in found[" map(decode)"]
+    assert augment in found[" map(augment)"]
+
+
+def test_the_banner_promises_the_best_of_them() -> None:
+    run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+
+    assert (
+        look(run).finding.advice
+        == "p prefetch on: 23.6 to about 13.9 ms, 1.7 x (the rest is compute)"
+    )
+
+
+def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_under_way() -> None:
+    early = Canned(None, **GPU).started().steps(12, STARVING).doing(Phase.COMPUTE, 0.0)
+    stalled = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.WAIT, 0.0)
+    stalled.pass_s(20.0)
+    asked = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+    asked.event(SwitchAsked, knob="workers", old="off", new="auto", step=asked.step, by="key")
+
+    note = notes(look(early))["prefetch"]
+    assert note.startswith("no forecast yet: ")
+    assert "of 20 steps" in note
+    assert notes(look(stalled))["prefetch"] == "no forecast while stalled"
+    assert notes(look(asked))["prefetch"] == "no forecast while switching"
+
+
+def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_begins() -> None:
+    run = Canned(None, **GPU).started().steps(150, STARVING)
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        120, COMPUTE_BOUND
+    ).doing(Phase.COMPUTE, 0.0)
+
+    view = look(run)
+
+    back = view.situation.forecasts["prefetch", "off"]
+    assert back.measured
+    assert back.step_ms == pytest.approx(23.4, rel=0.02)
+    assert notes(view)["depth"].endswith("no gain")
+    assert view.situation.record
+    assert record_text(view.situation.record).endswith("within the 90 % prediction interval")
+    assert last_forecast_text(view.situation.record) == "forecast 13.9 ms, measured 13.8 ms"
+
+
+def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
+    run = Canned(None, **GPU).started().steps(150, STARVING)
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        120, COMPUTE_BOUND
+    )
+    run.writer.end("finished")
+
+    view = look(run)
+
+    assert view.situation.forecasts == {}
+    assert view.situation.record
+    assert len(view.situation.record.checked) == 1
+
+
+def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
+    run = Canned(None, **GPU).started().steps(80, STARVING)
+    for _ in range(3):
+        run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+            70, COMPUTE_BOUND
+        )
+        run.switched("prefetch", "4", "off").steps(1, STARVING, int(Flag.SWITCH)).steps(
+            70, STARVING
+        )
+    run.writer.end("finished")
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+
+    counts = []
+    for _ in range(5):
+        found = follower.follow(reader.tail(), (), None).situation.record
+        counts.append(len(found.checked) if found else 0)
+
+    assert counts == [2, 4, 6, 6, 6]
+
+
+def test_the_forecasts_of_a_second_are_made_over_its_frames_and_told_together() -> None:
+    run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+
+    told = []
+    for _ in range(9):
+        told.append(follower.follow(reader.tail(), (), None).situation.forecasts)
+        run.steps(11, STARVING).writer.flush()
+
+    changes = [before is not after for before, after in pairwise(told)]
+    assert sum(changes) == 2
+    assert all(set(found) == set(told[0]) for found in told)

@@ -1,0 +1,104 @@
+"""Pipelines and models that are formulas: what a step takes under any setting, and rows of steps that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.rows import STEP
+from tfwatch.judge.forecasts.batch_supply import needed_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.core.rows import Rows
+
+DEPTHS = ("off", "1", "2", "4", "8", "16", "32", "64")
+CALLS = ("off", "1", "2", "4", "8", "16", "32", "64")
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Milliseconds a batch: data_ms of one core's work, latency_ms of a storage that takes many requests at a time,
+    compute_ms and host_ms of the model. Without `accelerated` compute keeps all cores busy.
+
+    fast: data_ms of the fast pipeline over that of the slow one; None where there is one form. serial: the slow form
+    holds a lock. noise: the standard deviation of a step, as a share. drift: how much neighbouring steps resemble
+    each other. crowd_ms: what each worker adds to the work, for the thread that launches needs a core too.
+    handing_ms: what a prefetch adds to it. bursts_ms: how late batches prepared ahead are, less the deeper the buffer.
+    """
+
+    data_ms: float
+    compute_ms: float
+    latency_ms: float = 0.0
+    host_ms: float = 0.5
+    cores: int = 8
+    accelerated: bool = True
+    fast: float | None = None
+    serial: bool = False
+    noise: float = 0.03
+    drift: float = 0.0
+    batch_bytes: float = 1e6
+    crowd_ms: float = 0.0
+    handing_ms: float = 0.0
+    bursts_ms: float = 0.0
+
+    @property
+    def worst(self) -> dict[str, str]:
+        """Every knob off."""
+        return {
+            "prefetch": "off",
+            "workers": "off",
+            **({} if self.fast is None else {"fast_pipeline": "off"}),
+        }
+
+    def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
+        """Data wait, and compute and host, of a step."""
+        fast = knobs.get("fast_pipeline") == "on" and self.fast is not None
+        data = self.data_ms * (self.fast or 1.0) if fast else self.data_ms
+        calls = _number(knobs["workers"]) if fast or not self.serial else 0
+        lasts = (
+            self.latency_ms + data
+            if not calls
+            else max((self.latency_ms + data) / calls, data / self.cores)
+        )
+        work = self.compute_ms + self.host_ms
+        if not calls and not _number(knobs["prefetch"]):
+            return lasts, work
+        shared = 0.0 if self.accelerated else data / self.cores
+        depth = _number(knobs["prefetch"])
+        work += shared + self.crowd_ms * calls + (self.handing_ms if depth else 0.0)
+        return max(lasts - work, 0.0) + self.bursts_ms / max(depth, 1), work
+
+    def step_ms(self, knobs: Mapping[str, str]) -> float:
+        """The mean step."""
+        return sum(self.parts_ms(knobs))
+
+    def best_ms(self, memory_bytes: float) -> float:
+        """Of the full grid, as far as the memory bears it."""
+        forms = [{}] if self.fast is None else [{"fast_pipeline": "off"}, {"fast_pipeline": "on"}]
+        grid = [{"prefetch": p, "workers": w, **f} for p, w, f in product(DEPTHS, CALLS, forms)]
+        return min(
+            self.step_ms(k) for k in grid if needed_bytes(k, self.batch_bytes) <= memory_bytes
+        )
+
+    def rows(self, knobs: Mapping[str, str], count: int, rng: np.random.Generator) -> Rows:
+        """So many steps."""
+        wait, work = self.parts_ms(knobs)
+        white = rng.normal(size=count)
+        for at in range(1, count):
+            white[at] = self.drift * white[at - 1] + np.sqrt(1 - self.drift**2) * white[at]
+        scale = np.exp(self.noise * white)
+        rows = np.zeros(count, dtype=STEP)
+        rows["copy_ms"] = np.nan
+        rows["step"] = np.arange(1, count + 1)
+        rows["wait_ms"], rows["compute_ms"] = wait * scale, (work - self.host_ms) * scale
+        rows["host_ms"] = self.host_ms * scale
+        return rows
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isdigit() else 0

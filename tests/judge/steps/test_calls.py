@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.judge.step_rows import make_steps
+from tfwatch.judge.steps.spikes import find_spikes, spread_hosts
+from tfwatch.judge.steps.verdict import Bound, breakdown, judge, steady
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+
+
+def in_calls(calls: int, size: int, host: float, compute: float = 5.0) -> Rows:
+    """Rows of steps that run `size` in a call, each call followed by `host` ms."""
+    rows = make_steps(np.zeros(calls * size), compute=compute, host=0.0)
+    rows["host_ms"][size - 1 :: size] = host
+    return rows
+
+
+def test_a_step_costs_its_share_of_what_follows_its_call() -> None:
+    split = breakdown(steady(in_calls(30, 10, host=100.0)))
+
+    assert split is not None
+    assert (split.step.median, split.host.median) == pytest.approx((15, 10))
+    assert split.step.mean == pytest.approx(15)
+
+
+@pytest.mark.parametrize("size", [3, 10, 150, 400])
+def test_what_follows_every_call_is_no_spike(size: int) -> None:
+    assert find_spikes(in_calls(8, size, host=100.0)) == []
+
+
+def test_a_call_that_is_followed_by_much_more_than_the_others_is_a_spike_of_what_is_more() -> None:
+    rows = in_calls(30, 10, host=20.0)
+    rows["host_ms"][149] += 200
+
+    (spike,) = find_spikes(rows)
+
+    assert (spike.step, spike.part) == (150, "host")
+    assert spike.extra_ms == pytest.approx(200)
+
+
+def test_a_wait_in_the_last_step_of_a_call_is_not_counted_as_host() -> None:
+    rows = in_calls(30, 10, host=100.0)
+    rows["wait_ms"][149] += 60
+
+    (spike,) = find_spikes(rows)
+
+    assert (spike.step, spike.part) == (150, "wait")
+    assert spike.extra_ms == pytest.approx(60)
+
+
+@pytest.mark.parametrize(("host", "bound"), [(60.0, Bound.HOST), (1.0, Bound.COMPUTE)])
+def test_the_verdict_counts_the_host_of_whole_calls(host: float, bound: Bound) -> None:
+    assert judge(in_calls(60, 10, host)).bound is bound
+
+
+def test_calls_in_progress_and_calls_of_one_step_are_unchanged() -> None:
+    hosts = in_calls(2, 4, host=8.0)["host_ms"]
+    assert spread_hosts(hosts[:6]).tolist() == [2, 2, 2, 2, 0, 0]
+    assert hosts.tolist() == [0, 0, 0, 8, 0, 0, 0, 8]
+    single = make_steps(np.zeros(5), compute=1.0, host=2.0)["host_ms"]
+    assert spread_hosts(single) is single
+    none = make_steps(np.zeros(5), compute=1.0, host=0.0)["host_ms"]
+    assert spread_hosts(none) is none

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.judge.step_rows import make_steps, plain, restart
+from tfwatch.core.events import Paused
+from tfwatch.core.rows import Flag, Rows
+from tfwatch.judge.steps.causes import Pauses
+from tfwatch.judge.steps.spikes import NO_PAUSES, find_spikes
+from tfwatch.judge.steps.stalls import (
+    WORST,
+    Row,
+    Stall,
+    StallGroup,
+    StallSearch,
+    arrange,
+    arrange_group,
+    find_stalls,
+    split_periodic,
+)
+
+
+def test_a_single_long_wait_is_a_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][99] = 20_000
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.steps, stall.lost_ms, stall.cause) == (100, 1, 20_000, "unexplained")
+    assert stall.start_ns == rows["start_ns"][99]
+
+
+def test_steps_that_starve_one_after_another_are_one_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][150:160] = 150
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.steps, stall.lost_ms) == (151, 10, 1500)
+
+
+def test_where_steps_are_short_a_wait_of_thirty_milliseconds_more_belongs_to_a_stall() -> None:
+    rows = make_steps(np.full(200, 1.0), compute=4.0, host=0.0)
+    rows["wait_ms"][120:150] = 40
+    (stall,) = find_stalls(restart(rows))
+    rows["wait_ms"][120:170] = 25
+
+    assert (stall.step, stall.steps, stall.lost_ms) == (121, 30, 1200)
+    assert find_stalls(restart(rows)) == []
+
+
+def test_below_a_second_nothing_is_a_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][150:156] = 150
+
+    assert find_stalls(rows) == []
+
+
+def test_a_run_that_always_waits_has_no_stall() -> None:
+    assert find_stalls(plain(500, share=0.9)) == []
+
+
+def test_slow_storage_hides_no_stall() -> None:
+    rows = plain(100)
+    rows["wait_ms"] = 5000
+    rows["wait_ms"][50] = 6500
+
+    assert [stall.step for stall in find_stalls(rows)] == [51]
+
+
+@pytest.mark.parametrize("at", [0, 50, 99])
+def test_flags_name_the_cause(at: int) -> None:
+    rows = plain(100)
+    rows["wait_ms"][at] = 3500
+    rows["flags"][at] = Flag.EPOCH_START
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.cause) == (at + 1, "epoch start")
+
+
+def test_a_switch_that_was_asked_for_in_a_stall_did_not_cause_it() -> None:
+    rows = plain(100)
+    rows["wait_ms"][50:52] = 8900, 200
+    rows["flags"][51] = Flag.SWITCH
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.steps, stall.cause) == (51, 1, "unexplained")
+
+
+def test_a_pause_names_the_cause() -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = 3500
+    end_ns = int(rows["start_ns"][50]) + 3 * 10**9
+
+    (swapped,) = find_stalls(rows, Pauses([Paused(end_ns, "swap", 2900.0)]))
+    (called,) = find_stalls(rows, Pauses([Paused(end_ns, "callback", 2900.0, "CSVLogger")]))
+
+    assert (swapped.cause, called.cause) == ("swap", "unexplained")
+
+
+def test_no_steps_have_no_stall() -> None:
+    assert find_stalls(np.empty(0, dtype=plain(0).dtype)) == []
+    assert StallSearch().stretches() == []
+
+
+def test_before_the_usual_wait_is_known_only_a_second_is_a_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][20:40] = 150
+    rows["wait_ms"][3] = 1500
+
+    assert [stall.step for stall in find_stalls(rows)] == [4]
+
+
+def test_a_buffer_that_was_full_at_first_makes_no_stall_of_the_rest() -> None:
+    rows = plain(2000)
+    rows["wait_ms"][10:] = 150
+
+    assert find_stalls(rows) == []
+
+
+def test_a_longer_wait_is_a_stall_until_it_is_usual() -> None:
+    rows = plain(3000)
+    rows["wait_ms"][1000:] = 150
+
+    (stall,) = find_stalls(rows)
+
+    assert stall.step == 1001
+    assert 128 <= stall.steps <= 192
+
+
+def test_a_slower_setting_after_a_switch_is_no_stall() -> None:
+    rows = plain(600)
+    rows["wait_ms"][300:] = 150
+    rows["flags"][300] = Flag.SWITCH
+
+    assert find_stalls(rows) == []
+
+
+def irregular(seed: int) -> Rows:
+    """Steps with waits of all lengths, alone and in a row, and with switches."""
+    rng = np.random.default_rng(seed)
+    rows = plain(int(rng.integers(1, 1500)), rng.uniform(0, 0.5))
+    rows["wait_ms"] *= rng.uniform(0.5, 1.5, len(rows))
+    for at in rng.integers(0, len(rows), 6):
+        rows["wait_ms"][at : at + int(rng.integers(1, 60))] += rng.choice([40, 100, 300, 1500])
+    rows["flags"][rng.integers(0, len(rows), 3)] = Flag.SWITCH
+    return restart(rows)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
+    rows, rng = irregular(seed), np.random.default_rng(seed)
+    search, at = StallSearch(), 0
+
+    while at < len(rows):
+        some = int(rng.choice([1, 3, 18, 200, 700]))
+        search.take(rows[at : at + some])
+        at += some
+        found = [replace(stretch.named(NO_PAUSES), lost_ms=0.0) for stretch in search.stretches()]
+        assert found == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
+
+    assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(
+        sum(stall.lost_ms for stall in find_stalls(rows))
+    )
+
+
+def test_stalls_are_returned_from_a_number_on() -> None:
+    rows = plain(400)
+    rows["wait_ms"][[100, 200, 399]] = 1500
+    search = StallSearch()
+    search.take(restart(rows))
+
+    assert [stretch.step for stretch in search.stretches()] == [101, 201, 400]
+    assert [stretch.step for stretch in search.stretches(1)] == [201, 400]
+    assert [stretch.step for stretch in search.stretches(2)] == [400]
+
+
+def test_a_process_that_was_stopped_did_not_starve() -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = 20_000
+    rows = restart(rows)
+    stop = Paused(int(rows["start_ns"][51]), "process stopped", 19_990.0, "in data wait")
+
+    assert find_stalls(rows, Pauses([stop])) == []
+    assert [spike.cause for spike in find_spikes(rows, Pauses([stop]))] == ["process stopped"]
+
+
+def _stall(step: int, lost_ms: float = 2000.0, cause: str = "unexplained") -> Stall:
+    return Stall(step, step * 10**7, 1, lost_ms, cause)
+
+
+def _uneven(count: int) -> list[Stall]:
+    """Make stalls without a period, each costlier than the one before."""
+    return [_stall(n * n * 7 + 100, 1000.0 + n) for n in range(count)]
+
+
+def _reached(rows: list[Row], room: int, choices: int) -> list[Stall]:
+    """Return the stalls that at most so many choices reach."""
+    found = []
+    for one in rows:
+        if not isinstance(one, StallGroup):
+            found.append(one)
+        elif choices > 1:
+            found += _reached(arrange_group(one, room), room, choices - 1)
+    return found
+
+
+def test_stalls_of_one_cause_at_a_fixed_distance_are_one_group() -> None:
+    fills = [_stall(250 * n + 1, 1200.0, "shuffle fill") for n in range(1, 9)]
+    groups, single = split_periodic([*fills, *_uneven(3)])
+    assert [(group.stalls, group.period) for group in groups] == [(tuple(fills), 250)]
+    assert groups[0].lost_ms == 8 * 1200.0
+    assert [stall.lost_ms for stall in single] == [1002.0, 1001.0, 1000.0], "the worst first"
+
+
+@pytest.mark.parametrize("count", [0, 5], ids=["none", "too few for a period"])
+def test_few_stalls_have_no_period(count: int) -> None:
+    fills = [_stall(250 * n + 1, 1200.0, "shuffle fill") for n in range(1, count + 1)]
+    assert split_periodic(fills) == ([], fills)
+
+
+@pytest.mark.parametrize("room", [6, 14, 20, 25])
+def test_two_choices_reach_each_of_forty_stalls(room: int) -> None:
+    stalls = [*_uneven(28), *(_stall(5000 * n + 3, 6000.0, "shuffle fill") for n in range(1, 13))]
+    rows = arrange(stalls, room)
+    assert len(rows) <= room
+    reached = _reached(rows, room, 2 if room >= 14 else 3)
+    assert sorted(reached, key=lambda stall: stall.step) == sorted(
+        stalls, key=lambda stall: stall.step
+    )
+
+
+def test_the_ten_worst_come_first() -> None:
+    rows = arrange(_uneven(40), 20)
+    assert [one.lost_ms for one in rows[:WORST]] == [1039.0 - n for n in range(WORST)]
+    assert all(isinstance(one, StallGroup) for one in rows[WORST:])
+
+
+def test_few_stalls_are_all_in_one_list() -> None:
+    assert [one.lost_ms for one in arrange(_uneven(12), 20)] == [1011.0 - n for n in range(12)]

@@ -1,0 +1,90 @@
+"""A whole run in figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.judge.effects.test_switches import asked, switched
+from tests.judge.step_rows import make_steps, plain, restart
+from tfwatch.core.events import Paused
+from tfwatch.core.rows import Flag
+from tfwatch.judge.steps.summary import between, summarise
+from tfwatch.judge.steps.verdict import Bound, Conditions, Verdict
+
+
+def test_flagged_steps_and_single_spikes_are_left_out_and_reported() -> None:
+    rows = plain(200)
+    rows["flags"][0], rows["compute_ms"][0] = Flag.COMPILE, 900.0
+    rows["wait_ms"][120] = 400.0
+
+    found = summarise(restart(rows), ())
+
+    assert (found.steps, found.left_out) == (200, 2)
+    assert found.steady is not None
+    assert found.steady.step.mean == pytest.approx(20.0)
+    assert [(spike.step, spike.part, spike.cause) for spike in found.spikes] == [
+        (1, "compute", "compile"),
+        (121, "wait", "unexplained"),
+    ]
+
+
+def test_the_last_setting_is_judged_by_itself() -> None:
+    rows = np.concatenate([plain(100, share=0.5), plain(100, share=0.01)])
+    rows["step"] = np.arange(1, 201)
+    rows["flags"][100] = Flag.SWITCH
+
+    found = summarise(restart(rows), [asked(98), switched(101, 98)], Conditions(accelerated=True))
+
+    assert found.steady is not None
+    assert found.steady.wait_share == pytest.approx(0.25, abs=0.01)
+    assert (found.verdict, found.bound, found.setting.judgement.steps) == (
+        Verdict.NOT,
+        Bound.COMPUTE,
+        99,
+    )
+    assert found.setting.stretches == ((101, 200),)
+    assert [(switch.step, switch.settled) for switch in found.switches] == [(101, True)]
+
+
+def test_too_few_steps_have_no_verdict() -> None:
+    found = summarise(plain(19), ())
+
+    assert (found.verdict, found.bound, found.setting.judgement.steps) == (
+        Verdict.UNKNOWN,
+        None,
+        19,
+    )
+    assert summarise(plain(0), ()).steady is None
+
+
+def test_a_wait_that_has_not_ended_is_a_stall_and_no_step() -> None:
+    rows = plain(101)
+    rows["wait_ms"][100] = 20_000.0
+
+    found = summarise(rows[:100], (), open_wait=rows[100:])
+
+    assert found.steps == 100
+    assert [(stall.step, stall.lost_ms) for stall in found.stalls] == [(101, 20_000.0)]
+
+
+def test_what_runs_op_by_op_is_launch_bound_on_a_cpu_too() -> None:
+    rows = make_steps(np.full(50, 0.1), compute=10.0, host=0.1, dispatch=5.0)
+
+    assert summarise(rows, ()).bound is Bound.COMPUTE
+    assert summarise(rows, (), Conditions(op_by_op=True)).bound is Bound.LAUNCH
+
+
+def test_a_callback_that_takes_most_of_what_follows_a_step_is_named() -> None:
+    rows = make_steps(np.full(50, 0.1), compute=10.0, host=20.0)
+    pauses = [Paused(at, "callback", 18.0, "CSVLogger") for at in range(3)]
+
+    assert summarise(rows, pauses).callback == "CSVLogger"
+
+
+def test_rows_that_a_full_disk_dropped_are_in_no_stretch() -> None:
+    rows = plain(10)
+    rows[4] = 0
+
+    assert between(rows, 4, 6)["step"].tolist() == [4, 6]
+    assert between(rows, -3, 2)["step"].tolist() == [1, 2]

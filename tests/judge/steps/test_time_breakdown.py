@@ -1,0 +1,375 @@
+"""The time breakdown of a run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from tfwatch.core.events import (
+    DatasetReady,
+    EpochEnded,
+    EpochStarted,
+    Event,
+    ImportEnded,
+    Paused,
+    RunEnded,
+    Slept,
+    ValidationEnded,
+    WatchFailed,
+)
+from tfwatch.core.rows import STEP, Flag, Phase, Rows
+from tfwatch.judge.steps.time_breakdown import (
+    PARTS,
+    RunningTimeBreakdown,
+    TimeBreakdown,
+    TimeSpent,
+    keras_step_ms,
+    make_time_breakdown,
+    mean_time_spent,
+)
+from tfwatch.runs.reading.sums import EpochSums
+
+STEPS = 100
+#: Data wait, compute and host of a step, ms.
+WAIT, COMPUTE, HOST = 2.0, 17.0, 1.0
+
+
+class RunBuilder:
+    """Builds the rows and events of a run, second by second."""
+
+    metrics: ClassVar[dict[str, float]] = {"loss": 1.0}
+
+    def __init__(self, copy_ms: float = np.nan) -> None:
+        self.at_s = 0.0
+        self.copy_ms = copy_ms
+        self.rows: list[tuple[float, ...]] = []
+        self.events: list[Event] = []
+
+    def started(self) -> RunBuilder:
+        self.at_s = 7.0
+        self.events.append(ImportEnded(self._ns(), 6000.0, "2.21"))
+        self.at_s = 9.0
+        self.events.append(DatasetReady(self._ns(), 100, 0, 1500.0))
+        self.at_s = 10.0
+        return self
+
+    def begin(self, epoch: int, first_wait: float = WAIT, compile_ms: float = 0.0) -> RunBuilder:
+        self.events.append(EpochStarted(self._ns(), epoch, 3, STEPS))
+        self.at_s += 0.5
+        flags = Flag.EPOCH_START | (Flag.COMPILE if compile_ms else 0)
+        return self.step(epoch, first_wait, COMPUTE + compile_ms, flags=int(flags))
+
+    def step(
+        self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0
+    ) -> RunBuilder:
+        self.rows.append(
+            (self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST, self.copy_ms)
+        )
+        self.at_s += (wait + compute + HOST) / 1e3
+        return self
+
+    def end(self, epoch: int, validation_s: float = 0.0, callbacks_s: float = 0.0) -> RunBuilder:
+        for _ in range(STEPS - 1):
+            self.step(epoch)
+        self.at_s += validation_s
+        self.events.append(ValidationEnded(self._ns(), epoch, validation_s * 1e3))
+        self.events.append(EpochEnded(self._ns(), epoch, len(self.rows), self.metrics))
+        self.at_s += callbacks_s
+        return self
+
+    def _ns(self) -> int:
+        return round(self.at_s * 1e9)
+
+    def sums(self) -> Rows:
+        sums = EpochSums()
+        sums.add(np.array(self.rows, dtype=STEP))
+        return sums.rows
+
+    def time_breakdown(self, doing: Phase | None = None) -> TimeBreakdown:
+        return make_time_breakdown(self.sums(), self.events, self.at_s, doing)
+
+
+def whole_run(copy_ms: float = np.nan) -> RunBuilder:
+    """Three epochs: 4 s of compile, a shuffle buffer that fills for 3 s each, validation, a checkpoint."""
+    built = RunBuilder(copy_ms).started()
+    for epoch in range(3):
+        built.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(
+            epoch, validation_s=2.0, callbacks_s=1.0
+        )
+    built.events.append(RunEnded(round(built.at_s * 1e9), "finished", 300))
+    return built
+
+
+def expect(entry: TimeSpent, **parts: float) -> None:
+    found = {name: getattr(entry, name) for name in PARTS}
+    assert found == pytest.approx({**dict.fromkeys(PARTS, 0.0), **parts}, abs=1e-4)
+
+
+def test_every_second_of_a_run_belongs_to_a_part() -> None:
+    time_breakdown = whole_run().time_breakdown(Phase.ENDED)
+
+    expect(time_breakdown.start, import_s=6.0, data_set_s=1.5, compile_s=1.0, unaccounted_s=1.5)
+    steps = {"compute_s": 1.7, "data_wait_s": 0.2, "host_s": 0.1}
+    between = {"first_batch_s": 0.5 + 2.998, "validation_s": 2.0, "epoch_end_s": 1.0}
+    expect(time_breakdown.epochs[0], compile_s=4.0, **steps, **between)
+    expect(time_breakdown.epochs[1], **steps, **between)
+    expect(time_breakdown.epochs[2], **steps, **between)
+    assert [entry.steps for entry in (*time_breakdown.epochs, time_breakdown.total)] == [
+        100,
+        100,
+        100,
+        300,
+    ]
+    assert [entry.epoch for entry in time_breakdown.epochs] == [0, 1, 2]
+
+
+def test_epochs_beyond_what_a_row_counts_to_keep_their_numbers() -> None:
+    built, numbers = RunBuilder().started(), [65_535, 65_536, 65_537]
+    for epoch in numbers:
+        built.begin(epoch).end(epoch)
+    built.rows = [(at, step, int(epoch) & 0xFFFF, *rest) for at, step, epoch, *rest in built.rows]
+    assert [entry.epoch for entry in built.time_breakdown(Phase.ENDED).epochs] == numbers
+
+
+@pytest.mark.parametrize(
+    "cut_s", [0.5, 6.5, 8.0, 9.5, 10.2, 12.0, 17.8, 20.0, 22.0, 23.9, 30.0, 38.0, 42.2]
+)
+def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float) -> None:
+    built = whole_run()
+    built.rows = [
+        row for row in built.rows if row[0] / 1e9 + sum(row[4::1]) / 1e3 - row[5] / 1e3 <= cut_s
+    ]
+    built.events = [event for event in built.events if event.at_ns / 1e9 <= cut_s]
+    for doing in (None, *Phase):
+        time_breakdown = make_time_breakdown(built.sums(), built.events, cut_s, doing)
+
+        assert time_breakdown.total.wall_s == pytest.approx(cut_s, rel=1e-3), doing
+        parts_s = sum(entry.wall_s for entry in (time_breakdown.start, *time_breakdown.epochs))
+        assert parts_s == pytest.approx(cut_s, rel=1e-3), doing
+        assert all(getattr(time_breakdown.total, name) >= 0 for name in PARTS), doing
+
+
+def test_the_current_phase_counts_as_its_part() -> None:
+    built = RunBuilder().started().begin(0).step(0)
+    before = built.time_breakdown(Phase.WAIT).total
+    built.at_s += 20.0
+
+    assert built.time_breakdown(Phase.WAIT).total.data_wait_s == pytest.approx(
+        before.data_wait_s + 20
+    )
+    assert built.time_breakdown(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
+    assert built.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(
+        before.between_s + 20
+    )
+    assert built.time_breakdown().total.unaccounted_s == pytest.approx(before.unaccounted_s + 20)
+
+
+def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
+    built = whole_run()
+    built.events.append(EpochStarted(round(built.at_s * 1e9), 3, 4, STEPS))
+    built.at_s += 5.0
+
+    time_breakdown = built.time_breakdown(Phase.WAIT)
+
+    expect(time_breakdown.epochs[3], first_batch_s=5.0)
+    assert (time_breakdown.newest_whole, time_breakdown.epochs[3].epoch) == (
+        time_breakdown.epochs[2],
+        3,
+    )
+
+
+def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
+    built = RunBuilder().begin(0).end(0).begin(1)
+    built.rows[99] = (*built.rows[99][:7], HOST + 3000.0, np.nan)
+    built.events = [event for event in built.events if isinstance(event, EpochStarted)]
+    built.events[1] = EpochStarted(built.events[1].at_ns + 3 * 10**9, 1, 2, STEPS)
+    built.rows[100] = (built.rows[100][0] + 3 * 10**9, *built.rows[100][1:])
+    built.at_s += 3.0
+
+    entry = built.time_breakdown().epochs[0]
+
+    assert entry.host_s == pytest.approx(0.1)
+    assert entry.epoch_end_s == pytest.approx(3.0)
+
+
+def test_a_sleep_belongs_to_its_epoch_and_to_the_wall() -> None:
+    built = whole_run()
+    built.events.insert(6, Slept(built.events[6].at_ns, 60_000.0))
+
+    time_breakdown = built.time_breakdown()
+
+    assert time_breakdown.total.wall_s == pytest.approx(built.at_s + 60)
+    assert [entry.asleep_s for entry in time_breakdown.epochs] == [0, 60, 0]
+
+
+def test_a_share_beside_a_long_sleep_is_no_more_than_the_whole() -> None:
+    assert TimeSpent(1, 1, first_batch_s=4.545888259599451e-09, asleep_s=7.0).between_share == 1.0
+
+
+def test_time_after_tfwatch_failed_is_unaccounted() -> None:
+    built = RunBuilder().begin(0).step(0)
+    built.events.append(WatchFailed(round(built.at_s * 1e9), "boom"))
+    built.at_s += 100.0
+
+    assert built.time_breakdown(Phase.HOST).total.unaccounted_s == pytest.approx(100.0)
+
+
+def test_lost_rows_are_unaccounted() -> None:
+    built = RunBuilder().begin(0).end(0).begin(1)
+    del built.rows[40:60]
+
+    entry = built.time_breakdown().epochs[0]
+
+    assert entry.unaccounted_s == pytest.approx(0.4)
+    assert entry.steps == 80
+
+
+def test_rows_without_events_make_epochs_too() -> None:
+    built = RunBuilder().begin(0).end(0).begin(1).end(1)
+    built.events = []
+
+    assert [entry.steps for entry in built.time_breakdown().epochs] == [100, 100]
+    assert built.time_breakdown().total.wall_s == pytest.approx(built.at_s)
+
+
+def test_a_timed_copy_is_no_compute_and_the_parts_still_sum_to_the_wall() -> None:
+    built, usual = whole_run(copy_ms=5.0), whole_run().time_breakdown(Phase.ENDED)
+    found = built.time_breakdown(Phase.ENDED)
+
+    assert found.total.wall_s == pytest.approx(built.at_s)
+    for entry, plain in zip(
+        (*found.epochs, found.total), (*usual.epochs, usual.total), strict=True
+    ):
+        assert entry.copy_s == pytest.approx(0.005 * entry.steps)
+        assert entry.compute_s == pytest.approx(plain.compute_s - 0.005 * entry.steps)
+        assert entry.compile_s == pytest.approx(plain.compile_s)
+        assert entry.copies == entry.steps
+        assert (plain.copy_s, plain.copies) == (0.0, 0)
+
+
+def test_copies_that_are_not_timed_stay_in_compute() -> None:
+    built = RunBuilder().begin(0)
+    built.copy_ms = 5.0
+    entry = built.end(0).time_breakdown().epochs[0]
+
+    assert (entry.copies, entry.steps) == (STEPS - 1, STEPS)
+    assert entry.copy_s == pytest.approx(0.005 * (STEPS - 1))
+    assert entry.compute_s == pytest.approx(0.017 + 0.012 * (STEPS - 1))
+
+
+def test_a_first_copy_as_long_as_a_compile_makes_no_part_negative() -> None:
+    built = RunBuilder(copy_ms=900.0).begin(0, compile_ms=1000.0)
+    built.copy_ms = 0.5
+    entry = built.end(0).time_breakdown().epochs[0]
+
+    assert entry.compute_s == pytest.approx(0.0165 * STEPS)
+    assert entry.compile_s == pytest.approx(1.017 - 0.9 - 0.0165)
+    assert entry.wall_s == pytest.approx(built.at_s)
+
+
+@pytest.mark.parametrize("copy_ms", [np.nan, 5.0])
+def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment(copy_ms: float) -> None:
+    running, built = RunningTimeBreakdown(), RunBuilder(copy_ms).started()
+    for epoch in range(40):
+        built.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
+        if epoch == 20:
+            built.events.append(Slept(built.events[-1].at_ns, 5000.0))
+        total, whole = running.take(built.sums(), built.events, built.at_s, Phase.EPOCH_END)
+        time_breakdown = built.time_breakdown(Phase.EPOCH_END)
+        assert whole == time_breakdown.newest_whole
+        expect(total, **{name: getattr(time_breakdown.total, name) for name in PARTS})
+        assert (total.steps, total.copies) == (
+            time_breakdown.total.steps,
+            time_breakdown.total.copies,
+        )
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])
+def test_the_sums_are_the_same_however_the_rows_come(block: int) -> None:
+    built = whole_run()
+    rows = np.array(built.rows, dtype=STEP)
+    sums = EpochSums()
+    for at in range(0, len(rows), block):
+        sums.add(rows[at : at + block])
+
+    for name in sums.rows.dtype.names or ():
+        assert sums.rows[name].tolist() == pytest.approx(built.sums()[name].tolist())
+
+
+def test_the_keras_step_time_includes_validation_and_not_the_first_step() -> None:
+    built = whole_run()
+
+    # 2 s of validation and 1 s of callbacks over the 99 steps after the first one, whose host time counts.
+    assert keras_step_ms(built.sums(), built.events) == pytest.approx((99 * 20 + 1 + 3000) / 99)
+    assert keras_step_ms(built.sums()[:0], built.events) is None
+    assert keras_step_ms(built.sums(), []) is None
+
+
+def test_with_several_steps_per_execution_there_is_no_keras_step_time() -> None:
+    built = whole_run()
+    sums = built.sums().copy()
+    sums["calls"] = sums["steps"] // 10
+
+    assert keras_step_ms(sums, built.events) is None
+
+
+def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_calls() -> None:
+    built = whole_run()
+    sums = built.sums().copy()
+    row = sums[-1]
+    row["calls"], row["last_host_ms"], row["host_ms"] = 10, 30.0, 300.0
+    before = make_time_breakdown(sums, built.events, 1000.0).epochs[-1]
+    row["calls"] = row["steps"]
+    after = make_time_breakdown(sums, built.events, 1000.0).epochs[-1]
+
+    assert before.host_s == pytest.approx(0.3)
+    assert after.host_s < 0.28
+
+
+def test_a_custom_loop_has_no_keras_step_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunBuilder, "metrics", {})
+
+    built = whole_run()
+
+    assert keras_step_ms(built.sums(), built.events) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "parts", "first"),
+    [
+        ("in data wait", {"wait": 20_000.0}, False),
+        ("in data wait", {"wait": 20_000.0}, True),
+        ("in compute", {"compute": 20_000.0}, False),
+    ],
+)
+def test_a_stop_of_the_process_is_no_data_wait_and_no_compute(
+    where: str, parts: dict[str, float], first: bool
+) -> None:
+    built, usual = RunBuilder(), RunBuilder()
+    for run, more in ((built, parts), (usual, {})):
+        run.begin(0, more.get("wait", WAIT) if first else WAIT)
+        run.step(0, WAIT if first else more.get("wait", WAIT), more.get("compute", COMPUTE))
+        run.end(0)
+    built.events.append(Paused(built._ns(), "process stopped", 19_990.0, where))
+
+    found, expected = built.time_breakdown().total, usual.time_breakdown().total
+
+    assert found.unaccounted_s == pytest.approx(19.99)
+    assert found.data_wait_s + found.first_batch_s == pytest.approx(
+        expected.data_wait_s + expected.first_batch_s, abs=0.011
+    )
+    assert found.compute_s == pytest.approx(expected.compute_s, abs=0.011)
+    assert found.wall_s == pytest.approx(built.at_s)
+
+
+def test_the_mean_time_of_an_epoch() -> None:
+    entries = [
+        TimeSpent(0, 100, compute_s=3.0, validation_s=1.0),
+        TimeSpent(1, 51, compute_s=2.0),
+        TimeSpent(2),
+    ]
+
+    assert mean_time_spent(entries) == TimeSpent(None, 76, compute_s=2.5, validation_s=0.5)
+    assert mean_time_spent([]) == TimeSpent()

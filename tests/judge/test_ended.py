@@ -1,0 +1,100 @@
+"""The limit of a run that is over, and the lines to paste: the screen and `--json` agree."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
+from tests.screens.showing import shown
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.judge.judged_run import EndedFinding
+from tfwatch.report.document import as_json
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.reading.reader import RunReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.screens.showing import Shown
+    from tfwatch.runs.reading.opened import Run
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+def starved(folder: Path | None) -> Canned:
+    """Fed at first; prefetch was turned off, and it stayed so."""
+    run = Canned(
+        folder, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"]
+    )
+    run.started().steps(150, COMPUTE_BOUND).switched("prefetch", "4", "off")
+    return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
+
+
+NOTHING = "nothing to copy: no code suggestion, and no setting is on"
+
+
+async def told(show: Shown) -> None:
+    """Wait until it is known."""
+    await show.until(
+        lambda: show.live.follower._ended_finding and show.live.follower._ended_finding()
+    )
+    await show.frame()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("cause", ["finished", "stopped"])
+async def test_a_replay_says_what_json_says(
+    tmp_path: Path, size: tuple[int, int], cause: str
+) -> None:
+    run = starved(tmp_path).ended(cause)
+    finding = as_json(run.reader().read_whole())["finding"]
+    async with shown(run, size, live=False) as show:
+        await told(show)
+        assert cause.upper() in show.rows[1]
+        assert f"{finding['word']}, HIGHLY input-bound" in show.rows[2]
+        advice = finding["advice"] if size[0] == 200 else finding["advice"].partition(" (")[0]
+        assert show.rows[3].strip().startswith(advice)
+        assert ("y copies the code" in show.rows[1]) is (size[0] > 80)
+        await show.press("y")
+        assert show.app.clipboard == finding["code"]
+    lines = (tmp_path / "copied.py").read_text()
+    assert lines == finding["code"] + "\n"
+    assert ast.parse(lines).body
+
+
+async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
+    run = starved(tmp_path).doing(Phase.COMPUTE, 0.001)
+    async with shown(run) as show:
+        assert "p prefetch" in show.rows[3]
+        run.ended()
+        await show.frame()
+        await told(show)
+        assert "FINISHED" in show.rows[1]
+        assert "STARVING 41 %, HIGHLY input-bound" in show.rows[2]
+        assert show.rows[3].strip().startswith(".prefetch(")
+
+
+async def test_too_few_steps_have_no_verdict_and_nothing_to_paste(tmp_path: Path) -> None:
+    async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
+        found = show.live.follower._ended_finding
+        assert isinstance(found, EndedFinding)
+        await show.until(lambda: found._thread and not found._thread.is_alive())
+        await show.press("y")
+        assert "1 epoch, 6 steps" in show.rows[2]
+        assert "tfwatch replay" in show.rows[3]
+        assert [note.message for note in show.app._notifications] == [NOTHING]
+
+
+async def test_a_run_that_cannot_be_read_any_more_has_no_verdict_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: RunReader) -> Run:
+        raise NotARunError("its run.json is gone")
+
+    monkeypatch.setattr(RunReader, "read_whole", gone)
+    async with shown(usual(tmp_path).ended(), live=False) as show:
+        await told(show)
+        assert "VERDICT n/a, NotARunError: its run.json is gone" in show.rows[2]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.screens.canned import COMPUTE_BOUND, Canned
+from tfwatch.judge.followed_run import StepSearch
+from tfwatch.judge.view import Follower
+from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.reading.reader import RECENT
+from tfwatch.screens.live.machine import readings
+
+
+def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:
+    run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8))
+    reader = run.reader()
+    killed = replace(reader.tail(), life=Life.KILLED)
+    searcher = StepSearch(reader.steps_between)
+    seen = []
+    for _ in range(4):
+        searcher.take(killed)
+        seen.append(searcher.searched)
+
+    assert seen == [65_536, 66_002, 66_002, 66_002]
+    assert [stall.step for stall in searcher.stalls] == [66_002]
+
+
+def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
+    run = Canned(None).started().steps(100, COMPUTE_BOUND)
+    reader = run.reader()
+    searcher = StepSearch(reader.steps_between)
+    searcher.take(reader.tail())
+    run.at_s = 100.25
+    run.steps(10, COMPUTE_BOUND)
+    run.writer.flush()
+    searcher.take(reader.tail())
+    run.steps(10, COMPUTE_BOUND)
+    run.writer.flush()
+    searcher.take(reader.tail())
+
+    assert searcher.searched == 111
+
+
+def test_steps_that_come_fast_are_searched_before_they_are_out_of_hand() -> None:
+    run = Canned(None).started()
+    reader = run.reader()
+    searcher = StepSearch(reader.steps_between)
+    searcher.take(reader.tail())
+    for _ in range(2):
+        for _ in range(RECENT - 1):
+            run.step += 1
+            run.writer.step(round(run.at_s * 1e9), run.step, 0, 0, 0.01, 0.01, 0.02, 0.01)
+        run.writer.flush()
+        searcher.take(reader.tail())
+
+        assert searcher.searched == run.step
+
+
+def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
+    run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8)).ended()
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=False)
+
+    reading, whole = (follower.follow(reader.tail(), [], None) for _ in range(2))
+
+    assert (
+        " ".join((reading.finding.sentence, reading.finding.advice, reading.finding.remark)).count(
+            "still reading, 99 %"
+        )
+        == 1
+    )
+    assert "still reading, 99 %" in " ".join(
+        text for row in readings(reading) for text in row.texts
+    )
+    assert whole.situation.searched is None
+    assert "still reading" not in " ".join(text for row in readings(whole) for text in row.texts)

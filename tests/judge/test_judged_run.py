@@ -1,0 +1,323 @@
+"""The limit of a run, and the setting to try next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.judge.samples import make_samples
+from tests.judge.step_rows import make_steps, plain, restart
+from tests.report.written_runs import FINISHED, open_written, text_of
+from tfwatch.core.events import (
+    EpochStarted,
+    Event,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    MoveJudged,
+    MoveMade,
+    Paused,
+    PipelineSwitched,
+    RunEnded,
+    SwitchAsked,
+)
+from tfwatch.core.rows import Flag, Rows
+from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.report import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPUTE_BOUND, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
+
+
+def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
+    return make_steps(np.full(100, wait), compute=compute, host=host, dispatch=dispatch)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "says"),
+    [
+        pytest.param(
+            of(*WAITS),
+            {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]},
+            ".prefetch(4): 21.5 to about 12.5 ms",
+            id="off",
+        ),
+        pytest.param(
+            of(*WAITS),
+            {"knobs": {"prefetch": "4"}},
+            "prefetch cannot hide the wait: make batches",
+            id="on",
+        ),
+        pytest.param(
+            of(*WAITS),
+            {"knobs": {"prefetch": "default"}},
+            ".prefetch(tf.data.AUTOTUNE)",
+            id="a script's",
+        ),
+        pytest.param(of(*WAITS), {}, ".prefetch(tf.data.AUTOTUNE)", id="a loop's"),
+        pytest.param(
+            of(*COMPUTE_BOUND),
+            {},
+            "A GPU or a smaller model would shorten it",
+            id="compute on a CPU",
+        ),
+        pytest.param(
+            of(*COMPUTE_BOUND),
+            {"accelerated": True},
+            "Mixed precision or jit_compile would shorten it",
+            id="compute on a GPU",
+        ),
+        pytest.param(
+            of(*COMPUTE_BOUND, 11.0),
+            {"accelerated": True},
+            "compile(steps_per_execution=8)",
+            id="launching",
+        ),
+        pytest.param(of(0.1, 12.0, 20.0), {}, "log and save less often", id="callbacks"),
+    ],
+)
+def test_what_a_run_is_bound_by_has_its_own_next_step(
+    tmp_path: Path, rows: Rows, changes: dict[str, Any], says: str
+) -> None:
+    lines = text_of(open_written(tmp_path / "run", rows, FINISHED, **changes))
+
+    (told,) = [line for line in lines if line.startswith("next: ")]
+    assert says in told
+
+
+def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
+    rows = plain(100)
+    rows["wait_ms"][5] = np.nan
+    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=True)
+    samples = make_samples(np.arange(0, 3, 0.5), gpu_power_w=50.0)
+    found = JudgedRun(replace(run, samples=samples)).hardware.energy
+
+    assert found is not None
+    assert np.isfinite(found.starving_j)
+    assert found.steps == 99
+
+
+def test_a_callback_that_takes_most_is_named(tmp_path: Path) -> None:
+    rows = of(0.1, 12.0, 20.0)
+    ends = rows["start_ns"][1:20].tolist()
+    pauses = [Paused(end, "callback", 19.0, "CSVLogger") for end in ends]
+    lines = text_of(open_written(tmp_path / "run", rows, *pauses, FINISHED))
+
+    assert any(
+        "compile(steps_per_execution=8): about 14.6 ms/step" in line
+        and line.endswith("(CSVLogger takes most)")
+        for line in lines
+    )
+
+
+def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
+    lines = text_of(open_written(tmp_path / "run", plain(10), FINISHED))
+
+    assert not [line for line in lines if line.startswith("next: ")]
+
+
+def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
+    """Two epochs that each wait 3 s for their first batch: rows and events."""
+    rows = np.concatenate([plain(100), plain(100)])
+    rows["step"], rows["epoch"] = np.arange(1, 201), np.repeat([0, 1], 100)
+    rows["wait_ms"][[0, 100]] = 3000
+    rows["flags"][[0, 100]] = Flag.EPOCH_START | flag
+    rows = restart(rows)
+    ended = RunEnded(int(rows["start_ns"][-1]) + 10**8, "finished", 200)
+    return rows, [
+        *(EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))),
+        ended,
+    ]
+
+
+def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path) -> None:
+    rows, events = with_first_waits(0)
+    fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100}
+    lines = text_of(open_written(tmp_path / "fit", rows, *events, **fit))
+    of_loop = text_of(open_written(tmp_path / "loop", rows, *events))
+
+    assert any("between steps; next: one iterator for all epochs" in line for line in of_loop)
+    assert any("next: longer epochs (.repeat() with steps_per_epoch)" in line for line in lines)
+    assert (
+        "code: model.fit(dataset.repeat(), steps_per_epoch=100)  # one iterator for all epochs"
+        in lines
+    )
+
+
+def test_a_shuffle_that_each_epoch_fills_has_its_own_next_step(tmp_path: Path) -> None:
+    rows, events = with_first_waits(Flag.SHUFFLE_FILL)
+    names = {"filled_shuffle": "shuffle(1000)", "map_below_shuffle": "map(decode)"}
+    fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100, **names}
+
+    for name, manifest in (("fit", fit), ("loop", names)):
+        lines = text_of(open_written(tmp_path / name, rows, *events, **manifest))
+        assert any(
+            "between steps; next: put .shuffle(1000) before .map(decode), or" in line
+            for line in lines
+        )
+        assert any(line.endswith("# in place of .map(decode).shuffle(1000)") for line in lines)
+        assert not any("dataset.repeat()" in line for line in lines)
+
+
+def test_a_shuffle_that_only_the_first_epoch_fills_is_not_the_cause(tmp_path: Path) -> None:
+    rows, events = with_first_waits(Flag.SHUFFLE_FILL)
+    rows["flags"][100] = Flag.EPOCH_START
+    lines = text_of(open_written(tmp_path / "fit", rows, *events, knobs={"prefetch": "default"}))
+
+    assert any("next: longer epochs" in line for line in lines)
+
+
+def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(
+    tmp_path: Path,
+) -> None:
+    rows = np.concatenate([plain(100), plain(1)])
+    rows["step"], rows["epoch"] = np.arange(1, 102), np.repeat([0, 1], [100, 1])
+    rows["wait_ms"][100], rows["flags"][100] = 3000, Flag.EPOCH_START
+    rows = restart(rows)
+    ended = RunEnded(int(rows["start_ns"][-1]) + 4 * 10**9, "finished", 101)
+    epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
+
+    lines = text_of(
+        open_written(tmp_path / "run", rows, *epochs, ended, knobs={"prefetch": "default"})
+    )
+
+    assert not any("of the epoch time is between steps" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("accelerated", "says"),
+    [(True, "NOT input-bound, launch-bound"), (False, "NOT input-bound, compute-bound")],
+)
+def test_what_binds_a_run_that_is_fed_is_named(
+    tmp_path: Path, accelerated: bool, says: str
+) -> None:
+    rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
+    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=accelerated)
+
+    assert text_of(run)[2].endswith(says)
+    assert document.as_json(run)["bound"] == says.split(", ")[1]
+
+
+def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
+    rows = make_steps(np.zeros(100), compute=5.9, host=0.1, dispatch=5.1)
+    run = open_written(tmp_path / "run", rows, FINISHED, op_by_op=True)
+
+    lines = text_of(run)
+    assert lines[2].endswith("NOT input-bound, launch-bound")
+    assert (
+        "eager execution: 5.1 of 6.0 ms of a steady step is Python between the operations (85 %)"
+        in lines
+    )
+    assert (
+        "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)"
+        in lines
+    )
+    assert document.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
+
+
+def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_before_it(
+    tmp_path: Path,
+) -> None:
+    rows = np.concatenate([of(*WAITS), of(*COMPUTE_BOUND)])
+    rows["step"] = np.arange(1, 201)
+    rows["flags"][100] = Flag.SWITCH
+    move = MoveMade(10**9, 100, "prefetch", "off", "8", "it overlaps")
+    asked = SwitchAsked(10**9, "prefetch", "off", "8", 100, "autopilot")
+    turned = PipelineSwitched(10**9, "prefetch", "off", "8", 100, 101, 1.0, "autopilot")
+    judged = MoveJudged(2 * 10**9, 150, "prefetch", "off", "8", 21.5, 12.6, 50, True)
+
+    def told(name: str, *events: Event) -> list[str]:
+        changes = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
+        run = open_written(
+            tmp_path / name, restart(rows), move, asked, turned, *events, FINISHED, **changes
+        )
+        return [line for line in text_of(run) if line.startswith(("next", "code"))]
+
+    (undecided, edit), kept = told("undecided"), told("kept", judged)
+
+    assert undecided.startswith("next: .prefetch(4): 21.5 to about 12.5 ms")
+    assert edit.startswith("code: dataset = dataset.prefetch(4)")
+    assert kept[0].startswith("next: the input pipeline is not the limit")
+    assert kept[1].startswith("code: dataset = dataset.prefetch(8)")
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        pytest.param("stopped", ".prefetch(4): 21.5 to about 12.5 ms", id="no answer"),
+        pytest.param("", ".prefetch(4): 21.5 to about 12.5 ms", id="killed"),
+        pytest.param(
+            "clear",
+            "the input pipeline is not the limit",
+            id="an answer that took no effect any more",
+        ),
+    ],
+)
+def test_a_run_that_ends_in_an_experiment_is_judged_by_what_was_decided(
+    tmp_path: Path, cause: str, says: str
+) -> None:
+    values = ["4", "off"] * 6 if cause == "clear" else ["off", "4"] * 6
+    rows, events = _blocks(values)
+    if cause:
+        found = (
+            "prefetch",
+            ["off", "4"],
+            40,
+            len(rows),
+            cause,
+            "faster",
+            "4",
+            "off",
+            6,
+            132,
+            144,
+            "4",
+            1.7,
+        )
+        events.append(ExperimentEnded(int(rows["start_ns"][-1]), *found))
+
+    run = open_written(
+        tmp_path / "run",
+        rows,
+        *events,
+        FINISHED,
+        knobs={"prefetch": "off"},
+        switchable=["prefetch"],
+    )
+    told, edit, *_ = [line for line in text_of(run) if line.startswith(("next", "code"))]
+
+    assert told.startswith(f"next: {says}")
+    assert edit.startswith("code: dataset = dataset.prefetch(4)")
+
+
+def _blocks(values: list[str]) -> tuple[Rows, list[Event]]:
+    """40 steps without prefetch, then an experiment's blocks of 12 steps."""
+    rows = np.concatenate(
+        [
+            of(*WAITS)[:40],
+            *(of(*(WAITS if value == "off" else COMPUTE_BOUND))[:12] for value in values),
+        ]
+    )
+    rows["step"] = np.arange(1, len(rows) + 1)
+    rows = restart(rows)
+    events: list[Event] = [
+        ExperimentBegan(int(rows["start_ns"][39]), "prefetch", ["off", "4"], 40, 600, 0)
+    ]
+    stood = "off"
+    for n, value in enumerate(values):
+        first, end_ns = 41 + 12 * n, int(rows["start_ns"][51 + 12 * n])
+        if value != stood:
+            rows["flags"][first - 1] = Flag.SWITCH
+            events.append(
+                PipelineSwitched(end_ns, "prefetch", stood, value, first, first, 1.0, "experiment")
+            )
+            stood = value
+        events.append(
+            ExperimentBlock(end_ns, n + 1, n // 2 + 1, value, first + 1, first + 11, 11, 12.5, "4")
+        )
+    return rows, events

@@ -1,0 +1,108 @@
+"""Notices of a run: its end, its failure and a stall, each once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.judge.situations import RUNNING
+from tests.screens.canned import Canned
+from tfwatch.core.events import RunEnded
+from tfwatch.core.rows import Phase
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.notices import Notifier
+from tfwatch.terminal.notification import NotifyOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STALLED = replace(RUNNING, phase=Phase.WAIT, phase_s=31.0)
+ENDED = replace(RUNNING, life="ended", ended=RunEnded(10**11, "finished", 411, ""))
+KILLED = replace(RUNNING, life="killed")
+SILENT = replace(RUNNING, life="not responding", silent_s=30.0)
+
+
+def noticed(*situations: Any, ends: bool = True, **options: Any) -> list[str]:
+    """Return the notices of these situations, one after another."""
+    shown: list[str] = []
+    asked = NotifyOptions(**{"in_terminal": True, **options})
+    notifier = Notifier(asked, lambda sentence, _: shown.append(sentence), {})
+    snapshot = Canned(None).started().reader().tail()
+    for now in situations:
+        notifier.look(snapshot, now, banner(now), ends=ends)
+    assert notifier.take_failures() == []
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("situations", "words"),
+    [
+        pytest.param((RUNNING, ENDED, ENDED), ["FINISHED"], id="an end, once"),
+        pytest.param((RUNNING, KILLED), ["KILLED"], id="killed"),
+        pytest.param((ENDED, ENDED), [], id="over before the first look"),
+        pytest.param((RUNNING, replace(ENDED, stopping_s=1.0)), [], id="the user stopped it"),
+        pytest.param((RUNNING, STALLED, STALLED), ["NO BATCH FOR 31.0 s"], id="a stall, once"),
+        pytest.param((replace(STALLED, phase_s=29.0),), [], id="not yet a stall"),
+        pytest.param((STALLED, RUNNING, STALLED), ["NO BATCH", "NO BATCH"], id="two stalls"),
+        pytest.param((RUNNING, SILENT, SILENT), ["NOT RESPONDING"], id="a process that hangs"),
+    ],
+)
+def test_an_end_and_a_stall_are_noticed_once(situations: Any, words: list[str]) -> None:
+    shown = noticed(*situations)
+
+    assert len(shown) == len(words)
+    assert all(f"cnn: {word}" in one for word, one in zip(words, shown, strict=True))
+
+
+def test_the_end_of_one_fit_is_not_that_of_its_script() -> None:
+    assert noticed(RUNNING, ENDED, ends=False) == []
+
+
+def test_nothing_is_noticed_where_nobody_asks() -> None:
+    assert noticed(RUNNING, ENDED, in_terminal=False) == []
+
+
+def followed(run: Canned, notifier: Notifier) -> None:
+    """Follow a run that ends, as where no screen shows it."""
+    reader = run.reader()
+    notifier.follow(reader.tail())
+    run.ended().writer.flush()
+    notifier.follow(reader.tail())
+    notifier.follow(reader.tail())
+
+
+def test_the_bell_rings_with_the_runs_name_and_no_control_characters() -> None:
+    shown: list[tuple[str, str]] = []
+    options = NotifyOptions(in_terminal=True)
+    notifier = Notifier(options, lambda sentence, bell: shown.append((sentence, bell)), {})
+    followed(Canned(None, workload="c\x1b]0;nn").started(), notifier)
+
+    ((sentence, bell),) = shown
+    assert bell == "\a"
+    assert "FINISHED" in sentence
+    assert sentence.isprintable()
+
+
+def test_the_users_command_gets_the_sentence_the_cause_and_the_run(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write = 'printf %s "$TFWATCH_CAUSE|$TFWATCH_RUN|$TFWATCH_NOTICE" > ' + str(out)
+    notifier = Notifier(NotifyOptions(command=("/bin/sh", "-c", write)), environ={})
+    followed(Canned(tmp_path / "run").started(), notifier)
+    notifier.close()
+
+    cause, folder, sentence = out.read_text().split("|")
+    assert (cause, folder) == ("end", str(tmp_path / "run"))
+    assert "FINISHED" in sentence
+
+
+def test_a_notifier_that_fails_says_so_once_and_raises_nothing() -> None:
+    def fail(_sentence: str, _bell: str) -> None:
+        raise OSError("the terminal is gone")
+
+    notifier = Notifier(NotifyOptions(in_terminal=True), fail)
+    followed(Canned(None).started(), notifier)
+
+    assert notifier.take_failures() == ["no more notices: OSError: the terminal is gone"]
+    assert not notifier.is_on

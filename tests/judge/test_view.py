@@ -1,0 +1,373 @@
+"""From snapshots to what panes show, without an app."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
+from tests.screens.hardware import swapping, throttled
+from tests.screens.states import starving
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.judge.effects.knob_state import KnobRequest
+from tfwatch.judge.run_situation import steps_in_all
+from tfwatch.judge.steps.verdict import Verdict
+from tfwatch.judge.view import Follower
+from tfwatch.screens.live.events import EventCollector
+from tfwatch.screens.live.header import header_view
+from tfwatch.screens.live.machine import readings
+from tfwatch.screens.live.settings.knob_rows import knob_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.judge.view import RunView
+
+
+def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> RunView:
+    reader = run.reader()
+    return Follower(reader.steps_between, live).follow(reader.tail(), asks, None)
+
+
+def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
+    run = usual(None)
+    waited_s = look(run).situation.waited_s
+    run.at_s += 20.0
+    view = look(run.doing(Phase.WAIT, 20.0))
+
+    assert view.situation.is_stalled
+    assert view.situation.phase_s == pytest.approx(20.0)
+    assert view.situation.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
+
+
+def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
+    run = Canned(None).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.HIGHLY
+
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
+        120, (0.5, 12.9, 0.8)
+    )
+    run.doing(Phase.COMPUTE, 0.0).writer.flush()
+
+    assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.NOT
+
+
+def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
+    run = Canned(tmp_path).started()
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    for _ in range(5):
+        run.steps(3, STARVING).steps(1, (2000.0, 13.0, 0.8)).steps(40, STARVING).writer.flush()
+        view = follower.follow(reader.tail(), (), None)
+
+    assert [stall.step for stall in view.stalls] == [5, 49, 93, 137, 181]
+    assert view.stalls == look(run).stalls
+    assert view.situation.longest_stall_s == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
+    run = Canned(None).started().steps(150, COMPUTE_BOUND).doing(Phase.WAIT, 0.0)
+    run.at_s += 30.0
+    run.writer.end("stopped", "left before the current batch ended")
+    view = look(run)
+
+    assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]
+    assert view.situation.waited_s == pytest.approx(30.0, abs=0.2)
+    assert "1 stall, longest 30.0 s" in view.finding.advice
+
+
+def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
+    run = Canned(None).started().steps(50, COMPUTE_BOUND)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    for _ in range(12):
+        run.steps(9, COMPUTE_BOUND).steps(1, (80.0, 13.0, 0.8)).writer.flush()
+        run.at_s += 1.0
+        view = follower.follow(reader.tail(), (), None)
+
+    (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
+    assert row == "every 10th step waits 80.9 ms longer for data, from step 61 on"
+
+
+def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
+    run = Canned(None).started().steps(50, COMPUTE_BOUND)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    pauses: list[int] = []
+    for told in (False, True):
+        for _ in range(12):
+            run.steps(9, COMPUTE_BOUND).steps(1, (0.2, 13.0, 80.0))
+            pauses.append(round(run.at_s * 1e9))
+            run.at_s += 1.0
+        for at_ns in pauses if told else ():
+            run.writer.event(facts.Paused(at_ns, "callback", 79.0, "CSVLogger"))
+        run.writer.flush()
+        view = follower.follow(reader.tail(), (), None)
+        (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
+        assert ("CSVLogger" in row) is told, row
+
+
+def test_a_long_run_is_searched_from_its_beginning() -> None:
+    run = (
+        Canned(None)
+        .started()
+        .steps(50, COMPUTE_BOUND)
+        .steps(1, (5000.0, 13.0, 0.8))
+        .steps(6000, COMPUTE_BOUND)
+    )
+
+    assert [stall.step for stall in look(run).stalls] == [52]
+
+
+FILLING = (
+    "I0000 00:00:1795169831.799911   30980 shuffle_dataset_op.cc:453] ShuffleDatasetV3:2: Filling up shuffle buffer "
+    "(this may take a while): 4298 of 50000\n"
+)
+FILLED = "I0000 00:00:1795169840.655238   30980 shuffle_dataset_op.cc:483] Shuffle buffer filled.\n"
+
+
+def logging(folder: Path, text: str = "") -> Canned:
+    run = Canned(folder)
+    run.writer.log = folder / "log.txt"
+    run.writer.log.write_text(text)
+    return run
+
+
+def test_the_shuffle_buffer_is_read_from_tensorflows_log(tmp_path: Path) -> None:
+    run = logging(tmp_path, FILLING)
+    run.at_s = 9.0
+    finding = look(run.begin_epoch().doing(Phase.WAIT, 3.0)).finding
+
+    assert finding.sentence == "filling the shuffle buffer, 4 298 of 50 000, 3.0 s"
+    assert finding.advice == "it fills again in every epoch - settings can be changed already"
+
+
+def test_what_the_shuffle_buffer_held_an_epoch_ago_is_not_told(tmp_path: Path) -> None:
+    run = logging(tmp_path, FILLING + FILLED).started().steps(40, COMPUTE_BOUND).begin_epoch()
+    run.at_s += 2.0
+
+    assert "shuffle" not in look(run.doing(Phase.WAIT, 2.0)).finding.sentence
+
+
+def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Path) -> None:
+    run = logging(
+        tmp_path,
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
+    )
+    reader = run.reader()
+    follower, rows = Follower(reader.steps_between, live=True), EventCollector()
+    run.at_s = 20.0
+    before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
+    with (tmp_path / "log.txt").open("a") as log:
+        log.write(FILLING + FILLED + "a line of somebody else's\n" + FILLING)
+    after = [
+        (round(row.at_s, 1), row.text)
+        for row in rows.take(follower.follow(reader.tail(), (), None))
+    ]
+
+    assert before == [(0.0, "TensorFlow logged 1 message, harmless (5 log)")]
+    assert after == [
+        (0.0, "TensorFlow logged 1 more message, harmless (5 log)"),
+        (
+            8.8,
+            "TensorFlow (5 log): training waits while the shuffle buffer fills; it fills again in every epoch",
+        ),
+    ]
+
+
+def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
+    limited = {"memory_bytes": 64 * 2**30, "memory_limit_bytes": 8 * 2**30}
+    memory = look(Canned(None, machine=limited).started()).situation.memory
+
+    assert memory is not None
+    assert memory.total == 8 * 2**30
+    assert not memory.is_full
+
+
+@pytest.mark.parametrize(
+    ("machine", "text"),
+    [
+        pytest.param(
+            {"cores": 4, "cores_allowed": 2.0}, "1.4 of its 2 cores, 1.2 GB", id="a container"
+        ),
+        pytest.param({"cores": 4, "cores_allowed": None}, "1.4 cores, 1.2 GB", id="all of them"),
+        pytest.param({}, "1.4 cores, 1.2 GB", id="not recorded"),
+    ],
+)
+def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], text: str) -> None:
+    rows = readings(look(Canned(None, machine=machine).started()))
+
+    assert [row.texts for row in rows if row.label == "process"] == [(text,)]
+
+
+def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:
+    run = (
+        Canned(None, settings={"keep_awake": True}).started().event(facts.Slept, slept_ms=600_000.0)
+    )
+
+    assert [row.text for row in EventCollector().take(look(run)) if row.mark == "Z"] == [
+        "asleep 10:17 - 10:27, not counted"
+    ]
+
+
+def test_what_is_unrecorded_is_told_with_its_step() -> None:
+    run = usual(None).event(facts.RecordingLost, reason="disk full", step=451)
+
+    view = look(run)
+
+    assert view.finding.advice == "NOT RECORDED since step 451: disk full; training goes on"
+    assert header_view(view).state == "NOT RECORDED"
+
+
+def test_a_request_of_this_screen_is_shown_at_once() -> None:
+    run = usual(None)
+
+    rows = knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
+
+    assert [row.note for row in rows if row.name == "workers"] == [
+        "requested 10:17:21, waits for the current batch"
+    ]
+
+
+def test_a_request_that_a_run_ended_before_waits_no_more() -> None:
+    run = usual(None).event(
+        facts.SwitchAsked, knob="workers", old="off", new="auto", step=450, by="key"
+    )
+
+    rows = knob_rows(look(run.ended("stopped")), live=True)
+
+    assert [row.note for row in rows if row.name == "workers"] == [
+        "requested auto: the run ended first"
+    ]
+
+
+def test_everything_rare_is_a_row() -> None:
+    run = usual(None)
+    run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.Slept, slept_ms=12_000.0)
+    run.event(facts.RecordingLost, reason="disk full", step=8112)
+    run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(
+        facts.Noted, text="a note"
+    )
+    run.event(
+        facts.SwitchFailed,
+        knob="prefetch",
+        reason="no memory",
+        old="off",
+        new="4",
+        step=1,
+        now="off",
+    )
+    run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
+    run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
+    run.event(facts.Paused, cause="process stopped", took_ms=7000.0, detail="in compute")
+    found = {"memory_bytes": None, "unified": True}
+    run.event(facts.GpuFound, source="ioreg", name="Apple M2 Pro", **found)
+    run.event(facts.GpuFound, source="nvml", name="NVIDIA H100", gpus=4, **found)
+    run.event(facts.EpochEnded, epoch=1, step=300, metrics={"loss": 1.2, "val_loss": 1.5})
+    run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
+
+    told = [f"{row.mark} {row.text}" for row in EventCollector().take(look(run))]
+
+    assert told == [
+        ". TensorFlow 2.21.0 imported in 6.2 s",
+        ". 8 000 examples ready in 0.3 s",
+        "C compiled in 2.5 s, not counted",
+        "E epoch 1: loss 1.31, acc 0.42, validation 0.3 s, to step 250",
+        "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71)",
+        "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
+        "Z asleep for 12.0 s, not counted",
+        "! not recorded from step 8 112 on: disk full",
+        "! recording again; the rows kept in memory are now on disk",
+        "! tfwatch failed and stopped measuring: boom",
+        ". a note",
+        "p prefetch off → 4 at step 1 failed: no memory; prefetch off continues",
+        ". paused for 1.5 s by checkpoint ModelCheckpoint",
+        ". paused for 7.0 s in compute: the process was stopped",
+        ". Apple M2 Pro: figures from ioreg",
+        ". NVIDIA H100, the first of 4: figures from nvml",
+        "E epoch 2: val_loss 1.5, loss 1.2, to step 300",
+        "S no batch for 3.5 s at step 452",
+        "X stopped after 452 steps: by q",
+    ]
+
+
+def test_a_pause_before_the_first_epoch_held_no_training_up() -> None:
+    pause = {"cause": "garbage collection", "took_ms": 1500.0, "detail": "generation 2"}
+    run = Canned(None).event(facts.Paused, **pause)
+    assert list(EventCollector().take(look(run))) == []
+    run.begin_epoch().event(facts.Paused, **pause)
+    assert len(EventCollector().take(look(run))) == 1
+
+
+def test_heat_and_swapping_are_one_row_a_stretch() -> None:
+    view = look(throttled(None))
+    rows = EventCollector().take(view)
+
+    assert [f"{row.mark} {row.text}" for row in rows][-1:] == [
+        "H slowed by heat for 10.0 s (moderate)"
+    ]
+    swapped = EventCollector().take(look(swapping(None)))
+    assert [f"{row.mark} {row.text}" for row in swapped][-1:] == [
+        "M swapping for 15.0 s: memory was too small"
+    ]
+
+
+def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
+    run = swapping(None)
+    reader, rows = run.reader(), EventCollector()
+    follower = Follower(reader.steps_between, live=True)
+    rows.take(follower.follow(reader.tail(), (), None))
+    run.steps(150, COMPUTE_BOUND).event(facts.Paused, cause="swap", took_ms=1000.0, detail="40 MB")
+    run.writer.flush()
+    grown = rows.take(follower.follow(reader.tail(), (), None))
+
+    assert [row.text for row in grown] == [row.text for row in EventCollector().take(look(run))]
+
+
+def test_a_step_that_is_traced_again_is_a_row() -> None:
+    run = starving(None).steps(1, (9.6, 900.0, 0.8), int(Flag.RETRACE)).steps(20, STARVING)
+
+    told = [row.text for row in EventCollector().take(look(run)) if row.mark == "C"]
+    assert told == ["compiled in 2.5 s, not counted", "retraced at step 152 in 0.9 s, not counted"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        pytest.param({}, 5000, id="epochs times steps"),
+        pytest.param({"settings": {"steps": 300}}, 300, id="steps"),
+        pytest.param({"epochs": None}, None, id="unknown"),
+    ],
+)
+def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int | None) -> None:
+    assert steps_in_all(usual(None, **changes).snapshot()) == steps
+
+
+@pytest.mark.parametrize(("size", "words"), [(4, "rank 1 of 4"), (None, "rank 1")])
+def test_the_header_of_a_rank_names_it(size: int | None, words: str) -> None:
+    run = Canned(None, group="night", rank=1, group_size=size).started().steps(9, STARVING)
+
+    assert header_view(look(run)).rank == words
+    assert header_view(look(Canned(None).started().steps(9, STARVING))).rank == ""
+
+
+def test_a_header_leaves_out_what_is_not_known() -> None:
+    run = (
+        Canned(None, device="", steps_per_epoch=None, epochs=None, metric="")
+        .started()
+        .steps(99, STARVING)
+    )
+
+    header = header_view(look(run))
+
+    assert (header.device, header.epoch, header.step, header.done) == (
+        "",
+        "epoch 1",
+        "step 100",
+        None,
+    )
+    assert (header.metric, header.eta) == ("", "")

@@ -1,0 +1,197 @@
+"""A long run as a whole: learning curves and epochs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
+from tests.screens.hardware import leaking
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Flag
+from tfwatch.judge.earlier_runs import FIRST_FRAMES, PreviousRun, PreviousRunSearch
+from tfwatch.judge.steps.stalls import find_stalls
+from tfwatch.judge.whole_run import STEP_TIME, EpochTable, LearningCurves, better_way, sensor_lanes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _trained(losses: list[float], **metrics: list[float]) -> Canned:
+    run = Canned(None).started()
+    for epoch, loss in enumerate(losses):
+        run.steps(50, COMPUTE_BOUND)
+        figures = {"loss": loss, **{name: values[epoch] for name, values in metrics.items()}}
+        run.event(facts.EpochEnded, epoch=epoch, step=run.step, metrics=figures)
+        run.at_s += 0.1
+        run.begin_epoch()
+    return run
+
+
+def test_each_metric_is_a_chart_with_its_validation_and_its_best_epoch() -> None:
+    run = _trained([2.0, 1.0, 0.5, 0.4], val_loss=[2.1, 1.2, 0.9, 1.1], recall=[0.1, 0.4, 0.3, 0.2])
+    loss, recall, accuracy, step_time = LearningCurves().take(run.snapshot())
+    assert [chart.name for chart in (loss, recall, step_time)] == ["loss", "recall", STEP_TIME]
+    assert accuracy.best is None, "the manifest's metric has a progress and no epochs"
+    assert loss.training.steps.tolist() == [51, 101, 151, 201]
+    assert loss.validation.values.tolist() == [2.1, 1.2, 0.9, 1.1]
+    assert loss.best
+    assert (loss.best.value, loss.best.epoch) == (0.9, 2)
+    assert recall.best
+    assert (recall.best.value, recall.best.epoch) == (0.4, 1)
+
+
+def test_epochs_are_collected_once_however_often_a_frame_asks() -> None:
+    run = _trained([2.0, 1.0, 0.5, 0.4])
+    curves = LearningCurves()
+    first = curves.take(run.snapshot())[0]
+    again = curves.take(run.snapshot())[0]
+    assert again.training.values.tolist() == first.training.values.tolist() == [2.0, 1.0, 0.5, 0.4]
+
+
+def test_a_metric_that_comes_later_or_is_not_finite_leaves_gaps() -> None:
+    run = _trained([2.0, math.nan, math.inf, 0.4, 0.5])
+    run.event(facts.EpochEnded, epoch=5, step=run.step + 1, metrics={"loss": 0.3, "auc": 0.7})
+    loss, auc, *_ = LearningCurves().take(run.snapshot())
+    assert loss.training.values.tolist() == [2.0, 0.4, 0.5, 0.3]
+    assert loss.best
+    assert loss.best.value == 0.3
+    assert (auc.name, auc.validation.steps.tolist()) == ("auc", [])
+    assert auc.best
+    assert auc.best.epoch == 5
+
+
+def test_a_run_without_epochs_has_the_curve_of_its_progress() -> None:
+    charts = LearningCurves().take(Canned(None).started().steps(2000, COMPUTE_BOUND).snapshot())
+    loss = charts[0]
+    assert loss.name == "loss"
+    assert len(loss.training) > 20
+    assert (np.diff(loss.training.values) < 0).all()
+    assert loss.best is None
+
+
+def test_the_step_time_follows_the_steps_and_not_the_clock() -> None:
+    run = Canned(None).started().steps(1000, STARVING)
+    run.at_s += 100.0
+    chart = LearningCurves().take(run.steps(1000, COMPUTE_BOUND).snapshot())[-1]
+    half = chart.training.steps > 1000
+    assert np.median(chart.training.values[~half]) == pytest.approx(sum(STARVING), rel=0.05)
+    assert np.median(chart.training.values[half]) == pytest.approx(sum(COMPUTE_BOUND), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("loss", "lower"),
+        ("mean_absolute_error", "lower"),
+        ("sparse_categorical_accuracy", "higher"),
+        ("my_metric", None),
+    ],
+)
+def test_the_name_says_which_way_a_metric_gets_better(name: str, way: str | None) -> None:
+    assert better_way(name) == way
+
+
+def _two_epochs(folder: Path | None, **changes: Any) -> Canned:
+    run = Canned(folder, **changes).started().steps(99, STARVING)
+    run.event(facts.ValidationEnded, epoch=0, took_ms=300.0)
+    run.event(facts.EpochEnded, epoch=0, step=100, metrics={"loss": 1.3, "val_loss": 1.4})
+    run.at_s += 0.3
+    run.begin_epoch().steps(50, STARVING).switched("prefetch", "off", "4")
+    return (
+        run.steps(1, COMPUTE_BOUND, int(Flag.SWITCH))
+        .steps(149, COMPUTE_BOUND)
+        .steps(1, (4000.0, 13.0, 0.8))
+    )
+
+
+def test_an_epoch_has_its_steps_figures_and_events() -> None:
+    run = _two_epochs(None)
+    snapshot = run.snapshot()
+    table = EpochTable(snapshot.epochs.rows, snapshot.events, find_stalls(snapshot.steps))
+    first, second = table
+    assert (first.epoch, first.steps, first.traced, first.validation_ms) == (0, 100, 1, 300.0)
+    assert first.metrics == {"loss": 1.3, "val_loss": 1.4}
+    assert (second.epoch, second.steps, second.metrics, second.validation_ms) == (1, 201, {}, None)
+    assert [switch.new for switch in second.switches] == ["4"]
+    assert [stall.lost_ms for stall in second.stalls] == [pytest.approx(4000.0, rel=0.03)]
+    assert second.wait_share == pytest.approx(
+        (50 * 9.6 + 150 * 0.2 + 4000) / (second.step_ms * 201), rel=0.02
+    )
+    assert table[-1:] == [second]
+
+
+def test_a_run_without_steps_has_no_epoch() -> None:
+    snapshot = Canned(None).snapshot()
+    assert len(EpochTable(snapshot.epochs.rows, snapshot.events, ())) == 0
+
+
+def _found(run: Canned) -> PreviousRun | None:
+    snapshot, search = run.snapshot(), PreviousRunSearch()
+    for _ in range(FIRST_FRAMES + 1):
+        search(snapshot)
+    search.wait()
+    return search(snapshot)
+
+
+def test_a_search_for_the_earlier_run_that_fails_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(folder: Path) -> list[Path]:
+        raise RuntimeError("no such disk")
+
+    monkeypatch.setattr("tfwatch.judge.earlier_runs.list_folders", fail)
+    assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: the run before this one is not shown: RuntimeError: no such disk\n"
+    )
+
+
+def test_the_newest_earlier_run_of_the_same_workload_is_found(tmp_path: Path) -> None:
+    others: list[dict[str, Any]] = [
+        {},
+        {"knobs": {}},
+        {"workload": "mlp"},
+        {"batch_size": 64},
+        {"origin_wall_ns": 2**62},
+    ]
+    for at, changes in enumerate(others):
+        wall = {"origin_wall_ns": 10**18 + at, **changes}
+        _two_epochs(tmp_path / f"2026-11-1{at}T10-00-00_cnn", **wall).ended().writer.close()
+    Canned(tmp_path / "2026-11-19T10-00-00_cnn", origin_wall_ns=10**18 + 9).writer.close()
+    found = _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn"))
+    assert found
+    assert found.name == "2026-11-11T10-00-00_cnn", (
+        "without steps, newer, or another workload or batch size: passed over"
+    )
+    assert set(found.step_ms) == {0, 1}
+    assert found.charts["loss"].validation.values.tolist() == [1.4]
+
+
+def test_a_first_run_has_none_before_it(tmp_path: Path) -> None:
+    (tmp_path / "2026-11-10T10-00-00_cnn").mkdir()
+    (tmp_path / "2026-11-10T10-00-00_cnn" / "run.json").write_text("no run")
+    assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
+    assert _found(_two_epochs(None)) is None
+
+
+def test_a_lane_knows_the_limit_of_its_machine() -> None:
+    run = Canned(None, machine={"cores": 16})
+    run.event(facts.GpuFound, source="nvml", name="H100", memory_bytes=80 * 2**30, unified=False)
+    run.sample(gpu_memory_bytes=38.0 * 2**30, cpu_cores=9.3, gpu_power_w=310.0)
+    lanes = sensor_lanes(run.snapshot(), ("gpu_memory_bytes", "cpu_cores", "gpu_power_w"), 4)
+    assert [lane.limit for lane in lanes] == [80 * 2**30, 16, None]
+
+
+def test_a_leak_is_seen_over_the_whole_run_and_a_missing_figure_has_no_lane() -> None:
+    names = ("memory_used_bytes", "gpu_busy", "gpu_temperature_c")
+    memory, gpu = sensor_lanes(leaking(None).snapshot(), names, 40)
+    assert [memory.column, gpu.column] == ["memory_used_bytes", "gpu_busy"]
+    assert (np.diff(memory.means) >= 0).all()
+    assert memory.last == memory.most > memory.first
+    assert len(memory.means) == 40
+    assert np.isfinite(memory.means).all()

@@ -1,0 +1,371 @@
+"""The moves of an autopilot search: their limits, their cost in steps and memory, and the candidates from a setting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from tfwatch.core.knobs import (
+    CACHE,
+    DEVICE_PREFETCH,
+    FAST_PIPELINE,
+    KNOBS,
+    PREFETCH,
+    WORKERS,
+    KnobChange,
+)
+from tfwatch.core.rows import Flag
+from tfwatch.judge.forecasts.batch_supply import depth, needed_bytes
+from tfwatch.judge.steps.verdict import COPY_FROM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.autopilot.estimator import Measurement
+    from tfwatch.judge.forecasts.forecast import Forecast
+
+    MakeForecast: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
+
+#: Steady steps that a move is judged by: at least, and at most.
+LEAST, MOST = 20, 40
+#: Steps that a new pipeline takes to settle, and the most that its buffers add to them.
+_SETTLING, _MOST_TOGETHER = 4, 16
+#: Steps of the run that a whole search may take.
+BUDGET = 400
+#: The first prefetch depth.
+FIRST_DEPTH = 4
+#: Flags of the first step of a pipeline.
+_PIPELINE_STARTS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
+
+Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Switches to make together.
+
+    why: one sentence. forecast: None where there is none.
+    """
+
+    changes: tuple[KnobChange, ...]
+    why: str
+    forecast: Forecast | None = None
+
+    @property
+    def knob(self) -> str:
+        """The knob of the first switch."""
+        return self.changes[0].knob
+
+    @property
+    def old(self) -> str:
+        """The old setting of the first switch."""
+        return self.changes[0].old
+
+    @property
+    def new(self) -> str:
+        """The new setting of the first switch."""
+        return self.changes[0].new
+
+    @property
+    def beside(self) -> tuple[KnobChange, ...]:
+        """The switches after the first."""
+        return self.changes[1:]
+
+    def settings_after(self, knobs: Mapping[str, str]) -> dict[str, str]:
+        return {**knobs, **{change.knob: change.new for change in self.changes}}
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of a search. reason: one sentence."""
+
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """The resources of a search.
+
+    memory_bytes: for buffers, beyond those of the start. batch_bytes: of one batch; None where it is unknown, and then
+    no buffer grows beyond the first. cores: of the run. switchable: the knobs that can be switched. accelerated: the
+    steps run on a device beside the CPU. steps: the rest of the budget. epoch_steps: until the epoch after the next,
+    the first that reads from a cache which fills from now on; None where unknown. switch_steps: the most steps between
+    the request for a switch and its effect so far.
+    """
+
+    memory_bytes: float
+    batch_bytes: float | None
+    cores: int
+    switchable: frozenset[str]
+    accelerated: bool
+    steps: int = BUDGET
+    epoch_steps: int | None = None
+    switch_steps: int = 0
+
+    def buffered_steps(self, knobs: Mapping[str, str]) -> int:
+        """Return the steps until another setting is in effect: the buffered ones, or the most that a switch took."""
+        return max(buffered_steps(knobs), self.switch_steps)
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """The state of a search: its first and current settings, and the measurement of the current ones.
+
+    visited: settings that were measured or refused. make_forecast: returns the forecast of a switch from here.
+    compute_floor_ms: the least compute and host time of a step so far.
+    """
+
+    start: Mapping[str, str]
+    knobs: Mapping[str, str]
+    now: Measurement
+    visited: Sequence[Mapping[str, str]] = ()
+    make_forecast: MakeForecast = lambda settings_after: None
+    compute_floor_ms: float = math.inf
+
+
+def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
+    """Return the number of steps that a move may be judged by: the budget less the switches there and back."""
+    knobs = state.knobs
+    settings_after = move.settings_after(knobs)
+    switching = (
+        limits.buffered_steps(knobs)
+        + settling_steps(settings_after)
+        + limits.buffered_steps(settings_after)
+    )
+    first = (
+        0 if move.knob != CACHE else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
+    )
+    return min(MOST, limits.steps - switching - first)
+
+
+def settling_steps(knobs: Mapping[str, str]) -> int:
+    """Return the number of steps to leave out after a switch: the first batches of new buffers come together."""
+    return _SETTLING + min(buffered_steps(knobs), _MOST_TOGETHER)
+
+
+def buffered_steps(knobs: Mapping[str, str]) -> int:
+    """Return the number of steps that the buffers of a setting still serve after a request for another, plus one."""
+    return sum(depth(knobs.get(knob, "off")) for knob in (PREFETCH, WORKERS, DEVICE_PREFETCH)) + 1
+
+
+def drop_settling_rows(rows: Rows, steps: int) -> Rows:
+    """Return the rows without the first `steps` of each pipeline."""
+    keep = np.ones(len(rows), dtype=np.bool_)
+    for start in np.flatnonzero(rows["flags"] & _PIPELINE_STARTS):
+        keep[start : start + steps] = False
+    return rows[keep]
+
+
+#: The most workers: they overlap 100 ms of storage latency with steps of 2 ms.
+_MOST_WORKERS = 64
+#: Workers double and a buffer grows fourfold; above this share of data wait, workers grow fourfold too.
+_HIGH_WAIT_SHARE = 0.75
+#: The first workers: this many times the number that overlaps all data work at full speedup, and at most this many or
+#: the number of cores.
+_SPARE, _MOST_FIRST = 1.25, 8
+#: The deepest buffer: more only helps with bursts. Where compute and host take less than this, a search begins there.
+_MOST_DEPTH, _SHORT_MS = 16, 3.0
+#: On a CPU that also trains, this many workers per core were the best of the grid where few were no better than none.
+_CROWD = 4
+_OFF = ("off", "default")
+_WHY = {
+    FAST_PIPELINE: "fewer calls prepare the same batches",
+    WORKERS: "several cores prepare batches, and reads of storage overlap",
+    PREFETCH: "batches are prepared while a step runs",
+    CACHE: "examples are read and decoded once",
+    DEVICE_PREFETCH: "batches are copied to the GPU while a step runs",
+}
+_BOTH = "batches are prepared while a step runs, by as few workers as suffice"
+_FEWER = "fewer workers leave more of the cores to the training"
+_ALONE = "workers without prefetch may leave more of the cores to the training"
+_CROWDS = "many workers may get more of the cores than few do"
+_AGAIN = "the measurements so far favor it: the two settings are compared again"
+
+
+def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
+    """Return the moves that may shorten data wait, the most promising kinds first."""
+    prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
+    moves = [
+        _single_change(
+            state, FAST_PIPELINE, "on" if state.knobs.get(FAST_PIPELINE) == "off" else ""
+        )
+    ]
+    if (
+        prefetch in _OFF
+        and workers in _OFF
+        and state.now.work_ms < state.now.step_ms - state.now.work_ms
+    ):
+        moves.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
+    calls = (
+        _largest_fitting(state, limits, WORKERS, _first_workers(state, limits))
+        if workers in _OFF
+        else _next_larger(state, limits, WORKERS)
+    )
+    first = _largest_fitting(state, limits, PREFETCH, _first_depth(state))
+    depth = first if prefetch in _OFF else _next_larger(state, limits, PREFETCH)
+    moves += [_single_change(state, WORKERS, calls), _single_change(state, PREFETCH, depth)]
+    moves.append(_single_change(state, CACHE, "on" if state.knobs.get(CACHE) == "off" else ""))
+    return _new_moves(state, limits, moves)
+
+
+def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
+    """Return the move that copies batches to the device ahead, where the copy is the limit."""
+    if (
+        state.now.copy_ms < COPY_FROM * state.now.step_ms
+        or state.knobs.get(DEVICE_PREFETCH) != "off"
+    ):
+        return []
+    return _new_moves(
+        state, limits, [_single_change(state, DEVICE_PREFETCH, KNOBS[DEVICE_PREFETCH].first_on)]
+    )
+
+
+def find_core_sharing_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
+    """Return the moves that leave more of the cores to the training, or divide them in another way."""
+    prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
+    cores = max(limits.cores, 2)
+    moves: list[Move | None] = []
+    if workers.isdigit() and prefetch not in _OFF:
+        fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
+        moves.append(_single_change(state, WORKERS, fewer, _FEWER))
+    if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
+        moves.append(_prefetch_and_workers(state, limits, max(cores // 4, 2)))
+    if not limits.accelerated and prefetch not in _OFF:
+        calls = workers if workers.isdigit() else str(cores)
+        changes = ((PREFETCH, "off"), (WORKERS, calls))
+        moves.append(_move(state, _ALONE, *changes))
+    if not limits.accelerated and limits.batch_bytes is not None:
+        many = (WORKERS, str(min(_CROWD * cores, _MOST_WORKERS)))
+        moves.append(_move(state, _CROWDS, many))
+        if prefetch not in _OFF:
+            moves.append(_move(state, _CROWDS, many, (PREFETCH, "off")))
+    return _new_moves(state, limits, moves)
+
+
+def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
+    """Return the moves to other measured settings."""
+    others = [knobs for knobs in settings if knobs != state.knobs]
+    return [Move(_changes(state, knobs.items()), _AGAIN) for knobs in others]
+
+
+def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
+    """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
+    if move.knob == FAST_PIPELINE:
+        return True
+    if move.knob == CACHE:
+        return (
+            move.forecast is not None
+            and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
+        )
+    if limits.batch_bytes is None:
+        return all(
+            change.old in _OFF or _number(change.new) <= _number(change.old)
+            for change in move.changes
+        )
+    return (
+        _extra_bytes(state, move.settings_after(state.knobs), limits.batch_bytes)
+        <= limits.memory_bytes
+    )
+
+
+def _first_workers(state: SearchState, limits: SearchLimits) -> int:
+    """Return the workers that overlap all data work if each gives its full speedup: a power of two."""
+    times = _SPARE * (state.now.step_ms - state.now.work_ms) / max(state.now.work_ms, 1e-3)
+    return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
+
+
+def _first_depth(state: SearchState) -> int:
+    return _MOST_DEPTH if state.now.work_ms < _SHORT_MS else FIRST_DEPTH
+
+
+def _prefetch_and_workers(state: SearchState, limits: SearchLimits, calls: int) -> Move | None:
+    """Return a move of prefetch and workers that fits the memory limit."""
+    if not {PREFETCH, WORKERS} <= set(state.knobs):
+        return None
+    while calls >= 2:
+        depth = _largest_fitting(state, limits, PREFETCH, _first_depth(state))
+        move = _move(state, _BOTH, (PREFETCH, depth), (WORKERS, str(calls)))
+        if move is None or fits(state, limits, move):
+            return move
+        calls //= 2
+    return None
+
+
+def _single_change(state: SearchState, knob: str, new: str, why: str = "") -> Move | None:
+    """Return the move of one knob; None where the run lacks it, or `new` is empty."""
+    if not new or knob not in state.knobs:
+        return None
+    change = KnobChange(knob, state.knobs[knob], new)
+    return Move((change,), why or _WHY[knob], state.make_forecast({knob: new}))
+
+
+def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | None:
+    """Return the move to these values; None where a knob is missing, or nothing changes."""
+    if any(knob not in state.knobs for knob, _ in changes):
+        return None
+    changed = _changes(state, changes)
+    return Move(changed, why, _forecast(state, changed)) if changed else None
+
+
+def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
+    """Return the changes that lead to these values."""
+    return tuple(
+        KnobChange(knob, state.knobs[knob], new) for knob, new in values if state.knobs[knob] != new
+    )
+
+
+def _forecast(state: SearchState, changes: tuple[KnobChange, ...]) -> Forecast | None:
+    return state.make_forecast({change.knob: change.new for change in changes})
+
+
+def _new_moves(state: SearchState, limits: SearchLimits, moves: list[Move | None]) -> list[Move]:
+    """Return the moves of switchable knobs that lead to unvisited settings."""
+    return [
+        move
+        for move in moves
+        if move
+        and all(change.knob in limits.switchable for change in move.changes)
+        and move.settings_after(state.knobs) not in state.visited
+    ]
+
+
+def _largest_fitting(state: SearchState, limits: SearchLimits, knob: str, most: int) -> str:
+    """Return the first value of a knob that is off: `most`, halved until it fits the memory limit."""
+    fitting = most
+    while fitting > 1 and not _value_fits(state, limits, knob, str(fitting)):
+        fitting //= 2
+    return str(fitting)
+
+
+def _next_larger(state: SearchState, limits: SearchLimits, knob: str) -> str:
+    """Return the next larger value that fits the memory limit; empty where there is none."""
+    value = state.knobs[knob]
+    most = _MOST_DEPTH if knob == PREFETCH else _MOST_WORKERS
+    if not value.isdigit() or int(value) >= most:
+        return ""
+    wide, next_up = (str(min(times * int(value), most)) for times in (4, 2))
+    far = knob == PREFETCH or state.now.wait_share >= _HIGH_WAIT_SHARE
+    return wide if far and _value_fits(state, limits, knob, wide) else next_up
+
+
+def _value_fits(state: SearchState, limits: SearchLimits, knob: str, value: str) -> bool:
+    if limits.batch_bytes is None:
+        return state.knobs.get(knob) in _OFF
+    return (
+        _extra_bytes(state, {**state.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
+    )
+
+
+def _extra_bytes(
+    state: SearchState, settings_after: Mapping[str, str], batch_bytes: float
+) -> float:
+    return needed_bytes(settings_after, batch_bytes) - needed_bytes(state.start, batch_bytes)
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isdigit() else 0

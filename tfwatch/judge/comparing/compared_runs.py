@@ -1,0 +1,424 @@
+"""Runs side by side: every figure of two sides of runs with its difference, and the spread between equal runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from tfwatch.judge.comparing import intervals
+from tfwatch.judge.comparing.comparability import (
+    NotComparableError,
+    Subject,
+    are_equal,
+    changes,
+    check_sides,
+)
+from tfwatch.judge.comparing.intervals import (
+    ALPHA,
+    Interval,
+    Spread,
+    assumed_share,
+    estimate_spread,
+    t_quantile,
+)
+from tfwatch.judge.comparing.measured_runs import (
+    LEAST_STEPS,
+    PARTS,
+    STEP,
+    Measured,
+    RunSteps,
+    measure_runs,
+)
+from tfwatch.judge.effects.experiment import Estimate
+from tfwatch.judge.steps.time_breakdown import PART_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tfwatch.core.events import EpochEnded
+    from tfwatch.judge.comparing.comparability import SideDifference
+    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.effects.experiment import Answer
+    from tfwatch.runs.format import Manifest
+
+    Times = NDArray[np.float64]
+
+Unit: TypeAlias = Literal["ms", "s", "ms/step", "J", "bytes", ""]
+
+#: The spread of a part between runs over that of a step, as a share of each; and the least one, as a share of a step.
+_PART_SPREAD, _LEAST_PART = 1.3, 0.001
+#: The parts of a step have intervals that hold together.
+_PART_ALPHA = ALPHA / len(PARTS)
+#: The smallest difference of step times that is claimed, as a share: a smaller one is too small to act on.
+LEAST_CLAIM = 0.01
+#: The fewest runs of both sides together, beyond one a side, that give a figure without quarters an interval.
+_LEAST_FREEDOM = 2
+#: Parts of the time breakdown that a run pays once.
+_ONCE = frozenset({"import_s", "data_set_s", "compile_s"})
+#: Seconds of a run that go to a part at least, for a row.
+_LEAST_SHARE = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFigure:
+    """One figure of both sides, the mean of their runs; None is n/a, for the reason in `missing`.
+
+    low, high: the interval of the difference, after less before; None where one run of each side cannot show it.
+    """
+
+    name: str
+    unit: Unit
+    before: float | None
+    after: float | None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    missing: str = ""
+
+    @property
+    def is_clear(self) -> bool:
+        """True where the interval does not contain 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRuns:
+    """Two sides of runs. estimate: step time before over after. spread: of step times, a share.
+
+    steps: of each run that count. alternating: the sides alternate in time. others: the share of the
+    cores that other programs used, the largest of the runs of each side.
+    """
+
+    before: tuple[RunToCompare, ...]
+    after: tuple[RunToCompare, ...]
+    estimate: Estimate
+    figures: tuple[ComparedFigure, ...]
+    time_spent: tuple[ComparedFigure, ...]
+    losses: tuple[ComparedFigure, ...]
+    changes: tuple[SideDifference, ...]
+    spread: Spread
+    steps: int
+    in_bursts: bool
+    alternating: bool
+    same_host: bool
+    others: tuple[float | None, float | None]
+    by_example: bool
+    loss_epoch: int | None
+
+    @property
+    def answer(self) -> Answer:
+        """The answer that the interval of step time proves; a difference below 1 % is never claimed."""
+        answer = self.estimate.answer
+        is_small = abs(math.log(self.estimate.ratio)) < LEAST_CLAIM
+        return "unclear" if is_small and answer in ("faster", "slower") else answer
+
+    @property
+    def clear_parts(self) -> tuple[ComparedFigure, ...]:
+        """The parts of a step that differ clearly."""
+        return tuple(one for one in self.figures if one.name in PARTS and one.is_clear)
+
+
+def compare_runs(
+    sides: Sequence[Sequence[RunToCompare]],
+    find_past: Callable[[Subject], Sequence[RunToCompare]] = lambda _: (),
+    by_example: bool = False,
+) -> list[ComparedRuns]:
+    """Compare the first side with each of the others.
+
+    find_past: returns other runs of the machine that may equal a run of these, the oldest first.
+
+    Raises:
+        NotComparableError: the runs cannot be compared.
+    """
+    if len(sides) < 2:
+        raise NotComparableError(
+            "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3"
+        )
+    check_sides([[one.subject for one in side] for side in sides], by_example, LEAST_STEPS)
+    return [_compare(sides[0], after, find_past, by_example) for after in sides[1:]]
+
+
+def may_equal(manifest: Manifest, subject: Subject) -> bool:
+    """Return whether a run may equal another one, by its manifest alone: reading its steps takes longer."""
+    return (manifest.workload, manifest.batch_size, manifest.device, manifest.versions) == (
+        subject.workload,
+        subject.batch_size,
+        subject.device,
+        subject.versions,
+    ) and str(manifest.machine.get("host") or "") == subject.host
+
+
+def equal_runs(candidates: Sequence[RunToCompare], subject: Subject) -> list[RunToCompare]:
+    """Return the runs that trained the same with the same settings on the same machine, and are not it."""
+    return [
+        one
+        for one in candidates
+        if one.subject.path != subject.path and are_equal(one.subject, subject)
+    ]
+
+
+def _compare(
+    before: Sequence[RunToCompare],
+    after: Sequence[RunToCompare],
+    find_past: Callable[[Subject], Sequence[RunToCompare]],
+    by_example: bool,
+) -> ComparedRuns:
+    runs = [*before, *after]
+    sides = [[one.subject for one in side] for side in (before, after)]
+    alternating = intervals.alternate([[run.start_s for run in side] for side in sides])
+    same_host = len({run.host for side in sides for run in side}) == 1
+    others = others_share(before), others_share(after)
+    share = assumed_share(others, same_host)
+    past = past_groups(sides, find_past, len(min((run.rows for run in runs), key=len)))
+    measured = _measure([*runs, *(run for group in past for run in group)], by_example)
+    split = len(before), len(runs)
+    both = measured[: split[0]], measured[split[0] : split[1]]
+    groups, at = [], split[1]
+    for group in past:
+        groups.append(measured[at : at + len(group)])
+        at += len(group)
+    figures = _Figures(both, groups, share, alternating)
+    step, spread = figures.step()
+    epoch = _last_common_epoch(runs, by_example)
+    return ComparedRuns(
+        before=tuple(before),
+        after=tuple(after),
+        estimate=Estimate(math.exp(-step.value), math.exp(-step.high), math.exp(-step.low)),
+        figures=(*figures.all(step), *_machine_figures(before, after, by_example)),
+        time_spent=_time_spent(before, after),
+        losses=_losses(before, after, epoch),
+        changes=tuple(changes(*sides)),
+        spread=spread,
+        steps=measured[0].steps,
+        in_bursts=measured[0].in_bursts,
+        alternating=alternating,
+        same_host=same_host,
+        others=others,
+        by_example=by_example,
+        loss_epoch=epoch,
+    )
+
+
+def others_share(runs: Sequence[RunToCompare]) -> float | None:
+    """Return the largest share of the cores that other programs used during any of the runs."""
+    return max((share for one in runs if (share := one.others_share) is not None), default=None)
+
+
+def past_groups(
+    sides: Sequence[Sequence[Subject]],
+    find_past: Callable[[Subject], Sequence[RunToCompare]],
+    steps: int,
+) -> list[list[RunToCompare]]:
+    """Return the equal runs of the past of each side, where they have as many steps."""
+    given = {run.path for side in sides for run in side}
+    groups = [
+        [
+            run
+            for run in find_past(side[0])
+            if run.subject.path not in given and len(run.rows) >= steps
+        ]
+        for side in sides
+    ]
+    seen: set[str] = set()
+    groups_found = []
+    for group in groups:
+        groups_found.append([run for run in group if run.subject.path not in seen])
+        seen.update(run.subject.path for run in group)
+    return groups_found
+
+
+def _measure(runs: Sequence[RunToCompare], by_example: bool) -> list[RunSteps]:
+    examples = [run.run.manifest.batch_size or 1 for run in runs] if by_example else None
+    return measure_runs([run.rows for run in runs], examples)
+
+
+class _Figures:
+    """The figures of the steps of both sides, with the spread of each."""
+
+    def __init__(
+        self,
+        sides: tuple[Sequence[RunSteps], Sequence[RunSteps]],
+        past: Sequence[Sequence[RunSteps]],
+        share: float,
+        alternating: bool,
+    ) -> None:
+        self._sides = sides
+        self._past = past
+        self._share = share
+        self._alternating = alternating
+
+    def step(self) -> tuple[Interval, Spread]:
+        """Return the difference of the logarithms of step times, and their spread."""
+        sides = [[log_of(run.figures[STEP]) for run in side] for side in self._sides]
+        past = [[log_of(run.figures[STEP]).value for run in group] for group in self._past]
+        spread = estimate_spread(sides, self._share, past, self._alternating)
+        return intervals.difference(sides[0], sides[1], spread), spread
+
+    def all(self, step: Interval) -> list[ComparedFigure]:
+        """Return the step time, and its parts. step: the difference of the logarithms of step times."""
+        before, after = (_mean([run.figures[STEP].value for run in side]) for side in self._sides)
+        low, high = (before * math.expm1(end) for end in (step.low, step.high))
+        figures = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
+        return figures + [self._part(name, (before + after) / 2) for name in PARTS]
+
+    def _part(self, name: str, step_ms: float) -> ComparedFigure:
+        if name not in self._sides[0][0].figures:
+            return ComparedFigure(
+                name, "ms", None, None, missing="not timed in every run: a part of compute"
+            )
+        sides = [[run.figures[name] for run in side] for side in self._sides]
+        means = [_mean([run.value for run in side]) for side in sides]
+        assumed = part_spread(self._share, max(means), step_ms)
+        past = [[run.figures[name].value for run in group] for group in self._past]
+        spread = estimate_spread(sides, assumed, past, self._alternating)
+        estimate = intervals.difference(sides[0], sides[1], spread, _PART_ALPHA)
+        return ComparedFigure(
+            name, "ms", means[0], means[1], estimate.value, estimate.low, estimate.high
+        )
+
+
+def part_spread(share: float, part_ms: float, step_ms: float) -> float:
+    """Return the assumed spread of a part between runs, milliseconds, from that of step times, a share."""
+    return max(_PART_SPREAD * share * part_ms, _LEAST_PART * step_ms)
+
+
+def log_of(measured: Measured) -> Measured:
+    """Return the logarithm of a time and of its quarters; 1 ns for a time of 0."""
+    return Measured(*(_log(measured.value), tuple(_log(one) for one in measured.quarters)))
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, 1e-6))
+
+
+def _machine_figures(
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool
+) -> list[ComparedFigure]:
+    def energy(run: RunToCompare) -> float | None:
+        joules = run.joules_per_step
+        examples = run.run.manifest.batch_size or 1
+        return None if joules is None else float(joules) / (examples if by_example else 1)
+
+    why = next((run.energy_missing for run in (*before, *after) if run.energy_missing), "")
+    return [
+        _plain(
+            "peak memory",
+            "bytes",
+            before,
+            after,
+            lambda run: run.peak_bytes,
+            "no sample of the process",
+        ),
+        _plain(
+            "energy per example" if by_example else "energy per step",
+            "J",
+            before,
+            after,
+            energy,
+            why,
+        ),
+    ]
+
+
+def _time_spent(
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare]
+) -> tuple[ComparedFigure, ...]:
+    """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a step of others."""
+    figures = []
+    for name in PART_NAMES:
+        shares = [
+            getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
+            for run in before
+        ]
+        shares += [
+            getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
+            for run in after
+        ]
+        if max(shares) >= _LEAST_SHARE:
+            figures.append(_time_row(name, before, after))
+    return tuple(figures)
+
+
+def _time_row(
+    name: str, before: Sequence[RunToCompare], after: Sequence[RunToCompare]
+) -> ComparedFigure:
+    def spent(run: RunToCompare) -> float:
+        total = run.judged.time_breakdown.total
+        seconds = float(getattr(total, name))
+        return seconds if name in _ONCE else 1e3 * seconds / max(total.steps, 1)
+
+    unit: Unit = "s" if name in _ONCE else "ms/step"
+    return _plain(PART_NAMES[name], unit, before, after, spent, "")
+
+
+def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:
+    """Return the last epoch that every run ended, after the same number of steps; None without one."""
+    epochs: list[Mapping[int, EpochEnded]] = [run.epochs for run in runs]
+    common = [
+        epoch
+        for epoch in epochs[0]
+        if all(epoch in other for other in epochs)
+        and (by_example or len({other[epoch].step for other in epochs}) == 1)
+    ]
+    return max(common, default=None)
+
+
+def _losses(
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare], epoch: int | None
+) -> tuple[ComparedFigure, ...]:
+    if epoch is None:
+        return ()
+    names = dict.fromkeys(name for run in (*before, *after) for name in run.epochs[epoch].metrics)
+
+    def metric(name: str) -> Callable[[RunToCompare], float | None]:
+        return lambda run: run.epochs[epoch].metrics.get(name)
+
+    return tuple(
+        _plain(name, "", before, after, metric(name), "not in every run") for name in names
+    )
+
+
+def _plain(
+    name: str,
+    unit: Unit,
+    before: Sequence[RunToCompare],
+    after: Sequence[RunToCompare],
+    figure: Callable[[RunToCompare], float | None],
+    missing: str,
+) -> ComparedFigure:
+    """Return a figure that has one value a run; its interval needs several runs of both sides."""
+    sides = [[figure(run) for run in side] for side in (before, after)]
+    known = [
+        [value for value in side if value is not None and math.isfinite(value)] for side in sides
+    ]
+    if any(len(some) != len(every) for some, every in zip(known, sides, strict=True)):
+        means = [
+            _mean(side) if len(side) == len(every) else None
+            for side, every in zip(known, sides, strict=True)
+        ]
+        return ComparedFigure(name, unit, means[0], means[1], missing=missing)
+    low, high = _plain_interval(known)
+    first, second = _mean(known[0]), _mean(known[1])
+    why = "" if low is not None else "one value a run: two runs of each side give an interval"
+    return ComparedFigure(name, unit, first, second, second - first, low, high, why)
+
+
+def _plain_interval(sides: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
+    freedom = sum(len(side) - 1 for side in sides)
+    if freedom < _LEAST_FREEDOM or min(map(len, sides)) < 2:
+        return None, None
+    squares = sum(float(((np.array(side) - np.mean(side)) ** 2).sum()) for side in sides)
+    half = math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)) * t_quantile(
+        1 - ALPHA / 2, freedom
+    )
+    value = _mean(sides[1]) - _mean(sides[0])
+    return value - half, value + half
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,456 @@
+"""The advice for the largest loss of a run, and the sentences about data wait, on the screen and in a summary."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.knobs import (
+    CACHE,
+    FAST_PIPELINE,
+    KNOBS,
+    LATENCY,
+    MULTIPROCESSING,
+    ON,
+    PREFETCH,
+    WORKERS,
+    epochs_until,
+    knob_name,
+)
+from tfwatch.judge.effects.knob_state import deeper
+from tfwatch.judge.effects.switch_text import (
+    best,
+    expected_gain_text,
+    has_expected_gain,
+    has_usable_gain,
+)
+from tfwatch.judge.findings import code_suggestions, input_advice
+from tfwatch.judge.findings.bottleneck import FETCH_MS
+from tfwatch.judge.findings.service_advice import service_workers
+from tfwatch.judge.findings.situation import Advice, SourceKind
+from tfwatch.judge.steps.verdict import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.core.events import StallLocated
+    from tfwatch.judge.findings.bottleneck import StageTable
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.forecasts.forecast import Forecast
+    from tfwatch.judge.steps.verdict import Breakdown, Stat
+
+_LAUNCHING = Advice(
+    "The input pipeline is not the limit. Try compile(steps_per_execution=8), jit_compile=True or larger batches.",
+    code_suggestions.FEWER_LAUNCHES,
+)
+_AS_GRAPH = Advice(
+    "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)",
+    code_suggestions.GRAPH,
+)
+#: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example; eight steps per
+#: execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
+_FETCHING = Advice(
+    "larger batches need fewer fetches; compile(steps_per_execution=8) shortens steps; the buffer is full, so the data "
+    "wait is the fetch itself",
+    code_suggestions.SHARED_CALLS,
+)
+_FETCHING_IN_LOOP = Advice(
+    "larger batches need fewer fetches; the buffer is full, so the data wait is the fetch itself",
+)
+#: The advice where calls of a loop fetch their batches.
+_ORDER = "elements then come in another order"
+FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
+_PREFETCH, _WORKERS, _FAST_FORM = (PREFETCH, "auto"), (WORKERS, "auto"), (FAST_PIPELINE, "on")
+
+
+def advise_next(
+    bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False
+) -> Advice:
+    """Advise on steps that neither starve nor wait for callbacks; `compute_share` of the step is compute."""
+    if op_by_op:
+        return _AS_GRAPH
+    if bound is Bound.LAUNCH:
+        return _LAUNCHING
+    limit = f"The input pipeline is not the limit: {compute_share} of the step is compute."
+    shorter = "Mixed precision or jit_compile" if accelerated else "A GPU or a smaller model"
+    return Advice(
+        f"{limit} {shorter} would shorten it.", code_suggestions.PRECISION if accelerated else ""
+    )
+
+
+def advise_longer_calls(part: Breakdown) -> Advice:
+    """Advise on steps that wait for callbacks: with more steps per execution, callbacks run less often."""
+    saved_ms = part.host.mean * (1 - 1 / code_suggestions.STEPS_PER_EXECUTION)
+    longer = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
+    figure = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
+    return Advice(
+        f"{longer}: {figure}; or log and save less often, larger batches",
+        code_suggestions.LONGER_CALLS,
+    )
+
+
+def advise_starving(now: Situation, part: Breakdown) -> Advice:
+    """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
+    if is_fetch_bound(now, part):
+        return advise_gain(now) or _advise_fetch(now)
+    advice = _advise_wait(now, part)
+    workers = service_workers(now)
+    if workers is None:
+        return advice
+    place = f"or {workers.words} of a tf.data service on other machines"
+    edit = "\n".join(filter(None, (advice.edit, code_suggestions.SERVICE)))
+    return Advice(f"{advice.sentence}; {place}; {_ORDER}", edit)
+
+
+def _advise_fetch(now: Situation) -> Advice:
+    if now.has_own_loop:
+        return beside_switches(now, _FETCHING_IN_LOOP)
+    is_arrays = now.origin.kind is SourceKind.ARRAYS
+    advice = replace(_FETCHING, edit=code_suggestions.CALLS_ON_ARRAYS) if is_arrays else _FETCHING
+    return beside_switches(now, advice)
+
+
+def _advise_wait(now: Situation, part: Breakdown) -> Advice:
+    switch = advise_switch(now, part)
+    can_switch = PREFETCH in now.switchable and bool(switch.setting or WORKERS in now.switchable)
+    if not can_switch or now.origin.has_no_pipeline:
+        return _advise_script(now, switch)
+    advice = _advise_edit(now, part, switch)
+    return Advice(switch.sentence if now.live else advice.sentence, advice.edit)
+
+
+def advise_gain(now: Situation) -> Advice | None:
+    """Advise the switch that its row shows as the largest gain; None where no switch is forecast to gain.
+
+    It comes before any advice that calls the input pipeline not the limit: data and compute may share the cores.
+    """
+    forecast = best(now.forecasts.values())
+    if forecast is None:
+        return None
+    sentence = _forecast_advice(now, forecast) if now.live else _forecast_phrase(now, forecast)
+    return Advice(sentence, edit_with_switch(now, forecast.knob, forecast.value))
+
+
+def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
+    """Advise on a user's script, or where no switch helps."""
+    cheaper = _advise_cheaper_batches(now)
+    if not now.live:
+        return Advice(f"{cheaper.sentence}{_limit(now)}", cheaper.edit)
+    if advice := _py_dataset_advice(now, cheaper):
+        return advice
+    if switch.setting and switch.setting[0] in now.switchable:
+        return Advice(switch.sentence, cheaper.edit)
+    if PREFETCH not in now.switchable:
+        return Advice(f"{cheaper.sentence}; this pipeline cannot be switched live", cheaper.edit)
+    return Advice(f"{cheaper.sentence}; no key helps", cheaper.edit)
+
+
+def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
+    """Return the keys that give a `PyDataset` workers, or make them processes; None where it has both, or no keys."""
+    processes = MULTIPROCESSING in now.switchable and now.knobs.get(MULTIPROCESSING) == "off"
+    if MULTIPROCESSING not in now.knobs or WORKERS not in now.switchable:
+        return None
+    if now.knobs.get(WORKERS) == "off":
+        keys = "w and m" if processes and input_advice.computes(now) else "w"
+        return Advice(f"{keys}, from the next epoch: {advice.sentence}", advice.edit)
+    return (
+        Advice(f"m makes the workers processes from the next epoch; {advice.sentence}", advice.edit)
+        if processes
+        else None
+    )
+
+
+def _limit(now: Situation) -> str:
+    """Return `; map(decode) runs serially on one of 8 cores: 21.0 ms/batch`; empty where no stage is the limit."""
+    place = now.stages.bottleneck if now.stages else None
+    return f"; {place.sentence}" if place else ""
+
+
+def edit_with_switch(now: Situation, knob: str, value: str) -> str:
+    """Return the line of the advised switch, among those of the switches already made."""
+    if (knob, value) in now.better:
+        return ""
+    knobs = {**now.knobs, knob: value}
+    return lines_of(now, knobs) or code_suggestions.switch_line(
+        knob, value, now.stages, now.fast_pipeline, now.code
+    )
+
+
+def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
+    """Return the lines of Python for these knobs where they differ from those of the start."""
+    return code_suggestions.pasted_lines(
+        knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code
+    )
+
+
+def _advise_cheaper_batches(now: Situation) -> Advice:
+    advice = input_advice.advise_data_wait(now)
+    # The lines for a `PyDataset` set all that its switches do.
+    return advice if MULTIPROCESSING in now.knobs else beside_switches(now, advice)
+
+
+def beside_switches(now: Situation, advice: Advice) -> Advice:
+    """Return advice that is no switch, with the lines of the switches already made before its own."""
+    lines = (*lines_of(now, now.knobs).split("\n"), *advice.edit.split("\n"))
+    return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
+
+
+def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
+
+    The advice comes first: a narrow row cuts the end.
+    """
+    advice = _advise_change(now, part, switch)
+    return Advice(f"{advice.sentence}{_limit(now)}", advice.edit)
+
+
+def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
+    forecast = best(now.forecasts.values())
+    if forecast is not None:
+        return Advice(_forecast_phrase(now, forecast), edit)
+    if over_limit := memory_limit_text(now):
+        return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
+    prefetch = now.knobs.get(PREFETCH, "default")
+    if now.replicas > 1:  # it prepares batches ahead in any case
+        return _advise_cheaper_batches(now)
+    if prefetch == "off" and switch.setting and switch.setting[0] == PREFETCH:
+        work = units.milliseconds(part.work_mean_ms)
+        return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
+    if prefetch != "off" and not switch.setting:
+        return _advise_cheaper_batches(now)
+    general = (
+        input_advice.GENERAL.sentence
+        if prefetch == "default"
+        else input_advice.CANNOT_HIDE.sentence
+    )
+    return Advice(general, edit)
+
+
+def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
+    """Return `num_parallel_calls=8: 23.4 to about 13.8 ms, 1.7 x (...)`."""
+    phrase = code_suggestions.switch_phrase(forecast.knob, forecast.value, now.fast_pipeline)
+    return f"{phrase}: {expected_gain_text(forecast)}"
+
+
+# -- data wait -----------------------------------------------------------------------------------
+
+
+def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
+    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`.
+
+    From off, `p` requests the last depth that was on, and `+` the least one.
+    """
+    knob, value = forecast.knob, forecast.value
+    is_least = current == "off" and value == deeper("off")
+    if knob == PREFETCH and (is_least or "off" not in (current, value)):
+        is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
+        return f"{'+' if is_deeper else '-'} depth {current} → {value}"
+    value = "on" if knob == PREFETCH and value != "off" else value
+    return f"{KNOBS[knob].key} {knob_name(knob, fast_name)} {value}".strip()
+
+
+def share(part: Breakdown | None) -> float:
+    """Return data wait over step time; 0 where nothing was measured."""
+    return part.wait_share if part else 0.0
+
+
+def of_step(part: Stat, step: Stat) -> str:
+    """Return `9.6 of 23.4 ms`, the means: their ratio is the share beside them, the ratio of medians is not."""
+    return " of ".join(units.in_one_unit(part.mean, step.mean))
+
+
+def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
+    """Return True if batches are ready and the data wait is the fetch itself, not a few long waits."""
+    alike = part.wait.mean < FETCH_MS or part.wait.median >= part.wait.mean / 2
+    return alike and now.stages is not None and now.stages.is_ahead(part.work_mean_ms)
+
+
+def wait_sentence(now: Situation, part: Breakdown) -> str:
+    """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch instead."""
+    prefetches = now.knobs.get(PREFETCH, "default") not in ("off", "default")
+    if not prefetches or part.wait.median < part.wait.mean / 2 or is_fetch_bound(now, part):
+        return f"each step waits {of_step(part.wait, part.step)} for data"
+    batch, work = units.milliseconds(part.step.mean), units.milliseconds(part.work_mean_ms)
+    return f"a batch takes {batch}, compute and host only {work}"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchAdvice:
+    """The switch to try against data wait; `setting` is its knob and value, None where no switch helps."""
+
+    sentence: str
+    setting: tuple[str, str] | None = None
+
+
+def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
+    """Advise a switch on a live screen; the sentence holds a number where there is a forecast."""
+    forecast = best(now.forecasts.values())
+    if forecast is not None:
+        prefetches = forecast.knob != PREFETCH and now.knobs.get(PREFETCH, "off") != "off"
+        begin = "prefetch is on and cannot hide the wait. " if prefetches else ""
+        return SwitchAdvice(
+            f"{begin}{_forecast_advice(now, forecast)}", (forecast.knob, forecast.value)
+        )
+    if any(one.is_known for one in now.forecasts.values()):
+        return SwitchAdvice(_no_switch_helps(now))
+    return _advise_without_forecast(now, part)
+
+
+def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
+    work = units.milliseconds(part.work_median_ms)
+    prefetches = now.knobs.get(PREFETCH, "off") != "off"
+    if FAST_PIPELINE in now.switchable and now.knobs.get(FAST_PIPELINE) == "off":
+        cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"
+        if prefetches:
+            return SwitchAdvice(
+                f"prefetch is on and cannot hide all of the wait: {cheaper}", _FAST_FORM
+            )
+        if part.wait.median > part.work_median_ms:
+            return SwitchAdvice(f"{cheaper}; prefetch can hide {work} at most", _FAST_FORM)
+    if not prefetches:
+        return SwitchAdvice(
+            f"p turns prefetch on: it prepares batches during the {work} of compute and host",
+            _PREFETCH,
+        )
+    if WORKERS in now.switchable and now.knobs.get(WORKERS, "off") == "off":
+        return SwitchAdvice(
+            "prefetch is on and cannot hide all of the wait: w prepares batches on several cores",
+            _WORKERS,
+        )
+    if now.knobs.get(LATENCY, "off") != "off":
+        return SwitchAdvice(
+            "l turns the simulated latency off: it is the limit; prefetch and workers are on"
+        )
+    return SwitchAdvice(
+        "+ a deeper buffer evens out bursts; prefetch is on and cannot hide the wait: reading or decoding is the limit"
+    )
+
+
+def _forecast_advice(now: Situation, forecast: Forecast) -> str:
+    current = now.knobs.get(forecast.knob, "off")
+    part = now.judgement.breakdown
+    gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
+    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {gain}"
+    if forecast.knob == CACHE:
+        advice = f"{advice}; {_cache_costs(now, forecast)}"
+    return advice
+
+
+def _cache_costs(now: Situation, forecast: Forecast) -> str:
+    """Return `from epoch 3, needs 4.1 of 6.2 GB free`."""
+    begins = f"from epoch {now.epoch + 1 + epochs_until(CACHE, ON)}"
+    if forecast.needs_bytes is None or now.memory is None:
+        return begins
+    return f"{begins}, needs {units.memory(forecast.needs_bytes)} of {units.memory(now.memory.available)} free"
+
+
+def _no_switch_helps(now: Situation) -> str:
+    """Return the reason why no switch helps, where every switch has a forecast and none an expected gain."""
+    faster = next(
+        (
+            one
+            for key, one in now.forecasts.items()
+            if key == (LATENCY, "off") and has_usable_gain(one)
+        ),
+        None,
+    )
+    if faster is not None:
+        current = now.knobs.get(LATENCY, "off")
+        return f"the simulated latency is the limit. {key_text(faster, current)}: {expected_gain_text(faster)}"
+    if over_limit := memory_limit_text(now):
+        return f"{over_limit}; no other key helps"
+    place = now.stages.bottleneck if now.stages else None
+    why = place.sentence if place else "preparing batches is the limit"
+    return "; ".join(
+        filter(None, (f"no key helps: {why}", batch_first_text(now.stages, now.batch_size)))
+    )
+
+
+#: tf.data takes about so long to call a map's function, for an example as for a batch: 22 us on one of two cores.
+_CALL_MS = 0.02
+#: The call is worth saving where it is this share of the time that a map takes for an example.
+_LEAST_CALL = 0.3
+
+
+def batch_first_text(table: StageTable | None, batch_size: int | None) -> str:
+    """Return the advice to batch before a cheap map, with what its calls cost; empty where there is none.
+
+    The calls are estimated from the time that the map takes for an example.
+    """
+    names = [stage.name.partition("(")[0] for stage in table.stages] if table else []
+    if table is None or batch_size is None or "batch" not in names:
+        return ""
+    calls_ms = _CALL_MS * batch_size
+    cheap = [
+        stage
+        for stage in table.stages[: names.index("batch")]
+        if stage.name.startswith("map(")
+        and not (stage.calls_python or stage.reads_files)
+        and 0 < stage.busy_ms <= calls_ms / _LEAST_CALL
+    ]
+    costliest = max(cheap, key=lambda stage: stage.batch_ms, default=None)
+    if costliest is None:
+        return ""
+    saved_ms = costliest.batch_ms * min(1.0, calls_ms / costliest.busy_ms)
+    example_us = 1000 * costliest.busy_ms / batch_size
+    return (
+        f"{costliest.name} takes {example_us:.0f} us an example: .batch({batch_size}) before it, "
+        f"with a function of whole batches, saves about {units.milliseconds(saved_ms)} a batch"
+    )
+
+
+def memory_limit_text(now: Situation) -> str:
+    """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes no useful switch."""
+    useful = (
+        one for one in now.forecasts.values() if one.is_over_memory_limit and has_expected_gain(one)
+    )
+    needs = (
+        f"{knob_name(one.knob)} {one.value} needs {units.memory(one.needs_bytes)}" for one in useful
+    )
+    return next((f"{words}, more than the memory limit" for words in needs), "")
+
+
+def stall_sentence(now: Situation) -> str:
+    """Return the place of a stall."""
+    filling = shuffle_fill_text(now)
+    if filling:
+        return f"Step {units.count(now.step)} waits: {filling}."
+    if now.located:
+        return f"Step {units.count(now.step)} waits {_where(now, now.located)}."
+    if now.epoch_begins:
+        return f"Step {units.count(now.step)} waits for the first batch of epoch {now.epoch + 1}."
+    return (
+        f"Step {units.count(now.step)} waits for its batch: the input pipeline has delivered none."
+    )
+
+
+def _where(now: Situation, located: StallLocated) -> str:
+    """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row cuts the end."""
+    if not located.stage:
+        return "for its batch" + (
+            f": the {located.thread} is at {located.place}" if located.place else ""
+        )
+    # Where the stage is known, the training thread is only in the fetch.
+    place = f", at {located.place}" if located.place and located.thread == "generator" else ""
+    return f"in {located.stage}{place}: no output for {units.seconds(now.now_s - located.since_ns / 1e9)}"
+
+
+def stall_advice(now: Situation) -> str:
+    """Return the advice during a stall."""
+    if not now.live:
+        return "Read only: switch on the screen of the training itself."
+    if now.asked:
+        knob, new = next(reversed(list(now.asked.items())))
+        return f"Requested: {knob_name(knob)} {new}; it waits for the current batch. q is safe."
+    return "No key helps while a fetch blocks; the training process responds, q is safe."
+
+
+def shuffle_fill_text(now: Situation) -> str:
+    """Return `filling the shuffle buffer, 4 298 of 50 000`; empty where it does not fill."""
+    if now.shuffle is None:
+        return ""
+    done, size = now.shuffle
+    return f"filling the shuffle buffer, {units.count(done)} of {units.count(size)}"

@@ -1,0 +1,463 @@
+"""The banner: the situation of a run as one word, one sentence and one piece of advice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.knobs import LATENCY, knob_name
+from tfwatch.core.rows import Phase
+from tfwatch.judge.effects.comparison import ENOUGH_STEPS
+from tfwatch.judge.findings import advice, between_epochs
+from tfwatch.judge.findings.copying import describe_copy_bound
+from tfwatch.judge.findings.hardware.machine_remark import remark
+from tfwatch.judge.findings.loss import divergence_text
+from tfwatch.judge.findings.situation import Advice, Banner, Tone, reading_text
+from tfwatch.judge.findings.starving_cost import DataWaitCost
+from tfwatch.judge.steps.verdict import Bound, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.steps.verdict import Breakdown
+
+#: Shorter times of a start are left out.
+_WORTH_SHOWING_S = 1.0
+
+
+def describe_between_epochs(now: Situation) -> Banner | None:
+    """Describe the time between epochs, where it is the largest loss."""
+    spent = now.epoch_spent
+    if spent is None or spent.between_share < max(
+        between_epochs.BETWEEN_SHARE, advice.share(now.judgement.breakdown)
+    ):
+        return None
+    end = "between fits" if now.fits_end_epochs else "epoch's end"
+    first = (
+        f"filling {now.filled_shuffle or 'a shuffle buffer'}"
+        if now.has_shuffle_fill
+        else "first batch"
+    )
+    spans = between_epochs.parts_between(spent, end, first)
+    parts = (f"{part} {units.duration(seconds)}" for part, seconds in spans.items())
+    brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
+    less = advice.beside_switches(now, between_epochs.advise_between_epochs(now, spent))
+    word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
+    finding = Banner(
+        word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief
+    )
+    return _with_switches(now, finding)
+
+
+def _with_switches(now: Situation, finding: Banner) -> Banner:
+    """Return a finding that has no lines of its own with those of the switches already made."""
+    return replace(finding, edit=finding.edit or advice.lines_of(now, now.knobs))
+
+
+def describe_bound(now: Situation) -> Banner | None:
+    """Describe the limit of the steps; None without enough data."""
+    part = now.judgement.breakdown
+    describe = _BOUND.get(now.judgement.bound) if now.judgement.bound else None
+    return _with_switches(now, describe(now, part)) if describe and part else None
+
+
+def _compute_bound(now: Situation, part: Breakdown) -> Banner:
+    if now.fetches_in_calls:
+        return _compute_or_data_wait(part)
+    spent = advice.of_step(part.wait, part.step)
+    next_step = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
+    word = f"OK, data wait {units.percent(part.wait_share)}"
+    sentence = f"compute-bound: only {spent} is data wait"
+    return Banner(
+        word,
+        sentence,
+        next_step.sentence,
+        Tone.GOOD,
+        edit=next_step.edit,
+        brief=f"compute-bound: waits {spent}",
+    )
+
+
+def _compute_or_data_wait(part: Breakdown) -> Banner:
+    """Describe steps whose calls fetch their batches: their compute may be data wait."""
+    brief = f"{advice.of_step(part.compute, part.step)}/step is compute or data wait"
+    why = "the loop fetches batches inside its tf.function, where a wait is not seen"
+    return Banner("DATA WAIT n/a", f"{brief}: {why}", advice.FETCH_OUTSIDE, Tone.CALM, brief=brief)
+
+
+def _launch_bound(now: Situation, part: Breakdown) -> Banner:
+    share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
+    spent = f"{advice.of_step(part.dispatch, part.step)}/step"
+    gain = None if now.op_by_op else advice.advise_gain(now)
+    next_step = gain or advice.beside_switches(now, _next(now, part))
+    if now.op_by_op and not now.accelerated:
+        brief = f"Python between operations takes {spent}"
+        sentence = brief
+    else:
+        brief = f"launching kernels takes {spent}"
+        small = ": its kernels are too small" if now.accelerated else ""
+        sentence = f"{brief}, longer than {now.device} then computes{small}"
+    return Banner(
+        f"LAUNCH-BOUND {share}",
+        sentence,
+        next_step.sentence,
+        Tone.WARN,
+        edit=next_step.edit,
+        brief=brief,
+    )
+
+
+def _input_bound(now: Situation, part: Breakdown) -> Banner:
+    highly = now.judgement.verdict is Verdict.HIGHLY
+    simulated = now.knobs.get(LATENCY, "off")
+    sentence = f"{now.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
+    brief = f"{now.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
+    if simulated != "off":
+        sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
+    word = f"STARVING {units.percent(part.wait_share)}"
+    next_step = advice.advise_starving(now, part)
+    tone = Tone.BAD if highly else Tone.WARN
+    return Banner(word, sentence, next_step.sentence, tone, edit=next_step.edit, brief=brief)
+
+
+def _host_bound(now: Situation, part: Breakdown) -> Banner:
+    share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
+    brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
+    where = (
+        f"most of it callback {now.callback}"
+        if now.callback
+        else "in callbacks and Python between the steps"
+    )
+    next_step = advice.beside_switches(now, advice.advise_longer_calls(part))
+    return Banner(
+        f"HOST-BOUND {share}",
+        f"{brief}, {where}",
+        next_step.sentence,
+        Tone.WARN,
+        edit=next_step.edit,
+        brief=brief,
+    )
+
+
+def _next(now: Situation, part: Breakdown) -> Advice:
+    work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
+    bound = now.judgement.bound or Bound.COMPUTE
+    return advice.advise_next(bound, work, accelerated=now.accelerated, op_by_op=now.op_by_op)
+
+
+_BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
+    Bound.INPUT: _input_bound,
+    Bound.HOST: _host_bound,
+    Bound.COPY: describe_copy_bound,
+    Bound.LAUNCH: _launch_bound,
+    Bound.COMPUTE: _compute_bound,
+}
+
+
+#: A switch without enough steps after this many is judged like any other stretch.
+_SETTLES_WITHIN = 200
+_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_UNRECORDED = "nothing was recorded"
+#: TensorFlow puts this between an error's name and its message.
+_NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
+
+
+def banner(now: Situation) -> Banner:
+    """Return the finding of the first check that has one, with the remark on the loss and the machine."""
+    finding = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
+    if (
+        now.last_finding and not finding.remark
+    ):  # a failed or killed run: its cause keeps the sentence
+        finding = replace(
+            finding,
+            remark=f"{now.last_finding.word}; {now.last_finding.advice}",
+            edit=now.last_finding.edit,
+        )
+    finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
+    if now.unrecorded and now.ended is None:
+        missing = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
+        return replace(finding, advice=missing)
+    return finding
+
+
+def _with_loss(now: Situation, finding: Banner) -> Banner:
+    """Return the finding with a remark on a loss that is NaN or infinite; such a finding is never good."""
+    if now.diverged is None:
+        return finding
+    remarks = "; ".join(filter(None, [divergence_text(now.diverged), finding.remark]))
+    tone = Tone.WARN if finding.tone in (Tone.GOOD, Tone.CALM) else finding.tone
+    return replace(finding, remark=remarks, tone=tone)
+
+
+def _failed(now: Situation) -> Banner | None:
+    if now.failed is None:
+        return None
+    place = _FILE_LINE.findall(now.failed.traceback)
+    where = f"{place[-1][0].rpartition('/')[2]}:{place[-1][1]} - " if place else ""
+    leave = " - q quits with exit status 1" if now.live else ""
+    return Banner(
+        f"FAILED at step {units.count(now.failed.step)}",
+        _NODE.sub("", now.failed.error),
+        f"{where}5 shows the traceback - {units.counted(now.steps_total, 'step')} kept{leave}",
+        Tone.BAD,
+    )
+
+
+def _ended(now: Situation) -> Banner | None:
+    if now.ended is None:
+        return None
+    if now.ended.cause == "failed":
+        return Banner(
+            "FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD
+        )
+    took = units.seconds(now.ended.at_ns / 1e9)
+    done = f"{units.counted(now.ended.steps, 'step')} in {took}{now.metric and f', {now.metric}'}"
+    if now.ended.cause == "stopped":
+        return _with_last(now, Banner("STOPPED", f"after {done}", _sum_up(now), Tone.CALM))
+    epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}"
+    return _with_last(now, Banner("FINISHED", f"{epochs}, {done}", _sum_up(now), Tone.GOOD))
+
+
+def _with_last(now: Situation, finding: Banner) -> Banner:
+    """Return the finding on the last setting, with the outcome of the run as its remark."""
+    last = now.last_finding
+    if last is None:
+        return finding
+    brief = f"{last.word}, {last.brief}" if last.brief else ""
+    remark = f"{finding.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
+    sentence = f"{last.word}, {last.sentence}"
+    return replace(
+        finding, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief
+    )
+
+
+def _killed(now: Situation) -> Banner | None:
+    if now.life == "killed":
+        place = f"at step {units.count(now.step)}, after {units.seconds(now.now_s)}"
+        how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
+        return Banner(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
+    if now.life == "unknown":
+        silence = (
+            f"no new data for {units.seconds(now.silent_s)}; run on another machine, {now.host}"
+        )
+        return Banner("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)
+    return None
+
+
+def _silent(now: Situation) -> Banner | None:
+    if now.life == "folder gone":
+        where = f"moved, deleted or unmounted: {now.run}"
+        moved = "tfwatch replay opens it at its new place; the screen shows the last data"
+        return Banner("RUN FOLDER GONE", where, moved, Tone.WARN)
+    if now.life != "not responding":
+        return None
+    why = "training is stopped, asleep, or holds the GIL"
+    alive = f"its process {now.pid} is alive; the screen shows the last data"
+    return Banner(f"NOT RESPONDING for {units.seconds(now.silent_s)}", why, alive, Tone.BAD)
+
+
+def _stopping(now: Situation) -> Banner | None:
+    if now.stopping_s is None:
+        return None
+    so_far = f"after the current batch ({units.seconds(now.stopping_s)} so far)"
+    return Banner("STOPPING", so_far, "y again quits now; the run folder is complete", Tone.BUSY)
+
+
+def _unwatched(now: Situation) -> Banner | None:
+    if not now.watch_failed:
+        return None
+    return Banner(
+        "NOT MEASURED",
+        f"tfwatch failed: {now.watch_failed}",
+        "training goes on without it",
+        Tone.WARN,
+    )
+
+
+def _starting(now: Situation) -> Banner | None:
+    # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the time of the count.
+    so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
+    known = {
+        Phase.STARTING: f"{now.detail or 'starting'}{so_far}",
+        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}{so_far}",
+        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}{so_far}",
+    }
+    if now.phase in known:
+        return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
+    if now.is_starting:
+        filling = advice.shuffle_fill_text(now)
+        sentence = f"{filling or 'waiting for the first batch'}{so_far}"
+        again = ["it fills again in every epoch"] if filling else []
+        return Banner(
+            "STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY
+        )
+    return None
+
+
+def _compiling(now: Situation) -> Banner | None:
+    if now.phase is not Phase.COMPILE:
+        return None
+    which = "first step" if now.step <= 1 else f"step {units.count(now.step)}"
+    note = "not counted as step time; with XLA, minutes are normal"
+    return Banner("COMPILING", f"{which}, {units.seconds(now.phase_s)} so far", note, Tone.BUSY)
+
+
+def _stalled(now: Situation) -> Banner | None:
+    if not now.is_stalled:
+        return None
+    word = f"NO BATCH FOR {now.phase_s:.1f} s"
+    return Banner(word, advice.stall_sentence(now), advice.stall_advice(now), Tone.BAD)
+
+
+def _long_step(now: Situation) -> Banner | None:
+    if not now.is_running_long:
+        return None
+    if now.phase is Phase.COMPUTE:
+        where = f"in compute, in {now.detail}" if now.detail else "in compute"
+    else:
+        where = f"in callback {now.detail}" if now.detail else "in host code"
+    usual = units.milliseconds(now.median_step_ms)
+    note = f"a step usually takes {usual}; this is not data wait" if now.median_step_ms else ""
+    word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"
+    return Banner(word, where, note, Tone.WARN)
+
+
+def _between_now(now: Situation) -> Banner | None:
+    if now.phase not in (Phase.VALIDATION, Phase.EPOCH_END) or now.phase_s < 0.3:
+        return None
+    what = "validation" if now.phase is Phase.VALIDATION else f"the end of epoch {now.epoch + 1}"
+    named = f", {now.detail}" if now.detail else ""
+    sentence = f"{what}{named}, {units.seconds(now.phase_s)} so far"
+    return Banner(
+        "BETWEEN EPOCHS", sentence, "no training step runs; not counted as data wait", Tone.BUSY
+    )
+
+
+def _ab_test(now: Situation) -> Banner | None:
+    if now.experiment is None:
+        return None
+    ends = "a ends it; " if now.live else ""
+    advice = (
+        f"{ends}the run keeps the faster setting; it trains on the same batches in the same order"
+    )
+    subject, progress = now.experiment.subject, now.experiment.progress
+    brief = f"{subject}: {now.experiment.brief}"
+    return Banner("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
+
+
+def _autopilot(now: Situation) -> Banner | None:
+    if now.autopilot_run is None:
+        return None
+    ends = "f or the key of any setting ends it; " if now.live else ""
+    advice = f"{ends}a change that helps is kept, others are undone; it trains on the same batches in the same order"
+    return Banner(
+        "AUTOPILOT", now.autopilot_run.progress, advice, Tone.BUSY, brief=now.autopilot_run.parts[0]
+    )
+
+
+def _switching(now: Situation) -> Banner | None:
+    if not now.asked:
+        return None
+    knob, new = next(reversed(list(now.asked.items())))
+    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the current batch"
+    return Banner("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
+
+
+def _settling(now: Situation) -> Banner | None:
+    switch = now.switch
+    if (
+        switch is None
+        or switch.step is None
+        or switch.settled
+        or now.steps_total - switch.step > _SETTLES_WITHIN
+    ):
+        return None
+    if now.knobs.get(switch.knob, switch.new) != switch.new:
+        return None  # the knob changed again: an A/B test that is ended restores its own setting
+    done = switch.after.steps if switch.after else 0
+    so_far = (
+        f", so far {units.milliseconds(switch.typical(switch.after.step))}/step"
+        if switch.after
+        else ""
+    )
+    before = (
+        f"before: {units.milliseconds(switch.typical(switch.before.step))}/step"
+        if switch.before
+        else ""
+    )
+    sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {ENOUGH_STEPS} steps{so_far}"
+    return Banner("MEASURING", sentence, before, Tone.BUSY)
+
+
+def _measuring(now: Situation) -> Banner:
+    done, needed = now.judgement.steps, now.judgement.needed
+    left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
+    advice = (
+        f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
+    )
+    return Banner("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
+
+
+_CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
+    _failed,
+    _ended,
+    _killed,
+    _silent,
+    _stopping,
+    _unwatched,
+    _starting,
+    _compiling,
+    _stalled,
+    _long_step,
+    _between_now,
+    _ab_test,
+    _autopilot,
+    _switching,
+    _settling,
+    describe_between_epochs,
+    describe_bound,
+    _measuring,
+)
+
+
+def _early_keys(now: Situation) -> str:
+    if not now.live:
+        return ""
+    if now.asked:
+        requested = ", ".join(f"{knob_name(knob)} {new}" for knob, new in now.asked.items())
+        return f"requested: {requested}; takes effect with the first batch"
+    return "settings can be changed already" if now.switchable else ""
+
+
+def _sum_up(now: Situation) -> str:
+    return f"{_cost(now)} - {f'tfwatch replay {now.run}' if now.run else _UNRECORDED}"
+
+
+def _cost(now: Situation) -> str:
+    """Return `data wait 4:12 (2 %); without it: 3 h 8 min at best; 3 stalls, longest 41.0 s`."""
+    cost = DataWaitCost(now.waited_s, now.now_s)
+    share = units.percent(cost.share if now.now_s > 0 else None)
+    parts = [f"data wait {units.seconds(now.waited_s)} ({share})"]
+    if cost.is_notable:
+        parts.append(f"without it: {units.seconds(cost.without_s)} at best")
+    if now.stalls:
+        parts.append(
+            f"{units.counted(now.stalls, 'stall')}, longest {units.seconds(now.longest_stall_s)}"
+        )
+    if now.searched is not None:
+        parts.append(reading_text(now.searched))
+    return "; ".join(parts)
+
+
+def _last_evidence(now: Situation) -> str:
+    """Return the last memory figures and phase, the likely cause first: a narrow row cuts the end."""
+    doing = f"last phase: {now.phase.name.lower().replace('_', ' ')}"
+    memory = now.memory
+    if memory is None:
+        return doing
+    have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.total)}"
+    swap = f", swap {units.gigabytes(memory.swap)}"
+    return f"{'out of memory is likely: ' if memory.is_full else ''}{have}{swap}; {doing}"

@@ -1,0 +1,86 @@
+"""The sentences about the copy of a batch to the device: its time, its bandwidth, and what makes it shorter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.knobs import DEVICE_PREFETCH
+from tfwatch.judge.effects.switch_text import best, expected_gain_text
+from tfwatch.judge.findings import advice, code_suggestions
+from tfwatch.judge.findings.situation import Advice, Banner, Tone
+from tfwatch.judge.steps.verdict import MODERATELY_FROM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.steps.verdict import Breakdown
+
+#: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
+_WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+#: Fewer bytes are advised where they shorten the copy by at least this share.
+_WORTH_IT = 0.2
+
+
+def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
+    """Describe steps whose limit is the copy of the batch to the device."""
+    took_ms = part.copying_ms(now.copy_ahead_ms)
+    spent = " of ".join(units.in_one_unit(took_ms, part.step.mean))
+    brief = f"copying batches to {now.device} takes {spent}/step"
+    sentence = f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}"
+    remedy = advise_copy(now, part)
+    word = f"COPY-BOUND {units.percent(part.copying_share(now.copy_ahead_ms))}"
+    return Banner(word, sentence, remedy.sentence, Tone.WARN, edit=remedy.edit, brief=brief)
+
+
+def _ahead(now: Situation, part: Breakdown) -> str:
+    """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where none is ahead."""
+    if now.copy_ahead_ms is None or part.copy is None:
+        return ""
+    if part.copy.mean >= MODERATELY_FROM * part.step.mean:
+        return f", ahead of the steps, which wait {units.milliseconds(part.copy.mean)} for it"
+    return ", ahead of the steps, whose launching waits for it"
+
+
+def advise_copy(now: Situation, part: Breakdown) -> Advice:
+    """Advise on a long copy: device prefetch where it is forecast to help more, else fewer bytes."""
+    small, all_bytes = _small_bytes(now.copied_bytes), sum(now.copied_bytes.values())
+    saved_ms = part.copying_ms(now.copy_ahead_ms) * (1 - small / all_bytes) if small else 0.0
+    ahead = best(one for one in now.forecasts.values() if one.knob == DEVICE_PREFETCH)
+    if ahead is not None and part.step.median - ahead.step_ms > saved_ms:
+        edit = advice.edit_with_switch(now, ahead.knob, ahead.value)
+        key = (
+            f"{advice.key_text(ahead, now.knobs.get(ahead.knob, 'off'))}: "
+            if now.live
+            else "prefetch_to_device: "
+        )
+        return Advice(f"{key}{expected_gain_text(ahead)}", edit)
+    if saved_ms:
+        sizes = f"{units.memory(small)} in place of {units.memory(all_bytes)}"
+        after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
+        smaller = Advice(
+            f"images as uint8, cast on the device: {sizes}, {after}", code_suggestions.UINT8
+        )
+        return advice.beside_switches(now, smaller)
+    return Advice("copy fewer bytes: smaller images, or augmentation on the device")
+
+
+def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
+    """Return the bytes that are copied per second; None where unknown."""
+    total = sum(copied_bytes.values())
+    return total / copy_ms * 1e3 if total and copy_ms > 0 else None
+
+
+def _rate(now: Situation, copy_ms: float) -> str:
+    """Return `: 74 MB at 5.0 GB/s`; empty where the size of batches is unknown."""
+    rate = bandwidth(now.copied_bytes, copy_ms)
+    if rate is None:
+        return ""
+    return f": {units.memory(sum(now.copied_bytes.values()))} at {units.number(rate / 1e9)} GB/s"
+
+
+def _small_bytes(copied_bytes: Mapping[str, int]) -> int:
+    """Return the bytes of a batch with one byte for each fractional number; 0 where they are hardly fewer."""
+    small = sum(size // _WIDE.get(kind, 1) for kind, size in copied_bytes.items())
+    return small if small <= (1 - _WORTH_IT) * sum(copied_bytes.values()) else 0

@@ -1,0 +1,233 @@
+"""The advice against data wait in a user's script, by the kind of its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.code_edits import edited_lines
+from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
+from tfwatch.core.refusals import PER_REPLICA
+from tfwatch.judge.findings import code_suggestions
+from tfwatch.judge.findings.situation import Advice, SourceKind
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.bottleneck import Bottleneck, Stage
+    from tfwatch.judge.findings.situation import Situation
+
+#: The fewest threads to try for calls that wait, and so many times those in use: AUTOTUNE stops at one for each core.
+_LEAST_THREADS, _MORE_THREADS = 16, 4
+#: Of larger batches of arrays, copying the rows takes longer than all else: 2 ms for 25 MB, 0.2 ms for 5 kB.
+_LARGE_BATCH = 2**22
+
+
+def advise_data_wait(now: Situation) -> Advice:
+    """Advise on data wait for this kind of data, with lines of Python."""
+    if now.replicas > 1 and not now.origin.has_no_pipeline:
+        return _below_strategy(now)
+    return _FOR[now.origin.kind](now)
+
+
+def _below_strategy(now: Situation) -> Advice:
+    """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
+    several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
+    size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
+    lines = code_suggestions.switch_line(WORKERS, "auto", now.stages, code=now.code)
+    return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")
+
+
+def advise_longer_epochs(now: Situation) -> Advice:
+    """Advise on longer epochs for this kind of data."""
+    kind = now.origin.kind
+    if kind is SourceKind.ARRAYS:
+        lines = code_suggestions.one_iterator(now.steps_per_epoch, of_arrays=True)
+        return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", lines)
+    if kind is SourceKind.PY_DATASET:
+        return Advice(
+            "longer epochs: let the PyDataset's __len__ span several passes over the data"
+        )
+    if kind is SourceKind.GENERATOR:
+        return Advice("longer epochs: a larger steps_per_epoch")
+    return Advice(
+        "longer epochs (.repeat() with steps_per_epoch)",
+        code_suggestions.one_iterator(now.steps_per_epoch),
+    )
+
+
+def _py_dataset(now: Situation) -> Advice:
+    if now.origin.has_workers:
+        more = "more workers for the PyDataset; use_multiprocessing=True too if __getitem__ computes in Python"
+        return Advice(more, code_suggestions.MORE_WORKERS)
+    if computes(now):
+        return Advice(
+            "workers=4, use_multiprocessing=True for the PyDataset: processes do not share the GIL",
+            code_suggestions.PROCESSES,
+        )
+    return Advice(
+        "workers=4, max_queue_size=8 for the PyDataset: four batches are prepared in parallel",
+        code_suggestions.THREADS,
+    )
+
+
+def _generator(now: Situation) -> Advice:
+    # Keras prefetches a generator already, and a generator cannot yield batches in parallel.
+    place = now.stages.bottleneck if now.stages else None
+    way = "workers=4, use_multiprocessing=True" if computes(now) else "workers=4"
+    made = f"a PyDataset({way}) in place of the generator, which cannot run in parallel"
+    is_unknown = place is None or (place.reason == "python" and place.waits is None)
+    also = (
+        "; use_multiprocessing=True too if it computes in Python"
+        if is_unknown and not computes(now)
+        else ""
+    )
+    return Advice(f"{made}{also}", code_suggestions.PY_DATASET.format(way=way))
+
+
+def _iterator(now: Situation) -> Advice:
+    del now
+    return Advice(
+        "tf.data.Dataset.from_generator(...).prefetch(...): prepares batches during steps",
+        code_suggestions.FROM_PYTHON,
+    )
+
+
+def _arrays(now: Situation) -> Advice:
+    # Keras gathers the rows in parallel and prefetches them: no data set of one's own was faster.
+    if (now.batch_bytes or 0) >= _LARGE_BATCH:
+        assert now.batch_bytes
+        fewer = f"fewer bytes: each batch is {units.memory(now.batch_bytes)} of the arrays"
+        return Advice(
+            f"{fewer}; as uint8 or float16 it is smaller, and the model's first layer casts; Keras prefetches already",
+            code_suggestions.SMALLER_ARRAYS,
+        )
+    larger = "larger batches, or compile(steps_per_execution=8); Keras prefetches arrays already"
+    return Advice(larger, code_suggestions.CALLS_ON_ARRAYS)
+
+
+def _tf_data(now: Situation) -> Advice:
+    table = now.stages
+    if table is None:
+        return _unknown(now)
+    if not table.is_prefetched and not table.stages[-1].is_parallel:
+        return Advice(
+            ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline: prepares batches during steps",
+            code_suggestions.switch_line(PREFETCH, "auto", table, code=now.code),
+        )
+    place = table.bottleneck
+    stage = table.stages[place.stage] if place else None
+    if place is None or stage is None:
+        return _DEARER
+    if stage.kind.startswith("FlatMap") and place.reason == "python":
+        return _from_generator(now, stage)
+    if place.reason == "python":
+        return _python_map(place, stage)
+    if stage.is_parallel or "Map" not in stage.kind or (WORKERS, "auto") in now.better:
+        return _costly_stage(now, place, stage)
+    return Advice(
+        "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",
+        code_suggestions.switch_line(WORKERS, "auto", table, code=now.code),
+    )
+
+
+def _costly_stage(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
+    """Advise on a stage that parallel calls of a map do not help."""
+    if stage.kind.startswith("Interleave"):
+        return Advice(_INTERLEAVE, edited_lines(now.code, {WORKERS: "auto"}))
+    if not stage.is_parallel:
+        return _DEARER
+    return _busy(now, place, stage) if place.reason == "cpu" else _more_calls(stage)
+
+
+def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
+    """Advise on a stage whose parallel calls use all cores: to cache it only where that keeps the elements."""
+    words = f"cheaper operations or a map over whole batches: all workers of {stage.name} are busy"
+    if not _can_cache(now, place):
+        return Advice(words)
+    size = (
+        f" ({units.memory(now.cache_bytes)})" if now.cache_bytes else " where it fits into memory"
+    )
+    general = code_suggestions.CACHE_AFTER.format(stage=now.cache_after or "the slow stages")
+    return Advice(f".cache(){size}, {words}", edited_lines(now.code, {CACHE: "on"}) or general)
+
+
+def _can_cache(now: Situation, place: Bottleneck) -> bool:
+    """Return whether a cache may save the work of a stage: its results are kept, or nothing is known of a cache."""
+    if now.knobs.get(CACHE) == "on" or (CACHE, "on") in now.better:
+        return False
+    if not now.cache_after:
+        return not now.why_no_cache
+    names = [one.name.split(", ") for one in now.stages.stages] if now.stages else []
+    return place.stage <= next((n for n, parts in enumerate(names) if now.cache_after in parts), -1)
+
+
+def _python_map(place: Bottleneck, stage: Stage) -> Advice:
+    """Advise on a stage that calls Python: calls that wait can wait at the same time."""
+    if place.waits is False:
+        return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
+    if "Map" not in stage.kind:
+        return _DEARER
+    if place.waits is None:
+        more = "more threads" if stage.is_parallel else "num_parallel_calls"
+        line = "" if stage.is_parallel else code_suggestions.parallel_map(stage.name)
+        return Advice(
+            f"{more} where its calls wait, TensorFlow operations in place of Python where they compute",
+            line,
+        )
+    if not stage.is_parallel:
+        line = code_suggestions.parallel_map(stage.name)
+        return Advice(
+            "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time", line
+        )
+    return _more_calls(stage)
+
+
+def _more_calls(stage: Stage) -> Advice:
+    """Advise more calls at the same time than the machine has cores: 16 took 12 ms/batch where 2 took 98."""
+    threads = max(_LEAST_THREADS, round(_MORE_THREADS * stage.parallelism))
+    if "Map" not in stage.kind:
+        return _DEARER
+    more = f"num_parallel_calls={threads} and a private_threadpool_size of {threads}: more calls wait at the same time"
+    return Advice(more, code_suggestions.waiting_map(stage.name, threads))
+
+
+def _from_generator(now: Situation, stage: Stage) -> Advice:
+    if computes(now):
+        return Advice(
+            "a parallel map of TensorFlow operations in place of from_generator",
+            code_suggestions.FROM_GENERATOR,
+        )
+    several = (
+        "several from_generator, interleaved: one works while another waits; prefetch is on already"
+    )
+    return Advice(several, code_suggestions.interleaved(stage.name))
+
+
+def _unknown(now: Situation) -> Advice:
+    on = now.knobs.get(PREFETCH, "default") not in ("off", "default")
+    return CANNOT_HIDE if on else GENERAL
+
+
+def computes(now: Situation) -> bool:
+    """Return True if preparing batches uses the CPU, False also where that is unknown."""
+    return now.stages is not None and now.stages.is_computing
+
+
+#: The advice where the stages are unknown.
+CHEAPER = "make batches cheaper: a parallel map, cache, a map over whole batches"
+GENERAL = Advice(
+    f".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there already, {CHEAPER}"
+)
+CANNOT_HIDE = Advice(f"prefetch cannot hide the wait: {CHEAPER}")
+_DEARER = Advice(f"{CHEAPER}; prefetch is on already")
+_INTERLEAVE = (
+    "num_parallel_calls=tf.data.AUTOTUNE on the interleave (make_csv_dataset, TFRecordDataset: num_parallel_reads), "
+    "over several files; or .cache() after it"
+)
+_FOR = {
+    SourceKind.PY_DATASET: _py_dataset,
+    SourceKind.GENERATOR: _generator,
+    SourceKind.ARRAYS: _arrays,
+    SourceKind.ITERATOR: _iterator,
+    SourceKind.TF_DATA: _tf_data,
+    SourceKind.UNKNOWN: _unknown,
+}

@@ -1,0 +1,260 @@
+"""The cost of data wait: time, the examples that the run could have trained on in that time, and energy.
+
+The energy is that of the device that trains. Power is read twice a second; between two samples it is the mean of both
+(the trapezoid), and over a gap of more than `GAP_S` it is unknown and not counted. In steps shorter than the half
+second a wait is charged with the mean power around it. An idle device draws less, so the energy while starving is an
+upper bound there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfwatch.core import units
+from tfwatch.core.rows import step_ms
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.steps.time_breakdown import TimeSpent
+
+#: A smaller share of a run gets no sentence.
+_NOTABLE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class DataWaitCost:
+    """The cost of data wait in a run so far.
+
+    data_wait_s, run_s: seconds of data wait, and of the run. examples: the number that the run trains on in
+    `data_wait_s` of compute and host; energy_j: energy of the device during data wait. None is unknown.
+    """
+
+    data_wait_s: float
+    run_s: float
+    examples: float | None = None
+    energy_j: float | None = None
+
+    @property
+    def share(self) -> float:
+        """Data wait as a share of the run, 0 to 1."""
+        return self.data_wait_s / self.run_s if self.run_s > 0 else 0.0
+
+    @property
+    def is_notable(self) -> bool:
+        """True from a hundredth of the run on."""
+        return self.share >= _NOTABLE
+
+    @property
+    def without_s(self) -> float:
+        """The length of the run without data wait, at best: compute, host and the time outside steps are unchanged.
+
+        A run reaches it where batches are prepared during steps, on cores that the steps leave free.
+        """
+        return max(self.run_s - self.data_wait_s, 0.0)
+
+
+def cost_of_data_wait(
+    total: TimeSpent, run_s: float, examples: int | None, energy: Energy | None
+) -> DataWaitCost:
+    """Return the cost of data wait in a run. total: its time breakdown. examples: trained on; None where unknown."""
+    worked_s = total.copy_s + total.compute_s + total.host_s
+    known = examples is not None and examples > 0 and worked_s > 0
+    return DataWaitCost(
+        total.data_wait_s,
+        run_s,
+        total.data_wait_s * examples / worked_s if known and examples else None,
+        energy.starving_j if energy else None,
+    )
+
+
+def cost_text(cost: DataWaitCost) -> str:
+    """Return `without data wait: 3 h 8 min at best, or 312 000 more examples in the same time`; empty where small."""
+    if not cost.is_notable:
+        return ""
+    more = cost.examples is not None and round(cost.examples) > 0
+    instead = (
+        f", or {units.count(round(cost.examples or 0))} more examples in the same time"
+        if more
+        else ""
+    )
+    return f"without data wait: {units.seconds(cost.without_s)} at best{instead}"
+
+
+Floats = NDArray[np.float64]
+
+#: Between samples further apart than this, seconds, power is unknown: sensors read every 0.5 to 1 s.
+GAP_S = 2.5
+#: A step counts for the energy per step where power is known for this share of it.
+_WHOLE = 0.99
+#: The number of steps in a sum, and the most steps that wait for a newer sample.
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """The energy of the device that trains, joules, as far as its power was read.
+
+    known_s: seconds of the run with known power. steps, steps_j: the steps without flags within them, and their
+    joules; a step that compiles would dominate the mean of a short run. starving_j: of the data wait of all steps.
+    """
+
+    joules: float = 0.0
+    known_s: float = 0.0
+    steps: int = 0
+    steps_j: float = 0.0
+    starving_j: float = 0.0
+
+    @property
+    def per_step_j(self) -> float | None:
+        """Joules per step; None where no step was covered."""
+        return self.steps_j / self.steps if self.steps else None
+
+    def __add__(self, other: Energy) -> Energy:
+        return Energy(
+            self.joules + other.joules,
+            self.known_s + other.known_s,
+            self.steps + other.steps,
+            self.steps_j + other.steps_j,
+            self.starving_j + other.starving_j,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EnergyCurve:
+    """The energy up to each of n moments, joules, and the seconds before each with known power."""
+
+    at_s: Floats
+    joules: Floats
+    known_s: Floats
+
+    def between(self, begin_s: Floats, end_s: Floats) -> tuple[Floats, Floats]:
+        """Return the joules, and the seconds with known power, between two moments each; beyond the ends both are 0."""
+        joules, known_s = (
+            np.interp(end_s, self.at_s, curve) - np.interp(begin_s, self.at_s, curve)
+            for curve in (self.joules, self.known_s)
+        )
+        return joules, known_s
+
+
+def power_column(accelerated: bool) -> str:
+    """Return the column of `core.rows.SAMPLE` with the power of the device that trains: the GPU's or the CPU's."""
+    return "gpu_power_w" if accelerated else "cpu_power_w"
+
+
+def energy_curve(at_s: Floats, power_w: Floats) -> EnergyCurve | None:
+    """Return the energy curve of samples in the order of time; None where fewer than two hold a power."""
+    known = np.isfinite(power_w) & (power_w >= 0)
+    at_s, power_w = at_s[known], power_w[known]
+    if len(at_s) < 2:
+        return None
+    apart = np.diff(at_s)
+    known_s = np.where(apart <= GAP_S, apart, 0.0)
+    mean_w = (power_w[1:] + power_w[:-1]) / 2
+    curves = (np.concatenate([[0.0], np.cumsum(part)]) for part in (mean_w * known_s, known_s))
+    return EnergyCurve(at_s, *curves)
+
+
+def energy(samples: Rows, steps: Rows, accelerated: bool) -> Energy | None:
+    """Return the energy of a run from rows of `core.rows.SAMPLE` and plausible ones of `STEP`.
+
+    None where no power was read.
+    """
+    sums = RunningEnergy(accelerated)
+    for first in range(0, max(len(steps), 1), _BLOCK):
+        sums.add(samples, steps[first : first + _BLOCK])
+    return sums.so_far(samples)
+
+
+class RunningEnergy:
+    """The energy of a run in progress, summed at the cost of its new rows."""
+
+    def __init__(self, accelerated: bool) -> None:
+        self._column = power_column(accelerated)
+        self._sums = Energy()
+        self._read = 0
+        self._read_s = 0.0
+        self._waiting: Rows | None = None
+
+    def add(self, samples: Rows, steps: Rows) -> None:
+        """Add the steps since the last call; `samples` are all samples of the run so far."""
+        self._add_samples(samples)
+        waiting = self._waiting
+        self._add_steps(samples, steps if waiting is None else np.concatenate([waiting, steps]))
+
+    def so_far(self, samples: Rows, waits_since_s: float | None = None) -> Energy | None:
+        """Return the sums; None before power was read. waits_since_s: the start of a data wait in progress."""
+        if not self._sums.known_s:
+            return None
+        sums = (
+            self._sums
+            if self._waiting is None
+            else self._sums + self._of_steps(samples, self._waiting)
+        )
+        if waits_since_s is None or waits_since_s >= self._read_s:
+            return sums
+        curve = self._curve(samples, waits_since_s, self._read_s)
+        joules = (
+            curve.between(np.array([waits_since_s]), np.array([self._read_s]))[0]
+            if curve
+            else np.zeros(1)
+        )
+        return sums + Energy(starving_j=float(joules[0]))
+
+    def _curve(self, samples: Rows, begin_s: float, end_s: float) -> EnergyCurve | None:
+        """Return the curve over a stretch of the run, with a gap's length on both sides."""
+        at_ns = samples["at_ns"]
+        first = bisect_left(at_ns, (begin_s - GAP_S) * 1e9)
+        seen = samples[first : bisect_right(at_ns, (end_s + GAP_S) * 1e9)]
+        return energy_curve(seen["at_ns"] / 1e9, seen[self._column].astype(np.float64))
+
+    def _add_samples(self, samples: Rows) -> None:
+        """Add the energy from the last sample with a power on: the time after it was unknown before."""
+        new = samples[self._read :]
+        at_s, power_w = new["at_ns"] / 1e9, new[self._column].astype(np.float64)
+        known = np.flatnonzero(np.isfinite(power_w))
+        if not len(known):
+            self._read = len(samples)
+            return
+        self._read, self._read_s = self._read + int(known[-1]), float(at_s[known[-1]])
+        if curve := energy_curve(at_s, power_w):
+            self._sums += Energy(joules=float(curve.joules[-1]), known_s=float(curve.known_s[-1]))
+
+    def _add_steps(self, samples: Rows, steps: Rows) -> None:
+        """Add the steps whose power is known or stays unknown; the others wait for the next sample."""
+        newest_s = float(samples["at_ns"][-1]) / 1e9 if len(samples) else 0.0
+        done = _ends_s(steps) <= max(self._read_s, newest_s - GAP_S)
+        done[:-_BLOCK] = True
+        if done.all():
+            self._sums, self._waiting = self._sums + self._of_steps(samples, steps), None
+        else:
+            self._sums, self._waiting = (
+                self._sums + self._of_steps(samples, steps[done]),
+                steps[~done],
+            )
+
+    def _of_steps(self, samples: Rows, steps: Rows) -> Energy:
+        if not len(steps):
+            return Energy()
+        begins_s, ends_s = steps["start_ns"] / 1e9, _ends_s(steps)
+        curve = self._curve(samples, float(begins_s[0]), float(ends_s.max()))
+        if curve is None:
+            return Energy()
+        joules, known_s = curve.between(begins_s, ends_s)
+        whole = (known_s >= _WHOLE * (ends_s - begins_s)) & (steps["flags"] == 0)
+        waiting, _ = curve.between(begins_s, begins_s + steps["wait_ms"] / 1e3)
+        return Energy(
+            steps=int(whole.sum()),
+            steps_j=float(joules[whole].sum()),
+            starving_j=float(waiting.sum()),
+        )
+
+
+def _ends_s(steps: Rows) -> Floats:
+    took_ms = step_ms(steps, np.float64)
+    ends: Floats = steps["start_ns"] / 1e9 + took_ms / 1e3
+    return ends

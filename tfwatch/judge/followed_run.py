@@ -1,0 +1,226 @@
+"""A run's rows as they come: stalls with their causes, patterns and compiles, and the machine."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.core.clock import Slot, second_of
+from tfwatch.core.events import (
+    ExperimentEnded,
+    GpuFound,
+    GpusFound,
+    Paused,
+    PipelineSwitched,
+    SensorMissing,
+    SwitchAsked,
+    without_experiments,
+)
+from tfwatch.core.rows import Phase
+from tfwatch.judge.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.judge.findings.hardware.machine import (
+    MachineFigures,
+    MemoryOverRun,
+    check_gpu,
+    growth,
+    memory_over_run,
+    recent,
+    summarise_machine,
+)
+from tfwatch.judge.findings.starving_cost import Energy, RunningEnergy
+from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
+from tfwatch.judge.steps.patterns import Pattern, find_patterns
+from tfwatch.judge.steps.quantiles import median
+from tfwatch.judge.steps.spikes import Compiled, find_compiles
+from tfwatch.judge.steps.stalls import Stall, StallSearch, without_stops, without_switches
+from tfwatch.runs.reading.liveness import Life, find_open_phase
+from tfwatch.runs.reading.reader import RECENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.findings.hardware.machine import Growth
+    from tfwatch.judge.steps.stalls import Stretch
+    from tfwatch.runs.reading.buffers import Events
+    from tfwatch.runs.reading.reader import Snapshot
+
+#: A slope over minutes does not change faster.
+_GROWTH_EVERY_S = 10.0
+#: Counters of a GPU average over up to a second, and so lag behind a switch.
+_LAG_S = 1.0
+
+
+def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
+    """Return the memory of the training process from the first step on: an import takes less."""
+    begin_ns = snapshot.steps["start_ns"][0] if len(snapshot.steps) else 0
+    return memory_over_run(snapshot.samples[bisect_left(snapshot.samples["at_ns"], begin_ns) :])
+
+
+class MachineFollower:
+    """Takes a run's steps and samples in as they come."""
+
+    def __init__(self) -> None:
+        self._energy: RunningEnergy | None = None
+        self._growth: Growth | None = None
+        self._due_s = -math.inf
+        self._whole: tuple[int, MachineFigures] | None = None
+
+    def take(self, snapshot: Snapshot, steps: Rows) -> None:
+        """Steps that came since the last call, plausible ones."""
+        if self._energy is None:
+            self._energy = RunningEnergy(snapshot.manifest.accelerated)
+        self._energy.add(snapshot.samples, steps)
+
+    def machine(self, snapshot: Snapshot) -> MachineFigures | None:
+        """The machine over the last seconds, over the whole run where that has ended; None before a first sample."""
+        samples, events = snapshot.samples, snapshot.events
+        if not len(samples):
+            return None
+        words = events.of(GpuFound, GpusFound, SensorMissing)
+        if snapshot.life is Life.ENDED:
+            if self._whole is None or self._whole[0] != len(samples):
+                whole = summarise_machine(samples, words, typical=True)
+                gpus = gpu_lanes(snapshot.gpus, find_gpus(words), median)
+                self._whole = (
+                    len(samples),
+                    replace(whole, process_memory=_process_memory(snapshot), gpus=gpus),
+                )
+            return self._whole[1]
+        if snapshot.now_s >= self._due_s:
+            self._due_s = snapshot.now_s + _GROWTH_EVERY_S
+            self._growth = growth(samples)
+        changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
+        changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
+        since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
+        machine = summarise_machine(
+            recent(samples, snapshot.now_s), words, self._growth, since_s=since_s
+        )
+        return replace(
+            machine,
+            gpu_check=check_gpu(snapshot.steps, samples, snapshot.now_s, since_s),
+            gpus=gpu_lanes(recent_rows(snapshot.gpus, snapshot.now_s), find_gpus(words)),
+        )
+
+    def energy(self, snapshot: Snapshot) -> Energy | None:
+        """The energy so far; None where no power is read."""
+        if self._energy is None:
+            return None
+        pulse = snapshot.pulse
+        waits = pulse is not None and pulse.phase is Phase.WAIT and snapshot.life is Life.RUNNING
+        return self._energy.so_far(
+            snapshot.samples, pulse.since_ns / 1e9 if pulse and waits else None
+        )
+
+
+#: Steps that wait for their search, at most: half of those that a snapshot has at hand.
+_BEHIND = RECENT // 2
+_BLOCK = 65_536
+#: A pause that holds a step up is recorded so long after it at most.
+_PAUSE_NS = 60 * 10**9
+
+
+class StepSearch:
+    """Looks at each step once. `steps_between(first, last)` reads rows of the run.
+
+    searched: the number of steps that were looked at. done: their share while a long run is still read, else None.
+    patterns: by the switches before them, their part and their
+    period.
+    """
+
+    def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
+        self.searched = 0
+        self.done: float | None = None
+        self.stalls: tuple[Stall, ...] = ()
+        self.patterns: dict[tuple[int, str, int], Pattern] = {}
+        self.compiles: list[Compiled] = []
+        self.machine = MachineFollower()
+        self._steps_between = steps_between
+        self._stall_search = StallSearch()
+        self._named: list[Stall] = []
+        self._over = False
+        self._due: tuple[int, int, Life] | None = None
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Once a second, and in each frame while there is more to search than is kept at hand."""
+        due = (
+            second_of(snapshot.now_s, Slot.SEARCH),
+            len(snapshot.events.of(PipelineSwitched)),
+            snapshot.life,
+        )
+        # The clock of a run that is over stands still while its steps are still searched.
+        behind = 0 if snapshot.life.is_over else _BEHIND
+        if due != self._due or snapshot.steps_total - self.searched > behind:
+            self._due = due
+            self._search(snapshot)
+            self._find_patterns(snapshot.steps, snapshot.events)
+        is_reading = snapshot.steps_total - self.searched > behind
+        self.done = self.searched / snapshot.steps_total if is_reading else None
+
+    def _search(self, snapshot: Snapshot) -> None:
+        """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
+        if self.searched < snapshot.steps_total:
+            self._search_block(snapshot)
+        if self.searched >= snapshot.steps_total:
+            self._take_open_wait(snapshot)
+
+    def _search_block(self, snapshot: Snapshot) -> None:
+        first, last = self.searched + 1, min(self.searched + _BLOCK, snapshot.steps_total)
+        in_hand = snapshot.steps_total - len(snapshot.steps)
+        rows = (
+            snapshot.steps[first - 1 - in_hand :]
+            if first > in_hand
+            else self._steps_between(first, last)
+        )
+        new = rows[rows["step"] > self.searched]
+        self._stall_search.take(new)
+        self._name_stalls(snapshot.events)
+        self.compiles += find_compiles(new)
+        self.machine.take(snapshot, new)
+        self.searched = snapshot.steps_total if first > in_hand else last
+
+    def _take_open_wait(self, snapshot: Snapshot) -> None:
+        """Take the wait in which a run ended, if it did: no row holds it."""
+        last = find_open_phase(snapshot.ended, snapshot.pulse)
+        if last and not self._over and snapshot.life.is_over:
+            self._over = True
+            self._stall_search.take(last.wait)
+            self._name_stalls(snapshot.events)
+
+    def _name_stalls(self, events: Events) -> None:
+        """Look for causes, which are recorded after a stall, until none can come."""
+        stalls = self._stall_search.stretches(len(self._named))
+        named = [
+            stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch))))
+            for stretch in stalls
+        ]
+        self.stalls = tuple(
+            without_switches(
+                without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched)
+            )
+        )
+        newest_ns = max((stretch.end_ns for stretch in stalls), default=0.0)
+        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in stalls]
+        self._named += named[: settled.index(False)] if False in settled else []
+
+    def _find_patterns(self, rows: Rows, events: Events) -> None:
+        switches = len(events.of(PipelineSwitched))
+        for pattern in find_patterns(rows, Pauses(pauses_of(rows, events))):
+            # Seen first where it began: later windows begin later. Its cause may be recorded later.
+            first = self.patterns.setdefault((switches, pattern.part, pattern.period), pattern)
+            if first.cause == UNEXPLAINED.name != pattern.cause:
+                first_stall = replace(first, cause=pattern.cause, detail=pattern.detail)
+                self.patterns[switches, pattern.part, pattern.period] = first_stall
+
+
+def pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:
+    """The pauses that may have held up some of these steps."""
+    if not len(rows):
+        return ()
+    return events.between(Paused, int(rows["start_ns"][0]), int(rows["start_ns"][-1]) + _PAUSE_NS)
+
+
+def _recorded_within(stretch: Stretch) -> tuple[int, int]:
+    return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS

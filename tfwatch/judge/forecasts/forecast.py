@@ -1,0 +1,319 @@
+"""Forecasts of the step time after a switch, with an interval, and their comparison with the measured steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tfwatch.core.knobs import CACHE, KNOBS, PREFETCH, WORKERS
+from tfwatch.core.refusals import no_room
+from tfwatch.judge.autopilot import estimator
+from tfwatch.judge.effects import knob_state
+from tfwatch.judge.effects.comparison import LEAST
+from tfwatch.judge.forecasts import batch_supply
+from tfwatch.judge.forecasts.evidence import build_evidence
+from tfwatch.judge.forecasts.predict import Prediction, predict
+from tfwatch.judge.steps.verdict import BURSTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfwatch.core.refusals import NoRoom
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
+    from tfwatch.judge.steps.verdict import Breakdown
+
+#: The error of a forecast from complete evidence, as a share of the step: on a separate device, and where compute and
+#: data share the cores (`python -m tests.bench.forecast`).
+_OFF, _OFF_SHARED = 0.06, 0.10
+#: The error of the hand-over, which counts for short steps; the most that is cut off an interval's low end.
+_OFF_MS, _MOST_OFF = 0.3, 0.5
+#: The change of a step by other programs where they use all cores.
+_OTHERS = 0.25
+#: The standard deviations of a normal distribution that hold 90 %.
+NINE_OF_TEN = 1.64
+_NO_OTHER: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The forecast of the median step after a switch of `knob` to `value`, milliseconds.
+
+    low_ms, high_ms: the 90 % prediction interval. step_ms, low_ms and high_ms are NaN without a forecast.
+    why: the limit of the step, or the reason for no forecast.
+    mean_ms: the mean step, which differs from the median where batches come in bursts.
+    compute_floor_ms: the least step of any pipeline setting, see `compute_floor_ms`.
+    now_ms, now_mean_ms: the median and the mean of the current setting.
+    measured: the run has measured that setting before, and its steps are the forecast.
+    needs_bytes: the memory that the switch takes; None where it is next to nothing or unknown.
+    is_over_memory_limit: that is more than the user allows.
+    """
+
+    knob: str
+    value: str
+    step_ms: float
+    low_ms: float
+    high_ms: float
+    compute_floor_ms: float
+    why: str
+    needs_bytes: float | None = None
+    mean_ms: float = math.nan
+    now_ms: float = math.nan
+    now_mean_ms: float = math.nan
+    measured: bool = False
+    is_over_memory_limit: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """True where there is a number."""
+        return not math.isnan(self.step_ms)
+
+    @property
+    def in_bursts(self) -> bool:
+        """True where batches come in bursts, before or after the switch: only means show them."""
+        return max(self.mean_ms, self.now_mean_ms) > BURSTS * max(self.step_ms, self.now_ms)
+
+    @property
+    def typical_ms(self) -> float:
+        """The median step, as for a measured step; the mean where batches come in bursts."""
+        return self.mean_ms if self.in_bursts else self.step_ms
+
+    @property
+    def ratio(self) -> float:
+        """The current step over `typical_ms`: above 1 is a gain. NaN without a forecast."""
+        now_ms = self.now_mean_ms if self.in_bursts else self.now_ms
+        return now_ms / self.typical_ms if self.typical_ms > 0 else math.nan
+
+
+def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
+    """Return the forecast of every switch that the keys offer, in their order."""
+    return tuple(
+        forecast(evidence, knob, value)
+        for knob in evidence.switchable
+        for value in choices(evidence, knob)
+    )
+
+
+def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
+    """Return the settings that the keys of a knob ask for next; none for a knob that does not affect the step time."""
+    now = evidence.knobs.get(knob)
+    if now is None or not estimator.affects_step_time(knob):
+        return ()
+    made = evidence.switches or evidence.comparisons
+    last_on = next(
+        (turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None
+    )
+    return knob_state.choices(
+        knob_state.KnobState(knob, now, last_on or KNOBS[knob].first_on),
+        len(evidence.parallel_stages),
+    )
+
+
+def forecast(
+    evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER
+) -> Forecast:
+    """Return the forecast of one switch. together_with: prefetch or workers switched at the same step."""
+    split, why_not = evidence.breakdown, no_forecast_reason(evidence)
+    if why_not or split is None:
+        return Forecast(
+            knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not
+        )
+    wanted = estimator.step_time_knobs({**evidence.knobs, knob: value, **together_with})
+    measured_before = estimator.find_measured(evidence.history, wanted, evidence.knobs)
+    is_measured = True
+    if wanted == estimator.step_time_knobs(evidence.knobs) or _is_as_written(evidence, knob, value):
+        prediction: Prediction | str = _as_seen(split, split, split)
+    elif measured_before:
+        prediction = _as_seen(split, *measured_before)
+    else:
+        prediction, is_measured = (
+            predict(evidence, split, knob, value, compute_floor_ms(evidence), together_with),
+            False,
+        )
+    if full := _no_room(evidence, knob, value):
+        prediction = f"a cache {full.words}"
+    if isinstance(prediction, str):
+        return Forecast(
+            knob,
+            value,
+            math.nan,
+            math.nan,
+            math.nan,
+            compute_floor_ms(evidence),
+            f"no forecast: {prediction}",
+        )
+    return _make_forecast(evidence, split, knob, value, together_with, prediction, is_measured)
+
+
+def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
+    """Return whether a script's pipeline stays as written: there, off and default are the same (see `Watch.set`)."""
+    as_written = ("off", "default")
+    own = knob == PREFETCH and WORKERS not in evidence.switchable
+    return own and value in as_written and evidence.knobs.get(knob) in as_written
+
+
+def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
+    """Return the reason why the training would refuse a cache; None where it would not."""
+    return (
+        no_room(evidence.cache_bytes, evidence.memory_free)
+        if (knob, value) == (CACHE, "on")
+        else None
+    )
+
+
+def no_forecast_reason(evidence: Evidence) -> str:
+    """Return the reason for no forecast; empty where one can be made."""
+    if evidence.no_forecast_reason:
+        return f"no forecast while {evidence.no_forecast_reason}"
+    steps = evidence.breakdown.steps if evidence.breakdown else 0
+    return f"no forecast yet: {steps} of {LEAST} steps" if steps < LEAST else ""
+
+
+def compute_floor_ms(evidence: Evidence) -> float:
+    """Return the least median of compute and host in any setting of this run; NaN where nothing was measured.
+
+    Batches prepared on the same cores, or with the GIL, make both longer.
+    """
+    splits = [evidence.breakdown, *(interval.split for interval in evidence.history)]
+    known = [split.work_median_ms for split in splits if split and split.steps >= LEAST]
+    return min(known, default=math.nan)
+
+
+def _as_seen(now: Breakdown, then: Breakdown, together_with: Breakdown | None) -> Prediction:
+    """Return the measured step of a stretch, scaled by the change of a neighbor with the current setting."""
+    times = now.step.median / together_with.step.median if together_with else 1.0
+    step_ms, mean_ms = then.step.median * times, then.step.mean * times
+    return Prediction(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
+
+
+def _make_forecast(
+    evidence: Evidence,
+    split: Breakdown,
+    knob: str,
+    value: str,
+    together_with: Mapping[str, str],
+    prediction: Prediction,
+    is_measured: bool,
+) -> Forecast:
+    usual = _OFF if evidence.accelerated else _OFF_SHARED
+    needs, limit = _needs_bytes(evidence, {knob: value, **together_with}), evidence.memory_limit
+    off = math.hypot(
+        usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence)
+    )
+    return Forecast(
+        knob=knob,
+        value=value,
+        step_ms=prediction.step_ms,
+        low_ms=max(
+            prediction.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, prediction.low_ms * _MOST_OFF
+        ),
+        high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
+        compute_floor_ms=compute_floor_ms(evidence),
+        why=prediction.why or _why(evidence, split, prediction.step_ms),
+        needs_bytes=needs,
+        is_over_memory_limit=needs is not None and limit is not None and needs > limit,
+        mean_ms=prediction.mean_ms,
+        now_ms=split.step.median,
+        now_mean_ms=split.step.mean,
+        measured=is_measured,
+    )
+
+
+def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
+    """Return the limit of the step after the switch."""
+    if step_ms <= split.work_median_ms * (1 + _OFF_SHARED):
+        return "the rest is compute"
+    table = evidence.stages
+    place = table.bottleneck if table else None
+    return (
+        f"{table.stages[place.stage].name} is the limit"
+        if table and place
+        else "preparing batches is the limit"
+    )
+
+
+def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
+    if turned.get(CACHE) == "on":
+        return evidence.cache_bytes
+    if not turned.keys() & {PREFETCH, WORKERS} or evidence.batch_bytes is None:
+        return None
+    then, now = {**evidence.knobs, **turned}, evidence.knobs
+    more = batch_supply.needed_bytes(then, evidence.batch_bytes) - batch_supply.needed_bytes(
+        now, evidence.batch_bytes
+    )
+    return max(more, 0.0)
+
+
+def _taken_by_others(evidence: Evidence) -> float:
+    """Return the share of the cores that other programs use, 0 to 1; 0 where it is unknown."""
+    others = evidence.cores - evidence.cores_used - evidence.cores_free
+    return 0.0 if math.isnan(others) else min(max(others / evidence.cores, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedForecast:
+    """A switch with its forecast and the measured step: `measured_ms` is the median of the settled steps after it."""
+
+    switch: Comparison
+    forecast: Forecast
+    measured_ms: float
+
+    @property
+    def off(self) -> float:
+        """The error of the forecast, as a share of the measured step; below 0 it was too low."""
+        return self.forecast.step_ms / self.measured_ms - 1
+
+    @property
+    def inside(self) -> bool:
+        """True where the measured step lies in the prediction interval."""
+        return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The checked forecasts of a run, oldest first."""
+
+    checked: tuple[CheckedForecast, ...] = ()
+
+    @property
+    def median_error(self) -> float:
+        """The median absolute error of the forecasts, as a share of the measured step; NaN where there were none."""
+        return median(abs(one.off) for one in self.checked) if self.checked else math.nan
+
+    @property
+    def inside(self) -> int:
+        """The number of measured steps in their prediction interval."""
+        return sum(one.inside for one in self.checked)
+
+
+def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
+    """Check the forecast of each settled switch, made from the evidence before its request."""
+    checks = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
+    return Record(tuple(one for one in checks if one is not None))
+
+
+def check_forecast(
+    tables: EvidenceTables, comparisons: Sequence[Comparison], n: int
+) -> CheckedForecast | None:
+    """Check the forecast of the n-th switch, made from the evidence before its request.
+
+    None where it lacks steps, where several knobs switched at one step, and where no forecast can be made.
+    """
+    switch = comparisons[n]
+    if switch.step is None or not switch.settled or switch.beside or switch.after is None:
+        return None
+    forecast_made = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
+    return (
+        CheckedForecast(switch, forecast_made, switch.after.step.median)
+        if forecast_made.is_known
+        else None
+    )
+
+
+def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:
+    """Return the evidence just before the request for the n-th switch."""
+    switch = comparisons[n]
+    return build_evidence(tables, comparisons[:n], switch.asked_step, switch.asked_at_ns)

@@ -1,0 +1,120 @@
+"""A recorded run in a line: its state, its length, and where its steps' time went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.rows import plausible
+from tfwatch.judge.steps.verdict import breakdown, steady
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.group import is_group, newest_round, rank_folders
+from tfwatch.runs.reading.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.reading.opened import Run
+
+#: Of a longer run the last steps count: reading all of them delays a list.
+_MOST_STEPS = 200_000
+#: The states of a rank, by what they mean for the group: a rank that died stops the others.
+_WORST_FIRST = (
+    "killed",
+    "failed",
+    "not responding",
+    "unknown",
+    "folder gone",
+    "running",
+    "stopped",
+    "finished",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A recorded run, or a group of them.
+
+    words: its argument for `tfwatch replay`. age_s: seconds since its start. state: e.g. `finished`. length_s: its
+    duration. step_ms: mean step time of its last 200 000 steps, steady ones; wait_share: data wait of these, 0 to 1;
+    None where there are none. ranks: of a group that have a run; None for a run.
+    """
+
+    words: str
+    workload: str
+    age_s: float
+    state: str
+    steps: int
+    length_s: float
+    step_ms: float | None = None
+    wait_share: float | None = None
+    ranks: int | None = None
+
+    @property
+    def length(self) -> str:
+        """`5 000 steps, 52.6 s`."""
+        return f"{units.counted(self.steps, 'step')}, {units.seconds(self.length_s)}"
+
+
+def past_entry(folder: Path, words: str, clock: Clock) -> PastRun | None:
+    """Return a run or a group in a line; None where it cannot be read."""
+    try:
+        if is_group(folder):
+            return _past_group(folder, words, clock)
+        return past_run(open_run(folder, clock), words, clock)
+    except (NotARunError, OSError):
+        return None
+
+
+def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
+    """Return a group in a line: the steps that all ranks have made, and the means over them.
+
+    The state is the worst of its ranks.
+    """
+    newest = newest_round(rank_folders(folder))
+    ranks = [past_run(open_run(one.folder, clock), words, clock) for one in newest]
+    if not ranks:
+        return None
+    steps_ms = [rank.step_ms for rank in ranks if rank.step_ms is not None]
+    shares = [rank.wait_share for rank in ranks if rank.wait_share is not None]
+    return PastRun(
+        words=words,
+        workload=ranks[0].workload,
+        age_s=max(rank.age_s for rank in ranks),
+        state=worst_state([rank.state for rank in ranks]),
+        steps=min(rank.steps for rank in ranks),
+        length_s=max(rank.length_s for rank in ranks),
+        step_ms=fmean(steps_ms) if steps_ms else None,
+        wait_share=fmean(shares) if shares else None,
+        ranks=len(ranks),
+    )
+
+
+def state_of(run: Run) -> str:
+    """Return how a run ended, else the state of its process."""
+    return run.ended.cause if run.ended else run.life.value
+
+
+def worst_state(states: Sequence[str]) -> str:
+    """Return the worst state of a group's ranks."""
+    return next((state for state in _WORST_FIRST if state in states), states[0])
+
+
+def past_run(run: Run, words: str, clock: Clock) -> PastRun:
+    """Return a run in a line."""
+    rows = run.steps[-_MOST_STEPS:]
+    split = breakdown(steady(rows[plausible(rows)]))
+    return PastRun(
+        words=words,
+        workload=run.manifest.workload,
+        age_s=max(0.0, (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9),
+        state=state_of(run),
+        steps=len(run.steps),
+        length_s=run.length_s,
+        step_ms=split.step.mean if split else None,
+        wait_share=split.wait_share if split else None,
+    )

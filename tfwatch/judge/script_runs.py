@@ -1,0 +1,135 @@
+"""The runs of one script or process: each `fit` has one, and short fits in a row share one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import EpochEnded, EpochStarted
+from tfwatch.judge.steps.fits import FitCounter, FitFigures
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.reading.disk_call import DiskSilentError
+from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.reading.patient_source import PatientSource
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.requests import RequestSender, why_no_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class WatchedScript(Protocol):
+    """The script of `tfwatch run`, as the screen uses it."""
+
+    @property
+    def runs(self) -> ScriptRuns: ...
+
+    @property
+    def in_child(self) -> bool:
+        """True where a process of its own runs it, False where a thread of this one does."""
+        ...
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    @property
+    def state(self) -> str:
+        """Its state in words, e.g. `script runs`."""
+        ...
+
+    def interrupt(self) -> None:
+        """Send it the signal that ctrl+c sends."""
+        ...
+
+
+class FoundRuns(Protocol):
+    """Finds the runs of a script."""
+
+    def take(self) -> list[Path]:
+        """Return the folders of the runs that have begun since the last call, the oldest first."""
+        ...
+
+
+class ScriptRuns:
+    """Follows the runs of a script, or of another process.
+
+    folder: of the newest run; None before the first. fits: those of the runs before it.
+    at_first_run: called once the first run can be read.
+    """
+
+    def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
+        self.folder: Path | None = None
+        self.fits: tuple[FitFigures, ...] = ()
+        self._opening: list[PatientSource] = []
+        self._reader: RunReader | None = None
+        self._found = announced
+        self._clock = clock
+        self.at_first_run: Callable[[], object] | None = None
+
+    def next_reader(self) -> RunReader | None:
+        """Return a reader of the newest run that has begun since the last call; None where none has.
+
+        A run whose disk does not respond is opened by a later call.
+        """
+        self._opening += [
+            PatientSource(FolderSource(folder), self._clock) for folder in self._found.take()
+        ]
+        reader = None
+        with suppress(DiskSilentError):
+            while self._opening:
+                self._opening[0].begin_frame()
+                with suppress(NotARunError):
+                    reader = self._open(self._opening[0])
+                del self._opening[0]
+        self._reader = reader or self._reader
+        if reader and self.at_first_run:
+            begin, self.at_first_run = self.at_first_run, None
+            begin()
+        return reader
+
+    def _open(self, source: PatientSource) -> RunReader:
+        opened, before = RunReader(source, self._clock), self.folder
+        if before:
+            self.fits += source.ask(
+                ("fits",), lambda: _fits_in(before, len(self.fits) + 1, self._clock)
+            )
+        self.folder = source.folder
+        return opened
+
+    def requests(self) -> RequestSender | None:
+        """Return a sender of requests to the newest run; None where keys do not reach it."""
+        folder = self.folder
+        is_here = self._reader is not None and self._reader.manifest.boot_id == boot_id()
+        if folder is None or not is_here or why_no_requests(folder):
+            return None
+        return RequestSender(lambda: folder)
+
+
+def _fits_in(folder: Path, first: int, clock: Clock) -> tuple[FitFigures, ...]:
+    """Return the fits of a run that another one follows; none where it cannot be read."""
+    with suppress(NotARunError, OSError):
+        return fits_of(open_run(folder, clock), first)
+    return ()
+
+
+def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:
+    """Return the fits of a run that is over. first: the number of its first fit."""
+    origin_s, loop = run.manifest.origin_wall_ns / 1e9, run.manifest.loop
+    counter = FitCounter(origin_s, lambda first, last: run.steps[first - 1 : last], first, loop)
+    started = [event for event in run.events if isinstance(event, EpochStarted)]
+    counter.take(
+        started, [event for event in run.events if isinstance(event, EpochEnded)], is_over=True
+    )
+    *before, last = counter.done or [None]
+    return (*before, replace(last, outcome=_outcome(run))) if last else ()
+
+
+def _outcome(run: Run) -> str:
+    """Return how the last fit ended; empty where it finished, or runs."""
+    cause = run.ended.cause if run.ended else run.life.value
+    return cause if cause in ("stopped", "failed", "killed") else ""

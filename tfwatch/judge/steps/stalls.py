@@ -1,0 +1,330 @@
+"""Stalls: stretches of steps in which the device starves for much longer than usual, and groups of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tfwatch.core import units
+from tfwatch.core.events import PipelineSwitched, StallLocated, SwitchAsked, is_of_experiment
+from tfwatch.core.rows import STEP, Flag, step_ms
+from tfwatch.judge.steps.causes import STOPPED
+from tfwatch.judge.steps.patterns import LEAST_TIMES, find_period
+from tfwatch.judge.steps.spikes import NO_PAUSES, flag_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.steps.causes import Pauses
+
+#: The least data wait of a stall, in one step or in several that follow one another.
+LEAST_LOST_MS = 1000.0
+#: A wait belongs to a stall where it exceeds the usual one by `LEAST_LOST_MS`, or by this and this many median steps.
+_LONGER_MS = 30.0
+_LONGER_STEPS = 3.0
+#: The usual wait is the median of the `_AROUND` steps before, computed every `_EVERY` steps, and more often for the
+#: first steps of a setting: steps before the first of `_EARLY` are compared with themselves, steps before the last of
+#: `_EARLY` are stalls only where they exceed it by `LEAST_LOST_MS`.
+_AROUND = 256
+_EVERY = 64
+_EARLY = (8, 16, 32, 64)
+_AT_ONCE = 8192
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Steps that waited one after another. `lost_ms` is their data wait, `step` the first of `steps`."""
+
+    step: int
+    start_ns: int
+    steps: int
+    lost_ms: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stall without its cause yet; the cause is that of its longest wait, from `longest_ns` over `longest_ms`."""
+
+    step: int
+    start_ns: int
+    steps: int
+    lost_ms: float
+    longest_ns: int
+    longest_ms: float
+    flags: int
+
+    @property
+    def end_ns(self) -> float:
+        """The end of its longest wait."""
+        return self.longest_ns + self.longest_ms * 1e6
+
+    def named(self, pauses: Pauses) -> Stall:
+        """Return the stall and its cause: a flag, a pause that covers half of the longest wait, or `unexplained`."""
+        cause = flag_cause(self.flags, "wait")
+        cause = cause or pauses.cause(self.longest_ns, self.end_ns, self.longest_ms, "wait").name
+        return Stall(self.step, self.start_ns, self.steps, self.lost_ms, cause)
+
+
+class StallSearch:
+    """The search for stalls in rows that arrive in blocks. The result does not depend on the blocks.
+
+    A stall is a stretch of steps that wait much longer than usual, and loses a second or more. Much longer: by a
+    second, or by 30 ms and three median steps. A run that always waits this long, or has waited this long for 128
+    steps, has a verdict and no stall. Each setting of the pipeline is searched separately.
+    """
+
+    def __init__(self) -> None:
+        self._closed: list[Stretch] = []
+        self._open: Stretch | None = None
+        # Rows of the current setting: those that are too few to judge, and the last that were judged.
+        self._held = self._judged = np.empty(0, dtype=STEP)
+        self._seen = 0
+
+    def stretches(self, since: int = 0) -> list[Stretch]:
+        """Return the stalls from number `since` on, oldest first; the newest may still grow."""
+        return [*self._closed[since:], *filter(_is_stall, self._newest())]
+
+    def take(self, rows: Rows) -> None:
+        """Search the next rows of `core.rows.STEP`."""
+        for setting in np.split(rows, np.flatnonzero(rows["flags"] & Flag.SWITCH)):
+            if not len(setting):
+                continue
+            if setting["flags"][0] & Flag.SWITCH:
+                self._closed += filter(_is_stall, self._newest())
+                self._open, self._seen = None, 0
+                self._held = self._judged = rows[:0]
+            self._held = np.concatenate([self._held, setting])
+            if self._seen or len(self._held) >= _EARLY[0]:
+                held, self._held = self._held, rows[:0]
+                self._judge(held)
+
+    def _newest(self) -> list[Stretch]:
+        """Return the stretches that may still grow."""
+        if self._open:
+            return [self._open]
+        return _stretches(self._held, _over(self._held["wait_ms"], self._held["wait_ms"]))
+
+    def _judge(self, rows: Rows) -> None:
+        known = np.concatenate([self._judged, rows])
+        starves = _starves(known, self._seen - len(self._judged))[len(self._judged) :]
+        self._seen += len(rows)
+        self._judged = known[-_AROUND - _EVERY :]
+        stretches = _stretches(rows, starves)
+        if self._open:
+            if starves[0]:
+                stretches[0] = _joined(self._open, stretches[0])
+            else:
+                stretches.insert(0, self._open)
+        self._open = stretches.pop() if starves[-1] else None
+        self._closed += filter(_is_stall, stretches)
+
+
+def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
+    """Find the stalls of a whole run (see `StallSearch`)."""
+    search = StallSearch()
+    for first in range(0, len(rows), _BLOCK):
+        search.take(rows[first : first + _BLOCK])
+    return without_stops([stretch.named(pauses) for stretch in search.stretches()])
+
+
+def without_stops(stalls: Iterable[Stall]) -> list[Stall]:
+    """Return the stalls without those in which the whole process was stopped."""
+    return [stall for stall in stalls if stall.cause != STOPPED]
+
+
+def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
+    """Return True for each row that waits much longer than usual; the first row is number `first` of its setting.
+
+    The result is not valid for rows so near to the first one that their median needs rows before it.
+    """
+    waits, number = rows["wait_ms"], first + np.arange(len(rows))
+    starves = np.zeros(len(rows), dtype=np.bool_)
+    if not first:
+        bounds = (0, *_EARLY)
+        for begin, end in pairwise(bounds):
+            starves[begin:end] = _over(waits[begin:end], waits[: max(begin, _EARLY[0])])
+    late = np.flatnonzero((waits > _LONGER_MS) & (number >= _EARLY[-1]))
+    begins, of = np.unique(number[late] // _EVERY * _EVERY - first, return_inverse=True)
+    steps = step_ms(rows)
+    usual, step = (_medians(values, begins)[of] for values in (waits, steps))
+    starves[late] = waits[late] - usual > np.minimum(
+        LEAST_LOST_MS, np.maximum(_LONGER_MS, _LONGER_STEPS * step)
+    )
+    return starves
+
+
+def _over(waits: NDArray[np.float32], before: NDArray[np.float32]) -> NDArray[np.bool_]:
+    if not len(waits):
+        return np.zeros(0, dtype=np.bool_)
+    longer: NDArray[np.bool_] = waits - np.median(before) > LEAST_LOST_MS
+    return longer
+
+
+def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the medians of the `_AROUND` values before each of `begins`, of fewer at the start."""
+    medians = np.zeros(len(begins), dtype=np.float32)
+    for early in np.flatnonzero(begins < _AROUND).tolist():
+        medians[early] = np.median(values[: max(begins[early], 1)])
+    full = np.flatnonzero(begins >= _AROUND)
+    for some in np.split(full, range(_AT_ONCE, len(full), _AT_ONCE)):
+        if len(some):
+            medians[some] = np.median(
+                sliding_window_view(values, _AROUND)[begins[some] - _AROUND], axis=1
+            )
+    return medians
+
+
+def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stretch]:
+    """Return each stretch of consecutive steps that starve."""
+    edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
+    return [_stretch(rows[first:end]) for first, end in edges.reshape(-1, 2).tolist()]
+
+
+def _stretch(rows: Rows) -> Stretch:
+    longest = int(np.argmax(rows["wait_ms"]))
+    return Stretch(
+        step=int(rows["step"][0]),
+        start_ns=int(rows["start_ns"][0]),
+        steps=len(rows),
+        lost_ms=float(rows["wait_ms"].sum(dtype=np.float64)),
+        longest_ns=int(rows["start_ns"][longest]),
+        longest_ms=float(rows["wait_ms"][longest]),
+        flags=int(rows["flags"][longest]),
+    )
+
+
+def _joined(before: Stretch, after: Stretch) -> Stretch:
+    longest = max(before, after, key=lambda stretch: stretch.longest_ms)
+    steps, lost_ms = before.steps + after.steps, before.lost_ms + after.lost_ms
+    return replace(
+        longest, step=before.step, start_ns=before.start_ns, steps=steps, lost_ms=lost_ms
+    )
+
+
+def _is_stall(stretch: Stretch) -> bool:
+    return stretch.lost_ms >= LEAST_LOST_MS
+
+
+def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
+    """Return the stalls without those in which an A/B test built its pipelines: it has many of them.
+
+    events: `SwitchAsked` and `PipelineSwitched` among others.
+    """
+    own = set()
+    for event in events:
+        if is_of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
+            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
+    return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]
+
+
+#: The stalls that come first in a menu.
+WORST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StallGroup:
+    """Stalls, oldest first. period: the steps from one to the next; 0 where they have none."""
+
+    stalls: tuple[Stall, ...]
+    period: int = 0
+
+    @property
+    def lost_ms(self) -> float:
+        """The cost of all."""
+        return sum(stall.lost_ms for stall in self.stalls)
+
+    @property
+    def start_ns(self) -> int:
+        """The start of the first."""
+        return self.stalls[0].start_ns
+
+
+#: A row of a menu.
+Row: TypeAlias = "Stall | StallGroup"
+
+
+def period_text(steps: int, steps_per_epoch: int | None) -> str:
+    """Return a period, in epochs where it is a whole number of them: `every 100 steps`, `every epoch`."""
+    if not steps_per_epoch or steps % steps_per_epoch:
+        return "every step" if steps == 1 else f"every {units.count(steps)} steps"
+    epochs = steps // steps_per_epoch
+    return "every epoch" if epochs == 1 else f"every {epochs} epochs"
+
+
+def split_periodic(stalls: Iterable[Stall]) -> tuple[list[StallGroup], list[Stall]]:
+    """Split stalls into groups that recur with one cause after a fixed number of steps, and all others.
+
+    Both are ordered by cost, the worst first.
+    """
+    by_cause: dict[str, list[Stall]] = {}
+    for stall in stalls:
+        by_cause.setdefault(stall.cause, []).append(stall)
+    groups, single = [], []
+    for of_cause in by_cause.values():
+        period = _period(of_cause)
+        if period:
+            groups.append(StallGroup(tuple(of_cause), period))
+        else:
+            single += of_cause
+    return sorted(groups, key=attrgetter("lost_ms"), reverse=True), _worst_first(single)
+
+
+def arrange(stalls: Sequence[Stall], room: int) -> list[Row]:
+    """Arrange all stalls of a run in at most `room` rows: the worst, the periodic groups, and the rest by time."""
+    groups, single = split_periodic(stalls)
+    if len(single) + len(groups) <= room:
+        return [*single, *groups]
+    worst = min(WORST, room // 2)
+    groups, more = groups[: room // 4], groups[room // 4 :]
+    rest = [*single[worst:], *(stall for group in more for stall in group.stalls)]
+    return [*single[:worst], *groups, *_by_time(rest, room - worst - len(groups), room)]
+
+
+def arrange_group(group: StallGroup, room: int) -> list[Row]:
+    """Arrange the stalls of a group in at most `room` rows, oldest first; too many in groups by time."""
+    return (
+        list(group.stalls) if len(group.stalls) <= room else [*_by_time(group.stalls, room, room)]
+    )
+
+
+def _by_time(stalls: Sequence[Stall], most_groups: int, room: int) -> list[StallGroup]:
+    """Return stalls in as few groups of `room` as possible, at most `most_groups`."""
+    ordered = sorted(stalls, key=attrgetter("start_ns"))
+    count = min(-(-len(ordered) // room), most_groups)
+    bounds = [len(ordered) * n // count for n in range(count + 1)]
+    return [StallGroup(tuple(ordered[first:end])) for first, end in pairwise(bounds)]
+
+
+def _worst_first(stalls: Iterable[Stall]) -> list[Stall]:
+    return sorted(stalls, key=attrgetter("lost_ms"), reverse=True)
+
+
+def _period(stalls: Sequence[Stall]) -> int | None:
+    if len(stalls) < LEAST_TIMES:
+        return None
+    return find_period(np.diff(np.array([stall.step for stall in stalls], dtype=np.int64)))
+
+
+def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
+    """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not located."""
+    steps = range(stall.step, stall.step + stall.steps)
+    located = next(
+        (event for event in events if isinstance(event, StallLocated) and event.step in steps), None
+    )
+    if located is None:
+        return ""
+    place = located.place if located.thread == "generator" or not located.stage else ""
+    return "".join(f", in {words}" for words in (located.stage,) if words) + (
+        f", at {place}" if place else ""
+    )

@@ -1,0 +1,213 @@
+"""The summary of a run: its verdict, spikes, stalls, patterns and switches."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.events import Paused
+from tfwatch.core.rows import Flag, plausible_rows
+from tfwatch.judge.effects.comparison import LONGEST, compare
+from tfwatch.judge.effects.tuner_text import (
+    UNDECIDED_EVENTS,
+    Undecided,
+    blocks_like_the_last,
+    find_undecided,
+)
+from tfwatch.judge.findings.between_epochs import find_slow_callback, has_shuffle_fill
+from tfwatch.judge.steps.causes import Pauses
+from tfwatch.judge.steps.patterns import find_patterns
+from tfwatch.judge.steps.spikes import SpikeSearch
+from tfwatch.judge.steps.stalls import find_stalls, without_switches
+from tfwatch.judge.steps.verdict import (
+    NEEDED,
+    ON_CPU,
+    Bound,
+    Conditions,
+    Judgement,
+    SteadySteps,
+    Verdict,
+    judge_split,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.steps.patterns import Pattern
+    from tfwatch.judge.steps.spikes import Spike
+    from tfwatch.judge.steps.stalls import Stall
+    from tfwatch.judge.steps.verdict import Breakdown
+
+
+@dataclass(frozen=True, slots=True)
+class LastSetting:
+    """The last setting of a run that was decided on: the run's verdict is on these steps.
+
+    stretches: first and last step of each stretch with that setting, oldest first: several after an A/B test.
+    begin_ns: the start of the first of them. whole: these are all steps of the run. undecided: the settings that the
+    run's end left undecided, if any.
+    newest: the last of the steady steps, at most 600. judgement: on all steady steps, without hysteresis.
+    """
+
+    stretches: tuple[tuple[int, int], ...]
+    begin_ns: int
+    whole: bool
+    undecided: Undecided | None
+    newest: Rows
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The steps of a whole run.
+
+    steady: the split of all steady steps of all settings; None where there are none. left_out: how many steps are not
+        steady, flagged ones and single spikes.
+    setting: the last one, with the run's verdict.
+    callback: the class of the one that takes most of the host time of a step of that setting, where it is known.
+    has_shuffle_fill: a shuffle buffer was filled before the newest epoch's first batch.
+    """
+
+    steps: int
+    steady: Breakdown | None
+    setting: LastSetting
+    left_out: int
+    spikes: list[Spike]
+    switches: list[Comparison]
+    stalls: list[Stall]
+    patterns: list[Pattern]
+    callback: str = ""
+    has_shuffle_fill: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the last setting, which is the run's."""
+        return self.setting.judgement.verdict
+
+    @property
+    def bound(self) -> Bound | None:
+        """The limit of the steps of the last setting; None without enough data."""
+        return self.setting.judgement.bound
+
+
+def summarise(
+    steps: Rows,
+    events: Sequence[Event],
+    conditions: Conditions = ON_CPU,
+    open_wait: Rows | None = None,
+    plausible: Rows | None = None,
+) -> Summary:
+    """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
+
+    open_wait: a row of the wait in progress, if any: it may be a stall, and is no step. plausible: the plausible ones
+    of the steps, if they are known.
+    """
+    rows, pauses = plausible_rows(steps) if plausible is None else plausible, Pauses(events)
+    with ThreadPoolExecutor(1) as pool:
+        # Of ten million steps these take 2 of 6 seconds, nearly all of it in numpy, which lets other threads run.
+        stalls = pool.submit(
+            find_stalls, rows if open_wait is None else np.concatenate([rows, open_wait]), pauses
+        )
+        patterns = pool.submit(find_patterns, rows, pauses)
+        return _summarise(steps, rows, events, conditions, pauses, stalls.result, patterns.result)
+
+
+def _summarise(
+    steps: Rows,
+    rows: Rows,
+    events: Sequence[Event],
+    conditions: Conditions,
+    pauses: Pauses,
+    stalls: Callable[[], list[Stall]],
+    patterns: Callable[[], list[Pattern]],
+) -> Summary:
+    """Sum up a run; `rows` are its plausible steps. stalls, patterns: return those of the rows once they are found."""
+    search = SpikeSearch(rows)
+    calm = SteadySteps(rows, search)
+    split = calm.breakdown
+    setting = last_setting(rows, events, calm, conditions)
+    host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
+    return Summary(
+        steps=len(steps),
+        steady=split,
+        setting=setting,
+        left_out=len(rows) - (split.steps if split else 0),
+        spikes=search.spikes(pauses),
+        switches=compare(
+            events,
+            len(steps),
+            lambda first, last: between(steps, first, last),
+            None,
+            conditions.accelerated,
+        ),
+        stalls=without_switches(stalls(), events),
+        patterns=patterns(),
+        callback=find_slow_callback((e for e in events if isinstance(e, Paused)), host),
+        has_shuffle_fill=has_shuffle_fill(rows),
+    )
+
+
+def last_setting(
+    rows: Rows,
+    events: Sequence[Event],
+    calm: SteadySteps,
+    conditions: Conditions,
+) -> LastSetting:
+    """Find the last setting that counts, and judge it.
+
+    A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does not count. After an
+    A/B test all blocks with the setting count. rows: all plausible rows; calm: the steady ones of them.
+    """
+    known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
+    undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
+    if undecided is None and not begins:
+        return LastSetting(
+            _ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions)
+        )
+    stretches = undecided.stretches if undecided else blocks_like_the_last(known)
+    settings = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
+    if undecided is None:
+        settings.append(rows[begins[-1] :])
+    # One stretch may be ten million steps: it is not copied.
+    calm = SteadySteps(settings[0] if len(settings) == 1 else np.concatenate(settings))
+    ends = tuple(end for stretch in settings for end in _ends(stretch))
+    begin_ns = min((int(stretch["start_ns"][0]) for stretch in settings if len(stretch)), default=0)
+    return LastSetting(
+        ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm, conditions)
+    )
+
+
+def _within(rows: Rows, first: int, last: int) -> Rows:
+    """Return the rows of steps first to last."""
+    begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
+    inside: Rows = rows[begin:end]
+    return inside
+
+
+def _since_switch(rows: Rows) -> Rows:
+    """Return the rows from the last switch on."""
+    return rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
+
+
+def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
+    return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
+
+
+def _judged(calm: SteadySteps, conditions: Conditions) -> Judgement:
+    split = calm.breakdown
+    if split is None or split.steps < NEEDED:
+        return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
+    return judge_split(split, conditions)
+
+
+def between(steps: Rows, first: int, last: int) -> Rows:
+    """Return the plausible rows of steps first to last (counted from 1, both included) of all `steps`."""
+    rows = steps[max(first, 1) - 1 : last]
+    return plausible_rows(rows)

@@ -1,0 +1,427 @@
+"""The time breakdown: the wall clock time of a run, by what it was spent on.
+
+`make_time_breakdown` computes it from a whole run, `RunningTimeBreakdown` from a run in progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from tfwatch.core.events import (
+    DatasetReady,
+    EpochEnded,
+    EpochStarted,
+    ImportEnded,
+    OthersTrained,
+    Paused,
+    RunEnded,
+    Slept,
+    ValidationEnded,
+    WatchFailed,
+)
+from tfwatch.core.rows import EPOCH, Phase
+from tfwatch.judge.steps.causes import STOPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+    _Begun: TypeAlias = list[tuple[int, np.void | None]]
+
+_E = TypeVar("_E")
+#: The parts after an epoch's last step that events report; the rest is its end.
+_AFTER_STEPS: dict[str, type[OthersTrained | ValidationEnded]] = {
+    "others_s": OthersTrained,
+    "validation_s": ValidationEnded,
+}
+_COLUMNS = EPOCH.names or ()
+
+#: The part that the time after the last complete step belongs to, by the phase of the training thread.
+_TAIL = {
+    Phase.IMPORT: "import_s",
+    Phase.DATA_SET: "data_set_s",
+    Phase.COMPILE: "compile_s",
+    Phase.WAIT: "data_wait_s",
+    Phase.COMPUTE: "compute_s",
+    Phase.HOST: "host_s",
+    Phase.VALIDATION: "validation_s",
+    Phase.EPOCH_END: "epoch_end_s",
+}
+
+#: The parts that the time of a stop is taken from, by what the process did when it was stopped.
+_BETWEEN = ("validation_s", "epoch_end_s", "first_batch_s")
+_STOPPED_IN = {
+    "in data wait": ("data_wait_s", "first_batch_s"),
+    "in compute": ("compute_s", "compile_s", "copy_s"),
+    "in host": ("host_s", "epoch_end_s"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpent:
+    """Seconds of wall clock time of one epoch, by what they were spent on; the parts sum to `wall_s`.
+
+    epoch: counted from 0; None for the time before the first epoch, and in a total.
+    copies: the number of steps whose copy to the device is timed, which is `copy_s`; that of the others is compute.
+    compile_s: building the model, and the extra time of traced steps. asleep_s: the machine slept.
+    first_batch_s: the new iterator, and the extra data wait of its first batch, filling a shuffle buffer
+        included. epoch_end_s: callbacks at the epoch's end, checkpoints among them.
+    others_s: other loops and fits of the same thread trained before the next epoch.
+    unaccounted_s: time that no row and no event covers, and time for which the process was stopped.
+    """
+
+    epoch: int | None = None
+    steps: int = 0
+    copies: int = 0
+    import_s: float = 0.0
+    data_set_s: float = 0.0
+    compile_s: float = 0.0
+    compute_s: float = 0.0
+    data_wait_s: float = 0.0
+    copy_s: float = 0.0
+    host_s: float = 0.0
+    first_batch_s: float = 0.0
+    validation_s: float = 0.0
+    epoch_end_s: float = 0.0
+    others_s: float = 0.0
+    asleep_s: float = 0.0
+    unaccounted_s: float = 0.0
+
+    @property
+    def between_s(self) -> float:
+        """The time between epochs: first batch, validation and the epoch's end."""
+        return self.first_batch_s + self.validation_s + self.epoch_end_s
+
+    @property
+    def wall_s(self) -> float:
+        """The sum of all parts."""
+        return float(sum(getattr(self, name) for name in PARTS))
+
+    @property
+    def between_share(self) -> float:
+        """The time between epochs as a share of the time that was this training's own, 0 to 1."""
+        active_s = self.wall_s - self.asleep_s - self.others_s
+        # A difference of long spans, it is inexact where it is short.
+        return min(self.between_s / active_s, 1.0) if active_s > 0 else 0.0
+
+
+#: The parts of `TimeSpent`, in the order of display.
+PARTS = tuple(field.name for field in fields(TimeSpent) if field.name.endswith("_s"))
+#: The names of the parts in texts: those of a step first.
+PART_NAMES = {
+    "compute_s": "compute",
+    "data_wait_s": "data wait",
+    "copy_s": "copy to the GPU",
+    "host_s": "host",
+    "first_batch_s": "first batch of an epoch",
+    "validation_s": "validation",
+    "epoch_end_s": "end of an epoch",
+    "compile_s": "compile",
+    "import_s": "import",
+    "data_set_s": "data set",
+    "others_s": "other loops and fits",
+    "asleep_s": "asleep",
+    "unaccounted_s": "unaccounted time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBreakdown:
+    """The time before the first epoch, the time of each epoch, and their sum.
+
+    An epoch lasts until the next one starts, the last one until the run's end. begins_ns: the start of each epoch.
+    """
+
+    start: TimeSpent
+    epochs: tuple[TimeSpent, ...]
+    total: TimeSpent
+    begins_ns: tuple[int, ...]
+
+    @property
+    def newest_whole(self) -> TimeSpent | None:
+        """The newest complete epoch: the last but one; None before there are two."""
+        return self.epochs[-2] if len(self.epochs) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A stretch of the run, nanoseconds; `sums` are of its steps, `doing` is the phase at its end."""
+
+    begin_ns: int
+    end_ns: int
+    events: tuple[Event, ...]
+    sums: np.void | None = None
+    doing: Phase | None = None
+    followed: bool = True
+
+    def all(self, kind: type[_E]) -> list[_E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def make_time_breakdown(
+    epochs: Rows,
+    events: Sequence[Event],
+    length_s: float,
+    doing: Phase | None = None,
+    begin_ns: int = 0,
+) -> TimeBreakdown:
+    """Compute the time breakdown of a run of `length_s` seconds so far; `epochs` are rows of `core.rows.EPOCH`.
+
+    doing: the phase of the training thread, the last one where the run was killed. begin_ns: the start of the epochs,
+    if the time before them is not needed.
+    """
+    begun = [
+        (begin_ns, None),
+        *_begun(epochs, events := sorted(events, key=lambda event: event.at_ns)),
+    ]
+    spans = _spans(begun, events, round(length_s * 1e9), doing)
+    start = _start(spans[0])
+    entries = tuple(_without_stops(_epoch(span), span) for span in spans[1:])
+    return TimeBreakdown(
+        start,
+        entries,
+        sum_time_spent((start, *entries)),
+        tuple(span.begin_ns for span in spans[1:]),
+    )
+
+
+def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
+    """The step time that Keras' progress bar shows at the end of the last complete epoch, milliseconds.
+
+    The bar divides the time from the end of the first step to the end of the epoch by the number of steps. That time
+    includes validation and the callbacks at the epoch's end. None without a complete epoch of two steps, for an epoch
+    that Keras did not run or that has no metrics, and for several steps per execution: Keras versions differ there.
+    """
+    ended = next(
+        (
+            event
+            for event in reversed(events)
+            if isinstance(event, EpochEnded) and event.by_keras and event.metrics
+        ),
+        None,
+    )
+    rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
+    if (
+        ended is None
+        or not len(rows)
+        or rows["steps"][-1] < 2
+        or 0 < rows["calls"][-1] < rows["steps"][-1]
+    ):
+        return None
+    over = (
+        e.at_ns
+        for e in events
+        if isinstance(e, (EpochStarted, RunEnded)) and e.at_ns >= ended.at_ns
+    )
+    return (
+        (min(over, default=ended.at_ns) - int(rows["first_done_ns"][-1]))
+        / 1e6
+        / (int(rows["steps"][-1]) - 1)
+    )
+
+
+def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
+    """Return the time before the first epoch, and each epoch."""
+    begins, rows = [begin for begin, _ in begun], [row for _, row in begun]
+    ends = [*begins[1:], max(end_ns, begins[-1])]
+    parts = _parted(events, ends)
+    spans = [_Span(*of) for of in zip(begins, ends, parts, rows, strict=True)]
+    spans[-1] = replace(spans[-1], doing=doing, followed=False)
+    return spans
+
+
+def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
+    """Return the start of each epoch, and its sums; None for an epoch without a complete step."""
+    starts = [event.at_ns for event in events if isinstance(event, EpochStarted)]
+    begun: _Begun = []
+    at, before_ns = 0, -1
+    for row, first_ns, last_ns in zip(
+        epochs, epochs["first_ns"].tolist(), epochs["last_ns"].tolist(), strict=True
+    ):
+        begin_ns = first_ns
+        while at < len(starts) and starts[at] <= first_ns:
+            begin_ns = starts[at] if starts[at] > before_ns else begin_ns
+            at += 1
+        begun.append((begin_ns, row))
+        before_ns = last_ns
+    return [*begun, *((start, None) for start in starts[at:] if start > before_ns)]
+
+
+def _parted(events: Sequence[Event], ends: Sequence[int]) -> list[tuple[Event, ...]]:
+    """Return the events of each span; events after the end of the last span belong to it too."""
+    parts: list[list[Event]] = [[] for _ in ends]
+    at = 0
+    for event in events:
+        while at < len(ends) - 1 and event.at_ns >= ends[at]:
+            at += 1
+        parts[at].append(event)
+    return [tuple(part) for part in parts]
+
+
+def _start(span: _Span) -> TimeSpent:
+    """Return the time of import, data set and building the model; the last follows the data set."""
+    imports, sets = span.all(ImportEnded), span.all(DatasetReady)
+    span_s = (span.end_ns - span.begin_ns) / 1e9
+    import_s = min(sum(event.took_ms for event in imports) / 1e3, span_s)
+    data_set_s = min(sum(event.took_ms for event in sets) / 1e3, span_s - import_s)
+    rest_s = span_s - import_s - data_set_s
+    known_ns = max(
+        [span.begin_ns, *(event.at_ns for event in imports), *(event.at_ns for event in sets)]
+    )
+    tail_s = min(max(0.0, (span.end_ns - known_ns) / 1e9), rest_s)
+    part = ("compile_s" if sets else "unaccounted_s") if span.followed else _tail(span)
+    entry = TimeSpent(
+        import_s=import_s,
+        data_set_s=data_set_s,
+        unaccounted_s=rest_s - tail_s,
+        asleep_s=_asleep_s(span),
+    )
+    return _more(entry, part, tail_s)
+
+
+def _epoch(span: _Span) -> TimeSpent:
+    if span.sums is None:
+        return _without_steps(span)
+    row = dict(
+        zip(_COLUMNS, span.sums.item(), strict=True)
+    )  # its columns one by one take three times as long
+    steps, traced = row["steps"], row["traced"]
+    ended = span.followed or any(event.at_ns >= row["last_ns"] for event in span.all(EpochEnded))
+    first_ms = _over(row["first_wait_ms"], row["wait_ms"], steps)
+    last_ms = _over(row["last_host_ms"], row["host_ms"], row["calls"] or steps) if ended else 0.0
+    usual_ms = (row["compute_ms"] - row["traced_ms"]) / (steps - traced) if steps > traced else 0.0
+    compile_ms = max(0.0, row["traced_ms"] - traced * usual_ms)
+    inside_ms = (row["end_ns"] - row["first_ns"]) / 1e6
+    parts = {
+        "compile_s": compile_ms / 1e3,
+        "compute_s": (row["compute_ms"] - compile_ms) / 1e3,
+        "data_wait_s": (row["wait_ms"] - first_ms) / 1e3,
+        "copy_s": row["copy_ms"] / 1e3,
+        "host_s": (row["host_ms"] - last_ms) / 1e3,
+        "first_batch_s": (row["first_ns"] - span.begin_ns) / 1e9 + first_ms / 1e3,
+        "asleep_s": _asleep_s(span),
+        "unaccounted_s": max(0.0, inside_ms - _parts_ms(row)) / 1e3,
+    }
+    after_s = max(0.0, (span.end_ns - row["end_ns"]) / 1e9)
+    for part, seconds in _end(span, last_ms / 1e3, after_s, ended).items():
+        parts[part] = parts.get(part, 0.0) + seconds
+    return TimeSpent(_number(span, row["epoch"]), steps, row["copies"], **parts)
+
+
+def _parts_ms(row: dict[str, float]) -> float:
+    return row["wait_ms"] + row["copy_ms"] + row["compute_ms"] + row["host_ms"]
+
+
+def _number(span: _Span, known: int) -> int:
+    """Return the whole number of an epoch: rows hold 16 bits of it, its start event holds all."""
+    numbers = (event.epoch for event in span.all(EpochStarted))
+    return next((epoch for epoch in numbers if epoch & 0xFFFF == known), known)
+
+
+def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, float]:
+    """Return the time after the last step: the epoch's end, or the current phase."""
+    if span.all(WatchFailed):
+        return {"epoch_end_s": last_s, "unaccounted_s": after_s}
+    if not ended:
+        return {_tail(span): after_s}
+    parts, left_s = {}, last_s + after_s
+    for part, kind in _AFTER_STEPS.items():
+        parts[part] = min(sum(event.took_ms for event in span.all(kind)) / 1e3, left_s)
+        left_s -= parts[part]
+    return {**parts, "epoch_end_s": left_s}
+
+
+def _without_steps(span: _Span) -> TimeSpent:
+    """Return the time of an epoch that waits for its first step, or has none."""
+    number = next((event.epoch for event in span.all(EpochStarted)), None)
+    part = "unaccounted_s" if span.followed else _tail(span)
+    part = "first_batch_s" if part == "data_wait_s" else part
+    return _more(
+        TimeSpent(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9
+    )
+
+
+def _without_stops(entry: TimeSpent, span: _Span) -> TimeSpent:
+    """Move the time for which the process was stopped to the unaccounted time."""
+    for stop in span.all(Paused):
+        left_s = stop.took_ms / 1e3 if stop.cause == STOPPED else 0.0
+        for part in _STOPPED_IN.get(stop.detail, _BETWEEN):
+            moved_s = min(left_s, getattr(entry, part))
+            entry, left_s = (
+                _more(_more(entry, part, -moved_s), "unaccounted_s", moved_s),
+                left_s - moved_s,
+            )
+    return entry
+
+
+def _tail(span: _Span) -> str:
+    return _TAIL.get(span.doing, "unaccounted_s") if span.doing is not None else "unaccounted_s"
+
+
+def _over(one_ms: float, sum_ms: float, count: int) -> float:
+    """Return the excess of one part over the mean of the others."""
+    others = (sum_ms - one_ms) / (count - 1) if count > 1 else 0.0
+    return max(0.0, float(one_ms - others))
+
+
+def _asleep_s(span: _Span) -> float:
+    return sum(event.slept_ms for event in span.all(Slept)) / 1e3
+
+
+def _more(entry: TimeSpent, part: str, seconds: float) -> TimeSpent:
+    return replace(entry, **{part: getattr(entry, part) + seconds})
+
+
+def sum_time_spent(entries: Iterable[TimeSpent]) -> TimeSpent:
+    entries = list(entries)
+    sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
+    return TimeSpent(
+        None, sum(entry.steps for entry in entries), sum(entry.copies for entry in entries), **sums
+    )
+
+
+def mean_time_spent(entries: Sequence[TimeSpent]) -> TimeSpent:
+    """Return the mean of the epochs that have steps; empty where none has."""
+    total, count = sum_time_spent(entries), max(sum(entry.steps > 0 for entry in entries), 1)
+    means = {name: getattr(total, name) / count for name in PARTS}
+    return TimeSpent(None, round(total.steps / count), round(total.copies / count), **means)
+
+
+#: Epochs that are computed again: the current one, and those that a late event may belong to.
+_KEPT = 3
+
+
+class RunningTimeBreakdown:
+    """The total and the newest complete epoch of a run in progress, at a cost that does not grow with the run."""
+
+    def __init__(self) -> None:
+        self._closed = TimeSpent()
+        self._begin_ns = 0
+        self._rows = self._events = 0
+
+    def take(
+        self, epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None
+    ) -> tuple[TimeSpent, TimeSpent | None]:
+        """Return the total and the newest complete epoch; every call passes all epochs and events of the same run."""
+        newer = events[self._events :]
+        time_breakdown = make_time_breakdown(
+            epochs[self._rows :], newer, length_s, doing, self._begin_ns
+        )
+        total = sum_time_spent((self._closed, time_breakdown.total))
+        if len(time_breakdown.epochs) > 2 * _KEPT:
+            self._close(time_breakdown, newer)
+        return total, time_breakdown.newest_whole
+
+    def _close(self, time_breakdown: TimeBreakdown, newer: Sequence[Event]) -> None:
+        old = time_breakdown.epochs[:-_KEPT]
+        self._closed = sum_time_spent((self._closed, time_breakdown.start, *old))
+        self._begin_ns = time_breakdown.begins_ns[-_KEPT]
+        self._rows += sum(entry.steps > 0 for entry in old)
+        self._events += next(
+            (at for at, event in enumerate(newer) if event.at_ns >= self._begin_ns), len(newer)
+        )

@@ -1,0 +1,371 @@
+"""One frozen view of a run a frame: its snapshot, judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.clock import Slot, second_of
+from tfwatch.core.events import (
+    EpochEnded,
+    EpochStarted,
+    ExperimentEnded,
+    Paused,
+    PipelineSwitched,
+)
+from tfwatch.core.refusals import Refusal
+from tfwatch.core.rows import step_ms
+from tfwatch.judge.effects.comparison import Comparison, KnownSides, compare, find_better_settings
+from tfwatch.judge.effects.knob_state import KnobRequest, KnobState, knob_states
+from tfwatch.judge.effects.tuner_text import (
+    AUTOPILOT_EVENTS,
+    EXPERIMENT_EVENTS,
+    UNDECIDED_EVENTS,
+    RunningExperiment,
+    Undecided,
+    find_undecided,
+    running_autopilot,
+    running_experiment,
+)
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.between_epochs import (
+    find_slow_callback,
+    find_slow_epoch_end,
+    has_shuffle_fill,
+)
+from tfwatch.judge.findings.code_suggestions import pasted_lines
+from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
+from tfwatch.judge.findings.situation import (
+    NOT_JUDGED,
+    Situation,
+)
+from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
+from tfwatch.judge.followed_run import StepSearch, pauses_of
+from tfwatch.judge.forecasts.follower import ForecastFollower
+from tfwatch.judge.run_situation import (
+    MeasuredSetting,
+    at_this_moment,
+    build_situation,
+    judge_now,
+    steps_in_all,
+)
+from tfwatch.judge.steps.causes import STOPPED
+from tfwatch.judge.steps.fits import FitCounter, FitFigures, fits_end_epochs
+from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown
+from tfwatch.judge.steps.verdict import NEEDED, left_s
+from tfwatch.runs.reading.liveness import Life, find_open_phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.refusals import Fixed
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.earlier_runs import PreviousRun
+    from tfwatch.judge.findings.hardware.machine import MachineFigures
+    from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.findings.starving_cost import Energy
+    from tfwatch.judge.steps.patterns import Pattern
+    from tfwatch.judge.steps.spikes import Compiled
+    from tfwatch.judge.steps.stalls import Stall
+    from tfwatch.judge.steps.time_breakdown import TimeSpent
+    from tfwatch.runs.reading.buffers import Events
+    from tfwatch.runs.reading.reader import Snapshot
+
+#: Epochs whose ends are searched for a callback that held them up.
+_ENDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """A run as the panes show it. `comparisons`, `stalls`, `patterns`, `compiles`: oldest first.
+
+    comparisons: of the switches.
+
+    energy: of the device that trains, so far; None where no power is read. said: known lines of TensorFlow's log.
+    tried: the settings that a run which is over left undecided.
+    fits: those that have ended, of the script's earlier runs too; fit: the number of the present one. script: the state
+    of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is none. previous: the run before of
+    the same workload; None where there is none, and until it is read.
+    """
+
+    snapshot: Snapshot
+    situation: Situation
+    finding: Banner
+    knobs: dict[str, KnobState]
+    comparisons: tuple[Comparison, ...]
+    stalls: tuple[Stall, ...]
+    patterns: tuple[Pattern, ...] = ()
+    compiles: tuple[Compiled, ...] = ()
+    energy: Energy | None = None
+    log_findings: tuple[LogFinding, ...] = ()
+    undecided: Undecided | None = None
+    fits: tuple[FitFigures, ...] = ()
+    fit: int = 0
+    script: str = ""
+    previous: PreviousRun | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True once the run is over."""
+        return self.snapshot.life.is_over
+
+    def refusal(self, knob: str, live: bool, is_ending: bool = False) -> Refusal | Fixed | None:
+        """Return the reason why a knob cannot be switched now; None where it can.
+
+        live: keys reach the training. is_ending: the user asked to stop.
+        """
+        return self.run_refusal(live, is_ending) or self.snapshot.manifest.why_not_switchable(knob)
+
+    def run_refusal(self, live: bool, is_ending: bool = False) -> Refusal | None:
+        """Return the reason why no knob of the run can be switched now; None where one may."""
+        if self.snapshot.ended or self.snapshot.life is Life.KILLED:
+            return Refusal.RUN_IS_OVER
+        if is_ending:
+            return Refusal.RUN_IS_ENDING
+        if self.awaits_fit:
+            return Refusal.NO_FIT_YET
+        return None if live else Refusal.READ_ONLY
+
+    @property
+    def awaits_fit(self) -> bool:
+        """True while a script of `tfwatch run` has not called `fit` yet."""
+        return bool(self.script) and self.snapshot.folder is None
+
+    @property
+    def code(self) -> str:
+        """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
+        now = {knob: state.now for knob, state in self.knobs.items()}
+        fast_name = self.snapshot.manifest.fast_pipeline
+        return self.finding.edit or pasted_lines(
+            now, {}, self.situation.stages, fast_name, code=self.situation.code
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FiguresOfSecond:
+    """Figures that are made once a second."""
+
+    setting: MeasuredSetting = field(default_factory=MeasuredSetting)
+    median_step_ms: float | None = None
+    waited_s: float = 0.0
+    between_s: float = 0.0
+    machine: MachineFigures | None = None
+    energy: Energy | None = None
+    left_s: float | None = None
+    lost: DataWaitCost | None = None
+
+
+class Follower:
+    """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
+
+    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed;
+    `ended_finding`: returns that of the run once it is over, None until it is known; `earlier_fits`: of the script's
+    runs before this one; `script`: returns the state of the script, empty without one; `find_previous`: returns the run
+    before of the same workload, None until it is known.
+    """
+
+    def __init__(
+        self,
+        steps_between: Callable[[int, int], Rows],
+        live: bool,
+        ended_finding: Callable[[], Banner | None] | None = None,
+        earlier_fits: tuple[FitFigures, ...] = (),
+        script: Callable[[], str] = str,
+        find_previous: Callable[[Snapshot], PreviousRun | None] = lambda snapshot: None,
+    ) -> None:
+        self.find_previous = find_previous
+        self._steps_between = steps_between
+        self._earlier_fits = earlier_fits
+        self._script = script
+        self._fits: FitCounter | None = None
+        self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
+        self._fits_counted: tuple[object, ...] = ()
+        self._live = live
+        self._ended_finding = ended_finding
+        self._comparisons: tuple[Comparison, ...] = ()
+        self._known = KnownSides()
+        self._figures = _FiguresOfSecond()
+        self._figured: tuple[int, int, int] | None = None
+        self._step_search = StepSearch(steps_between)
+        self._switches = 0
+        self._time_breakdown = RunningTimeBreakdown()
+        self._breakdown_events: list[Event] = []
+        self._seen = 0
+        self._log = LogFollower()
+        self._forecasts = ForecastFollower(steps_between)
+
+    def follow(
+        self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None
+    ) -> RunView:
+        """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop.
+
+        Raises:
+            DiskSilentError: by `steps_between`; the next call goes on where this one ended.
+        """
+        self._step_search.take(snapshot)
+        self._log.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
+        switches = snapshot.events.switches()
+        # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
+        second = second_of(snapshot.now_s, Slot.JUDGE)
+        over = snapshot.life.is_over
+        due = (
+            second,
+            len(switches),
+            self._step_search.searched if over else min(snapshot.steps_total, NEEDED),
+        )
+        if due != self._figured:
+            self._figures = self._figure(snapshot)
+            total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
+            self._comparisons = tuple(
+                compare(switches, total, self._steps_between, self._known, accelerated)
+            )
+            self._count_fits(snapshot)
+            self._figured = due
+        knobs = knob_states(snapshot.manifest.knobs, switches, asks)
+        self._forecasts.take(snapshot, self._comparisons, knobs)
+        situation = self._situation(snapshot, knobs, stopping_s)
+        return RunView(
+            snapshot,
+            situation,
+            banner(situation),
+            knobs,
+            self._comparisons,
+            self._step_search.stalls,
+            tuple(self._step_search.patterns.values()),
+            tuple(self._step_search.compiles),
+            self._figures.energy,
+            self._log.findings,
+            find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
+            *self._fits_now,
+            self._script(),
+            self.find_previous(snapshot),
+        )
+
+    def _count_fits(self, snapshot: Snapshot) -> None:
+        """Find the fits that have ended and the number of the present one, when an epoch began or ended."""
+        events, is_over = snapshot.events, snapshot.life.is_over
+        counted = (events.newest(EpochStarted), events.newest(EpochEnded), is_over)
+        if counted == self._fits_counted:
+            return
+        if self._fits is None:
+            origin_s = snapshot.manifest.origin_wall_ns / 1e9
+            first, loop = len(self._earlier_fits) + 1, snapshot.manifest.loop
+            self._fits = FitCounter(origin_s, self._steps_between, first, loop)
+        number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), is_over)
+        self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
+        self._fits_counted = counted
+
+    def _figure(self, snapshot: Snapshot) -> _FiguresOfSecond:
+        recent = snapshot.steps[-64:]
+        steps_ms = step_ms(recent)
+        total, whole = self._take_time_breakdown(snapshot)
+        examples = snapshot.latest.examples if snapshot.latest else None
+        return _FiguresOfSecond(
+            replace(self._measure(snapshot), epoch_spent=whole),
+            float(np.median(steps_ms)) if len(recent) else None,
+            total.data_wait_s,
+            total.between_s,
+            machine=self._step_search.machine.machine(snapshot),
+            energy=self._step_search.machine.energy(snapshot),
+            left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
+            lost=cost_of_data_wait(total, snapshot.now_s, examples, None),
+        )
+
+    def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
+        """The present setting, of the newest steps; its knobs and forecasts are newer, and come later."""
+        rows, switches = snapshot.steps, len(snapshot.events.of(PipelineSwitched))
+        before = self._figures.setting.judgement if switches == self._switches else NOT_JUDGED
+        judgement = judge_now(snapshot, before)
+        self._switches = switches
+        host_ms = judgement.breakdown.host.mean if judgement.breakdown else 0.0
+        return MeasuredSetting(
+            judgement,
+            callback=find_slow_callback(pauses_of(rows, snapshot.events), host_ms),
+            has_shuffle_fill=has_shuffle_fill(rows),
+            slow_epoch_end=_slow_epoch_end(snapshot.events),
+            fits_end_epochs=fits_end_epochs(snapshot.events.newest(EpochStarted)),
+        )
+
+    def _take_time_breakdown(self, snapshot: Snapshot) -> tuple[TimeSpent, TimeSpent | None]:
+        """The time breakdown of the run so far, and of its newest whole epoch."""
+        last = find_open_phase(snapshot.ended, snapshot.pulse)
+        # Pauses are many, and the time breakdown needs only the stops.
+        self._breakdown_events += (
+            event for event in snapshot.events[self._seen :] if _is_breakdown_event(event)
+        )
+        self._seen = len(snapshot.events)
+        doing = last.phase if last else None
+        return self._time_breakdown.take(
+            snapshot.epochs.rows, self._breakdown_events, snapshot.now_s, doing
+        )
+
+    def _situation(
+        self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
+    ) -> Situation:
+        figures, comparisons = self._figures, self._comparisons
+        setting = replace(
+            figures.setting,
+            knobs={knob: state.now for knob, state in knobs.items()},
+            forecasts=self._forecasts.forecasts,
+            stages=self._forecasts.table,
+            cores_free=self._forecasts.cores_free,
+        )
+        now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
+        now = at_this_moment(now, snapshot)
+        return replace(
+            now,
+            last_finding=self._ended_finding()
+            if self._ended_finding and snapshot.life.is_over
+            else None,
+            shuffle=self._log.shuffle if now.epoch_begins else None,
+            median_step_ms=figures.median_step_ms,
+            waited_s=figures.waited_s,
+            between_s=figures.between_s,
+            machine=figures.machine,
+            left_s=figures.left_s,
+            lost=figures.lost,
+            asked=_asked(snapshot, knobs),
+            switch=comparisons[-1] if comparisons else None,
+            better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),
+            experiment=_experiment(snapshot),
+            autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
+            stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
+            record=self._forecasts.record,
+            stalls=len(self._step_search.stalls),
+            searched=self._step_search.done,
+            longest_stall_s=max(
+                (stall.lost_ms / 1e3 for stall in self._step_search.stalls), default=0.0
+            ),
+        )
+
+
+def _slow_epoch_end(events: Events) -> Paused | None:
+    """Of the newest epochs: pauses are many."""
+    ended = events.of(EpochEnded)[-_ENDS:]
+    return (
+        find_slow_epoch_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)])
+        if ended
+        else None
+    )
+
+
+def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
+    running = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
+    return replace(running, cut_off=snapshot.life.is_over) if running else None
+
+
+def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
+    """The requests for the next batch; one that waits for an epoch to begin stands beside its knob."""
+    asked = {knob: state.asked for knob, state in knobs.items() if state.asked is not None}
+    return {
+        knob: value
+        for knob, value in asked.items()
+        if not snapshot.manifest.epochs_until(knob, value)
+    }
+
+
+def _is_breakdown_event(event: Event) -> bool:
+    return not isinstance(event, Paused) or event.cause == STOPPED

@@ -77,7 +77,7 @@ def test_a_workload_trains_and_is_recorded(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     arguments = " ".join(SMALL[name])
-    launch = Launch(str(tmp_path / "runs"), "none", STEPS, arguments=arguments)
+    launch = Launch(str(tmp_path / "runs"), "none", STEPS, settings={"arguments": arguments})
     script = ScriptThread(
         [str(script_of(name)), *SMALL[name]], launch, tmp_path / "runs.txt", SYSTEM
     )

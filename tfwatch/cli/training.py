@@ -193,6 +193,7 @@ def _run_options(args: argparse.Namespace, script: Sequence[str], **more: Any) -
         keep_awake=bool(options.of_config(args, "keep-awake")),
         gpu_sensor=options.of_config(args, "gpu-sensor") or "auto",
         steps=args.steps,
+        memory_bytes=options.of_config(args, "memory-limit"),
         switches=tuple(args.switch),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,14 +30,15 @@ class Launch:
     """The requests of `tfwatch run` and `train` for the runs of a script.
 
     runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of `config.GPU_SENSORS`.
-    steps: a `fit` ends after so many. switches: of the first `fit`. arguments: those of a workload, as in a shell.
+    steps: a `fit` ends after so many. switches: of the first `fit`.
+    settings: entries of the manifest's.
     """
 
     runs_dir: str = ""
     gpu_sensor: str = "auto"
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
-    arguments: str = ""
+    settings: dict[str, str | float | bool] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """Return it as a word of a command line."""

@@ -126,7 +126,7 @@ class ScriptRun:
             device=device.name,
             accelerated=device.accelerated,
             knobs=dict(knobs),
-            settings={"arguments": launched().arguments} if launched().arguments else {},
+            settings=dict(launched().settings),
             switchable=list(switchable),
         )
         self.at_end: Callable[[], None] = lambda: None

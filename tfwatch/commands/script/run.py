@@ -56,7 +56,8 @@ class RunOptions:
     notify: the notices that are asked for. limits: of the runs that are kept; None keeps all.
     quiet: no summary. as_json: the summary as one JSON object on stdout, and the script's output on stderr.
     keep_awake: the machine does not fall asleep. gpu_sensor, steps, switches: as of `Launch`.
-    job: an A/B test, or the autopilot, to begin with the first run.
+    job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the autopilot's buffers,
+    also when a key starts it.
     """
 
     script: Sequence[str]
@@ -74,13 +75,19 @@ class RunOptions:
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     job: TunerJob | None = None
+    memory_bytes: float | None = None
 
     @property
     def launch(self) -> Launch:
         """The requests for the runs."""
         runs_dir = str(self.runs_dir.absolute())
-        arguments = shlex.join(self.script[1:]) if self.is_workload else ""
-        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, arguments)
+        settings = {
+            "arguments": shlex.join(self.script[1:]) if self.is_workload else "",
+            "memory_limit_bytes": self.memory_bytes or 0,
+            "keep_awake": self.keep_awake,
+        }
+        known = {name: value for name, value in settings.items() if value}
+        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, known)
 
 
 def run(options: RunOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:

@@ -170,6 +170,8 @@ EVENTS: tuple[facts.Event, ...] = (
         SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, 1e9, {"prefetch": "4"}
     ),
     facts.SwitchMissed(SECOND + 13, "cache", "off", "on", 99),
+    facts.StopRefused(SECOND + 13, "no"),
+    facts.TunerLost(SECOND + 13, 99),
     facts.WatchFailed(SECOND + 14, "ValueError: no"),
     facts.TrainingFailed(SECOND + 15, 99, "ValueError: no", "File 'a.py'\nValueError: no"),
     facts.RunEnded(2 * SECOND, "failed", 100, "ValueError: no", 1.3, "ab" * 32, "WAIT", SECOND),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.app import TfwatchApp
-from tfwatch.commands.script.script_thread import ScriptThread
+from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.announcements import Launch
 from tfwatch.runs.reading.reader import RunReader

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.commands.made_up import outcome, pause, run_of, trained
+from tests.cli.made_up import outcome, pause, run_of, trained
 from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.checks import selftest_cases as cases
 from tfwatch.checks.injected_schedule import Schedule, SlowStep, TrainingResult

@@ -19,7 +19,7 @@ from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.workloads import script_of
 
 if TYPE_CHECKING:
-    from tfwatch.commands.script.run import RunOptions
+    from tfwatch.cli.script.run import RunOptions
 
 
 def _taken(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
@@ -30,7 +30,7 @@ def _taken(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         asked.append(options)
         return 0
 
-    monkeypatch.setattr("tfwatch.commands.script.run.run", run)
+    monkeypatch.setattr("tfwatch.cli.script.run.run", run)
     return asked
 
 
@@ -283,7 +283,7 @@ def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     def interrupted(_: RunOptions) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfwatch.commands.script.run.run", interrupted)
+    monkeypatch.setattr("tfwatch.cli.script.run.run", interrupted)
     assert cli.main(["train", "cnn"]) == 130
     assert capsys.readouterr() == ("", "")
 

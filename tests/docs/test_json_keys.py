@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tests.commands.recorded import noisy_rows, record
+from tests.cli.recorded import noisy_rows, record
 from tests.docs.pages import ROOT
 from tests.doctor.machines import linux
-from tfwatch.commands.doctor import to_json as doctor_json
+from tfwatch.cli.doctor import to_json as doctor_json
 from tfwatch.doctor.checks import judge
 from tfwatch.report.document import as_json
 from tfwatch.runs.reading.opened import open_run

@@ -33,7 +33,7 @@ def builders() -> dict[str, set[str]]:
             "JudgedRun",
             {
                 *("judge/judged_run.py", "report/document.py", "report/text.py", "notebook.py"),
-                *("commands/report.py", "commands/named_runs.py"),
+                *("cli/report.py", "cli/named_runs.py"),
             },
         ),
     ],

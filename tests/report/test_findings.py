@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.recorded import FINISHED, noisy_rows, record
+from tests.cli.recorded import FINISHED, noisy_rows, record
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.recorded import add_memory
+from tests.cli.recorded import add_memory
 from tests.groups import FINISHED, meeting_rows, write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
 from tests.report.html.pages import HTML, parsed, text_of

@@ -9,7 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.screens.canned import STARVING, Canned
-from tfwatch.commands.serve import Published, read_metrics
+from tfwatch.cli.serve import Published, read_metrics
 from tfwatch.core import events as facts
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase

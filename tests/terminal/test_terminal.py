@@ -322,7 +322,7 @@ def test_a_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch)
 _SHOWN = """
 import gc
 from textual.app import App
-from tfwatch.commands.screen_host import show_app
+from tfwatch.cli.screen_host import show_app
 
 class Shown(App):
     def __init__(self, painted, **options):

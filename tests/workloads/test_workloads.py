@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.commands.script.script_thread import ScriptThread
+from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.announcements import Launch, announce_in
 from tfwatch.runs.library.finding import list_runs

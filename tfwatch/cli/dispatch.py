@@ -9,7 +9,13 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import completion, reports, runs, system, training
+from tfwatch.cli import (
+    completion,
+    machine_parsers,
+    report_parsers,
+    run_parsers,
+    training,
+)
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -27,23 +33,23 @@ _COMMANDS = (
         training.add_train,
         training.add_ab,
         training.add_workloads,
-        system.add_bench,
+        machine_parsers.add_bench,
     ),
     *(
-        runs.add_replay,
-        reports.add_report,
-        reports.add_compare,
-        reports.add_check,
+        run_parsers.add_replay,
+        report_parsers.add_report,
+        report_parsers.add_compare,
+        report_parsers.add_check,
     ),
     *(
-        reports.add_export,
-        runs.add_attach,
-        runs.add_set,
-        runs.add_runs,
-        system.add_doctor,
-        system.add_selftest,
+        report_parsers.add_export,
+        run_parsers.add_attach,
+        run_parsers.add_set,
+        run_parsers.add_runs,
+        machine_parsers.add_doctor,
+        machine_parsers.add_selftest,
     ),
-    *(system.add_serve, system.add_config, completion.add_completion),
+    *(machine_parsers.add_serve, machine_parsers.add_config, completion.add_completion),
 )
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
 EXAMPLES = {
@@ -191,7 +197,7 @@ def _launch(parser: argparse.ArgumentParser) -> int:
         parser.print_help()
         return 0
     _check_home()
-    from tfwatch.commands.launch import launch
+    from tfwatch.cli.launch import launch
     from tfwatch.runs.library.finding import default_runs_dir
 
     return launch(default_runs_dir())

@@ -150,7 +150,7 @@ def add_verbosity(group: Any, quiet: str) -> None:
 
 def report_settings(args: argparse.Namespace) -> None:
     """Print the settings of this command with their sources, where `-v` asks for it."""
-    from tfwatch.commands.config import settings_lines
+    from tfwatch.cli.config import settings_lines
 
     if args.verbose:
         given = {name: getattr(args, name.replace("-", "_"), None) for name in config.KEYS}

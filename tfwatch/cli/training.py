@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.commands.script.run import RunOptions
+    from tfwatch.cli.script.run import RunOptions
 
 #: The options of `run` and `ab` that have a value.
 _WITH_VALUE = (
@@ -156,13 +156,13 @@ def _script(words: Sequence[str]) -> list[str]:
 
 
 def _run_script(args: argparse.Namespace) -> int:
-    from tfwatch.commands.script.run import run
+    from tfwatch.cli.script.run import run
 
     return run(_run_options(args, _script(args.words)))
 
 
 def _run_train(args: argparse.Namespace) -> int:
-    from tfwatch.commands.script.run import run
+    from tfwatch.cli.script.run import run
 
     words = [str(workload_script(args.workload)), *args.words]
     return run(_run_options(args, words, is_workload=True))
@@ -170,7 +170,7 @@ def _run_train(args: argparse.Namespace) -> int:
 
 def _run_options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:
     """Return the options that `_add_shared` reads."""
-    from tfwatch.commands.script.run import RunOptions
+    from tfwatch.cli.script.run import RunOptions
     from tfwatch.judge.effects.jobs import Autopilot
 
     options.join_group(args)
@@ -294,7 +294,7 @@ def add_ab(commands: Any) -> None:
 
 
 def _run_ab(args: argparse.Namespace) -> int:
-    from tfwatch.commands.script.run import run
+    from tfwatch.cli.script.run import run
     from tfwatch.judge.effects.jobs import Experiment
     from tfwatch.workloads import list_workloads
 

@@ -1,0 +1,344 @@
+"""`tfwatch run`: a script runs as Python itself runs it. The scripts here do not import Keras."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pseudo import ROOT, Pseudo
+from tfwatch import cli
+from tfwatch.cli.script import run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NO_STEP = "tfwatch: no step of this script is recorded in "
+#: What Python sets up for a script. `__main__` has these names and those that the script itself defines.
+PROBE = """\
+import os, sys
+print(sys.argv, sys.path, os.getcwd(), sys.stdin.read(), sys.flags, sys.meta_path[-3:])
+print(sorted(vars(sys.modules["__main__"])), __name__, __file__, __package__, __cached__, __doc__, __builtins__)
+print(type(__loader__), __spec__ and (__spec__.name, __spec__.origin), sys.modules["__main__"].sys is sys)
+print(sys.orig_argv[-1], sorted(os.environ), sys.excepthook is sys.__excepthook__, eval("1 if __debug__ else 0"))
+print(globals().get("__annotations__"), (lambda x: int).__annotations__)
+print([name for name in sys.modules if "keras" in name.split(".")])
+"""
+#: A script that sends its parent a signal and waits for its own, once.
+SIGNALS = """\
+import os, signal, sys, time
+got = []
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+    signal.signal(getattr(signal, name), lambda number, frame: got.append(number))
+print("ready", flush=True)
+while not got:
+    time.sleep(0.01)
+time.sleep(0.2)  # a second one would come now
+print(len(got), signal.Signals(got[0]).name, flush=True)
+sys.exit(9)
+"""
+
+
+def command(words: Sequence[str], *flags: str) -> list[str]:
+    return [
+        sys.executable,
+        *flags,
+        "-m",
+        "tfwatch",
+        "run",
+        "--headless",
+        "--runs-dir",
+        "runs",
+        *words,
+    ]
+
+
+def execute(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        words, cwd=folder, env=environ, input="typed", capture_output=True, text=True, timeout=60
+    )
+
+
+def both(
+    words: Sequence[str], folder: Path, *flags: str
+) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+    """Run a script bare and under tfwatch; return both, the second one without tfwatch's own lines."""
+    bare = execute([sys.executable, *flags, *words], folder)
+    under = execute(command(words, *flags), folder)
+    before, own, after = under.stderr.partition(NO_STEP)
+    assert own, under.stderr
+    assert ("tfwatch.track(batches)" in after) is (under.returncode == 0)
+    under.stderr = before
+    return bare, under
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working folder with a script in each of the forms that Python runs."""
+    package = tmp_path / "package"
+    package.mkdir()
+    for path in (tmp_path / "train.py", package / "__main__.py", package / "part.py"):
+        path.write_text(PROBE)
+    package.joinpath("__init__.py").touch()
+    tmp_path.joinpath("linked.py").symlink_to(package / "part.py")
+    with zipfile.ZipFile(tmp_path / "packed.pyz", "w") as archive:
+        archive.writestr("__main__.py", PROBE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (["train.py", "--headless", "--", "-m", "x"], []),
+        (["./package/../train.py"], ["-O"]),
+        (["linked.py", "--runs-dir"], []),
+        (["package", "-h"], []),
+        (["packed.pyz"], []),
+        (["-m", "package", "--epochs", "10"], []),
+        (["-m", "package.part"], []),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_a_script_finds_everything_as_under_python(
+    words: list[str], flags: list[str], folder: Path
+) -> None:
+    bare, under = both(words, folder, *flags)
+
+    assert bare.stdout.count("\n") == 6, bare.stderr
+    assert (under.stdout, under.returncode, under.stderr) == (bare.stdout, 0, bare.stderr)
+
+
+def test_an_isolated_interpreter_runs_an_isolated_script(folder: Path) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tfwatch.cli import main; sys.exit(main(sys.argv[1:]))"
+    bare = execute([sys.executable, "-I", "train.py"], folder)
+    under = execute([sys.executable, "-I", "-c", code, *command(["train.py"])[3:]], folder)
+
+    assert (under.stdout, under.returncode) == (bare.stdout, 0)
+
+
+ENDS = {
+    "a number": "sys.exit(3)",
+    "words": "sys.exit('no data')",
+    "an error": "def deep():\n    raise ValueError('no') from KeyError(1)\ndeep()",
+    "a group": "raise ExceptionGroup('two', [OSError(1)]) if sys.version_info > (3, 11) else OSError(1)",
+    "a hook of its own": "sys.excepthook = lambda kind, error, trace: print(kind, trace.tb_lineno)\n1 / 0",
+    "bad syntax": "def f(:",
+    "ctrl+c": "raise KeyboardInterrupt",
+    "a signal": "os.kill(os.getpid(), 9)",
+    "an abort": "os.abort()",
+    "at once": "os._exit(5)",
+    "while it ends": "import atexit; atexit.register(print, 'bye'); print('out', end='')",
+}
+
+
+@pytest.mark.parametrize("text", ENDS.values(), ids=ENDS)
+def test_a_script_ends_as_under_python(text: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("end.py").write_text(f"import os, sys\n{text}\n")
+
+    bare, under = both(["end.py"], tmp_path)
+
+    assert (under.stdout, under.stderr, under.returncode) == (
+        bare.stdout,
+        bare.stderr,
+        bare.returncode,
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_changes_no_exit_code(closed: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("end.py").write_text("import sys; sys.exit(3)")
+
+    assert (
+        execute(["sh", "-c", f"{shlex.join(command(['end.py']))} {closed}"], tmp_path).returncode
+        == 3
+    )
+
+
+def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> None:
+    tmp_path.joinpath("spawns.py").write_text(
+        "import multiprocessing, pickle, sys\n"
+        "class Thing: pass\n"
+        "def work(thing): return type(thing).__module__, 'tfwatch' in sys.modules\n"
+        "if __name__ == '__main__':\n"
+        "    assert type(pickle.loads(pickle.dumps(Thing()))) is Thing\n"
+        "    for way in ('spawn', 'fork'):\n"
+        "        with multiprocessing.get_context(way).Pool(1) as pool:\n"
+        "            print(pool.map(work, [Thing()])[0][0], way == 'spawn' and pool.map(work, [Thing()])[0][1])\n"
+    )
+
+    bare, under = both(["spawns.py"], tmp_path)
+
+    assert bare.stdout == "__mp_main__ False\n__main__ False\n", bare.stderr
+    assert (under.stdout, under.returncode, under.stderr) == (bare.stdout, 0, bare.stderr)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_a_signal_to_tfwatch_reaches_the_script_once(name: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("waits.py").write_text(SIGNALS)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command(["waits.py"]), cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True
+    ) as ran:
+        assert ran.stdout
+        assert ran.stdout.readline() == "ready\n"
+        ran.send_signal(getattr(signal, name))
+        assert ran.stdout.readline() == f"1 {name}\n"
+    assert ran.returncode == 9
+
+
+#: Two fits; SIGTERM ends the second one, once steps of it are written.
+FITS = """\
+import os, pathlib, signal
+from tests.cli.fake_fits import fit
+def end():
+    if sum(steps.stat().st_size > 0 for steps in pathlib.Path("runs").glob("*/steps.bin")) == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+fit(30, loss=0.25)
+fit(until=end)
+"""
+
+
+def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(
+    tmp_path: Path,
+) -> None:
+    tmp_path.joinpath("train.py").write_text(FITS)
+
+    ran = execute(command(["train.py", "runs"]), tmp_path)
+
+    assert ran.returncode == -signal.SIGTERM
+    first, second, last, reason, *_ = ran.stderr.splitlines()
+    assert first == "fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 30 steps"
+    assert second == "fit 2: stopped, no whole epoch"
+    assert last.startswith("train on CPU: stopped, ")
+    assert reason == "the process was ended by SIGTERM"
+
+
+def test_the_summary_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.openpty()
+    fcntl.ioctl(
+        writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0)
+    )  # termios.tcsetwinsize: Python 3.11
+    with open(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        run._print("mean steady step: 0.7 of 10.3 ms\n")
+        assert os.read(reader, 100) == b"mean steady step:\r\n  0.7 of 10.3 ms\r\n"
+    os.close(reader)
+
+
+@pytest.mark.terminal
+def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text(SIGNALS)
+    with Pseudo(
+        "-m", "tfwatch", "run", "--headless", "--runs-dir", str(tmp_path), str(script)
+    ) as terminal:
+        terminal.wait_for("ready")
+        terminal.press("\x03")
+        assert "1 SIGINT" in terminal.wait_for("1 SIGINT")
+        assert terminal.wait() == 9
+
+
+@pytest.mark.terminal
+def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('ran')")
+    with Pseudo("-m", "tfwatch", "run", str(script), TERM="dumb") as terminal:
+        assert terminal.wait() == 2
+    assert "a terminal of type dumb (TERM) cannot show the screen: use --headless" in terminal.words
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gone.py"], "tfwatch: gone.py cannot be run: No such file or directory\n"),
+        (["."], "tfwatch: . cannot be run: it is neither a file nor a folder with a __main__.py\n"),
+        (
+            [],
+            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
+        ),
+        (
+            ["-m"],
+            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
+        ),
+        (
+            ["--"],
+            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
+        ),
+        (
+            ["--headles", "a.py"],
+            "tfwatch: unrecognized arguments: --headles: did you mean --headless?\n",
+        ),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_bad_input_is_one_sentence(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = cli.main(["run", "--headless", *words])
+    except SystemExit as end:
+        code = int(end.code or 0)
+
+    assert (code, capsys.readouterr().err) == (2, sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (["a.py", "--headless", "--runs-dir", "x"], ["a.py", "--headless", "--runs-dir", "x"]),
+        (["--runs-dir", "r", "a.py", "--", "-h"], ["a.py", "--", "-h"]),
+        (["--runs-dir=r", "--", "-m", "x"], ["-m", "x"]),
+        (["-mpackage", "-m"], ["-m", "package", "-m"]),
+        (["-m", "package", "--", "x"], ["-m", "package", "--", "x"]),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_what_follows_the_script_is_the_scripts(
+    words: list[str], script: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Sequence[str]] = []
+    monkeypatch.setattr("tfwatch.cli.script.run.run", lambda options: seen.append(options.script))
+
+    cli.main(["run", *words])
+
+    assert seen == [script]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="every signal of macOS has a name")
+def test_a_signal_without_a_name_ends_tfwatch_as_it_ended_the_script(tmp_path: Path) -> None:
+    tmp_path.joinpath("ends.py").write_text("import os; os.kill(os.getpid(), 35)")
+
+    under = execute(command(["--notify", "ends.py"]), tmp_path)
+
+    assert under.returncode == -35
+    assert under.stderr.startswith("tfwatch: script ended by signal 35\n")
+
+
+def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> None:
+    tmp_path.joinpath("ends.py").write_text("import sys; sys.exit(7)")
+    full = "import errno, tempfile\ndef mkdtemp(**_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+    program = f"{full}tempfile.mkdtemp = mkdtemp\nimport sys\nfrom tfwatch.cli import main\nsys.exit(main(sys.argv[1:]))"
+    words = command(["--notify", "ends.py"])
+
+    under = execute([sys.executable, "-c", program, *words[3:]], tmp_path)
+
+    assert under.returncode == 7
+    assert under.stderr.startswith(
+        "tfwatch: no more notices: OSError: [Errno 28] No space left on device\n"
+    )

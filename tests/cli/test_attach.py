@@ -1,0 +1,415 @@
+"""A training in another process is found, shown with its keys, and its pipeline switched from a shell."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.requested import SentRequests
+from tests.screens.canned import usual
+from tests.screens.showing import shown
+from tfwatch.app import TfwatchApp
+from tfwatch.cli import attach as module
+from tfwatch.cli import main
+from tfwatch.cli.attach import find_training
+from tfwatch.cli.replay import ReplayOptions
+from tfwatch.core.errors import BadInputError
+from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
+from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.runs.control import Control, RequestTaker
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.format import REQUESTS
+from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.requests import RequestSender, SwitchRequest
+from tfwatch.screens.dialogs.leave import DetachScreen, Leave
+from tfwatch.screens.live.screen import AttachedScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.screens.canned import Canned
+    from tfwatch.runs.writer import RunWriter
+
+
+@dataclass
+class Training:
+    """A training of this process that takes requests every millisecond. fails: every switch fails."""
+
+    writer: RunWriter
+    control: Control = field(default_factory=Control)
+    fails: bool = False
+
+    def obey(self, done: threading.Event) -> None:
+        while not done.wait(0.001):
+            for request in self.control.take(7):
+                self._switch(request)
+
+    def _switch(self, request: SwitchRequest) -> None:
+        old, new = getattr(self.control.knobs, request.knob), request.value
+        self.control.knobs = self.control.knobs.with_value(request.knob, request.value)
+        if self.fails:
+            self.writer.event(
+                SwitchFailed(self.writer.now_ns(), request.knob, "no memory", old, new, 7, old)
+            )
+        else:
+            self.writer.event(
+                PipelineSwitched(
+                    self.writer.now_ns(), request.knob, old, new, 7, 9, 1.0, request.by
+                )
+            )
+
+
+@contextmanager
+def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
+    """Write a run that takes requests for prefetch and shuffle."""
+    knobs = {"prefetch": "off", "workers": "off", "shuffle": "auto"}
+    writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "shuffle"], knobs=knobs)
+    one, done = Training(writer, **options), threading.Event()
+    writer.take_requests = RequestTaker(writer, one.control).look
+    obeying = threading.Thread(target=one.obey, args=(done,))
+    obeying.start()
+    try:
+        yield one
+    finally:
+        done.set()
+        obeying.join(10)
+        writer.end("finished")
+        writer.close()
+
+
+# -- set --------------------------------------------------------------------------------------------
+
+
+def test_set_waits_until_the_switch_is_in_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        assert main(["set", "cnn", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "prefetch off → 4 from step 9 on\n"
+        assert one.control.knobs.prefetch == "4"
+        one.writer.flush()
+
+        assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "prefetch is 4 already\n"
+
+
+def test_set_reports_a_request_for_a_later_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path):
+        assert (
+            main(
+                ["set", str(os.getpid()), "prefetch=2", "shuffle=500", "--runs-dir", str(tmp_path)]
+            )
+            == 0
+        )
+    assert capsys.readouterr().out == (
+        "prefetch off → 2 from step 9 on\nrequested: shuffle auto → 500, in effect with a later epoch\n"
+    )
+
+
+def test_set_of_one_stage_leaves_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        one.writer.describe(switchable=["workers"], parallel_stages=["map(decode)", "map(augment)"])
+        one.writer.flush()
+        assert main(["set", "workers:augment=4", "--runs-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "workers off → off/4 from step 9 on\n"
+        one.writer.flush()
+        assert main(["set", "workers:1=4", "--runs-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "workers off/4 → 4 from step 9 on\n"
+
+        assert main(["set", "workers:resize=4", "--runs-dir", str(tmp_path)]) == 2
+        stages = "no stage 'resize' with parallel calls of its own: 1: map(decode), 2: map(augment)"
+        assert capsys.readouterr().err == f"tfwatch: {stages}\n"
+        assert main(["set", "prefetch:1=4", "--runs-dir", str(tmp_path)]) == 2
+        assert "a single stage has workers alone, e.g. workers:decode=4" in capsys.readouterr().err
+
+
+def test_set_without_a_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path):
+        assert main(["set", "prefetch=auto", "--no-wait", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "requested: prefetch off → auto\n"
+
+
+def test_a_switch_that_fails_is_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path, fails=True):
+        assert main(["set", "prefetch=auto", "--runs-dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == "prefetch auto failed: no memory\n"
+
+
+def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        one.control.take = lambda steps: []  # type: ignore[method-assign]
+        assert main(["set", "prefetch=4", "--wait", "1", "--runs-dir", str(tmp_path)]) == 1
+        assert capsys.readouterr().out == (
+            "prefetch 4 is requested, and the training has not taken it yet\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["cnn"], "set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4"),
+        (["cnn", "prefetch"], "'prefetch' is not a setting: give KNOB=VALUE, e.g. prefetch=4"),
+        (
+            ["prefetch=x"],
+            "'x' is not a setting: give off, default, auto or a number from 1 to 1024",
+        ),
+        (["depth=4"], "'depth' is not a knob: choose prefetch, workers"),
+        (["prefetch=4", "workers=4"], "does not switch workers: fixed in this run's own pipeline"),
+        (
+            ["storage-latency=4"],
+            "does not switch storage-latency: it reads no files while it trains",
+        ),
+    ],
+)
+def test_what_cannot_be_set_is_a_sentence(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        assert main(["set", *words, "--runs-dir", str(tmp_path)]) == 2
+        assert one.writer.folder
+        assert not (one.writer.folder / REQUESTS).exists()
+    error = capsys.readouterr().err
+    assert error.startswith("tfwatch: ")
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_a_setting_that_the_script_fixes_is_refused_with_the_scripts_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        one.writer.describe(fixed={"workers": "its map keeps a state"})
+        one.writer.flush()
+        assert main(["set", "workers=4", "--runs-dir", str(tmp_path)]) == 2
+
+    assert (
+        "does not switch workers: as the script has it: its map keeps a state\n"
+        in capsys.readouterr().err
+    )
+
+
+# -- the training that is meant -----------------------------------------------------------------------
+
+
+def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> None:
+    usual(tmp_path / "2026-01-01T00-00-00_old").ended().writer.close()
+    with training(tmp_path) as one:
+        usual(tmp_path / "2099-01-01T00-00-00_over").ended().writer.close()
+        for wanted in (None, str(os.getpid()), "cnn"):
+            assert find_training(wanted, tmp_path) == one.writer.folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (None, "no training runs on this machine now, among the runs in "),
+        (
+            "1",
+            "process 1 is not watched: start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit",
+        ),
+        ("99999999", "there is no process 99999999, and no run '99999999' in "),
+        ("over", "over is over: tfwatch replay "),
+        ("cnn", "no run 'cnn' in "),
+    ],
+)
+def test_a_training_that_is_not_there_is_a_sentence(
+    wanted: str | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual(tmp_path / "over").ended().writer.close()
+    words = [wanted] if wanted else []
+    assert main(["attach", *words, "--runs-dir", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"tfwatch: {sentence}")
+
+
+def refusal_of(folder: Path, **manifest: Any) -> str:
+    """Return why a running run with this manifest is not attached to."""
+    run = usual(folder)
+    run.writer.describe(**manifest)
+    run.writer.flush()
+    with pytest.raises(BadInputError) as error:
+        find_training(str(folder), folder.parent)
+    run.writer.close()
+    return str(error.value)
+
+
+def test_a_run_that_takes_no_requests_is_a_sentence(tmp_path: Path) -> None:
+    replay = f"; tfwatch replay {tmp_path}"
+    elsewhere = {"boot_id": "another" + boot_id(), "machine": {"host": "gpu-7"}}
+    assert refusal_of(tmp_path / "a", **elsewhere).startswith(
+        f"a trains on gpu-7: attach there{replay}/a follows it"
+    )
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b").chmod(0o777)
+    assert refusal_of(tmp_path / "b").startswith(
+        f"b: the run takes no requests: others may write to its folder{replay}/b"
+    )
+
+
+def test_without_a_terminal_the_other_ways_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path):
+        assert main(["attach", "--runs-dir", str(tmp_path)]) == 2
+    assert "use tfwatch set, or tfwatch report --json" in capsys.readouterr().err
+
+
+def test_the_screen_gets_the_trainings_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown_with: list[tuple[Any, ...]] = []
+
+    def show(*found: Any) -> int:
+        shown_with.append(found)
+        return 0
+
+    monkeypatch.setattr(module, "show_run", show)
+    monkeypatch.setattr(module, "why_no_screen", lambda _: "")
+    with training(tmp_path) as one:
+        assert module.attach(ReplayOptions(None, tmp_path)) == 0
+        folder, *_, control, runs = shown_with[0]
+        assert folder == runs.folder == one.writer.folder
+        assert isinstance(control, RequestSender)
+
+
+# -- the screen ---------------------------------------------------------------------------------------
+
+
+async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.flush()
+    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+    async with shown(run, is_attached=True) as show:
+        assert "ATTACHED" in show.rows[0]
+        assert "d leave" in show.rows[-1]
+        assert "restart" not in show.rows[-1]
+        await show.press("d")
+        assert show.app.return_value is Leave.DETACH
+        assert show.control is not None
+        assert not show.control.stop.is_set()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_q_asks_with_leaving_first(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with shown(usual(tmp_path), size, is_attached=True) as show:
+        await show.press("q")
+        assert isinstance(show.app.screen, DetachScreen)
+        assert "the training goes on where it runs" in show.text
+        await show.press("d")
+        assert show.app.return_value is Leave.DETACH
+
+
+async def test_the_help_and_the_palette_have_leaving_and_the_check_up(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), is_attached=True) as show:
+        titles = [command.title for command in show.app.get_system_commands(show.app.screen)]
+        assert "leave the screen; the training goes on" in titles
+        assert "doctor: is the installation right?" in titles
+        await show.press("question_mark", "pagedown")
+        assert "leave the screen; the training goes on" in show.text
+
+
+async def test_shift_d_shows_the_doctor_which_d_leaves_to_the_screen(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), is_attached=True) as show:
+        await show.press("D")
+        assert [note.message for note in show.app._notifications] == [
+            "the check-up is not available here: run tfwatch doctor"
+        ]
+        assert show.app.return_value is None
+
+
+class FoundRuns:
+    """The runs that the test has begun."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Path] = []
+
+    def take(self) -> list[Path]:
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+
+def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
+    """Return the app attached to a process, with the first run of it."""
+    found = FoundRuns()
+    runs = ScriptRuns(found)
+    first = usual(folder / "first")
+    first.writer.flush()
+    found.waiting = [folder / "first"]
+    reader = runs.next_reader()
+    assert reader
+    return (
+        TfwatchApp(reader, SentRequests(), clock=first.clock, is_attached=True, runs=runs),
+        first,
+        found,
+    )
+
+
+async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> None:
+    app, first, found = attached_to_a_process(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        first.ended("finished").writer.close()
+        app.frame()
+        assert app.live.view
+        assert app.live.view.is_over
+        usual(tmp_path / "second").writer.flush()
+        found.waiting = [tmp_path / "second"]
+        app.frame()
+        await pilot.pause()
+        app.frame()
+        assert app.live.view.snapshot.folder == tmp_path / "second"
+        assert not app.live.view.is_over
+        assert app.live.view.fit == 2
+        assert isinstance(app.live, AttachedScreen)
+        await pilot.press("d")
+        assert app.return_value is Leave.DETACH
+
+
+async def test_quitting_with_a_fit_does_not_wait_for_the_end_of_the_next_one(
+    tmp_path: Path,
+) -> None:
+    app, first, found = attached_to_a_process(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.live.frame()
+        await pilot.press("q", "y")
+        first.ended("stopped").writer.close()
+        usual(tmp_path / "second").writer.flush()
+        found.waiting = [tmp_path / "second"]
+        app.frame()
+        await pilot.pause()
+        assert app.return_value is Leave.STOP
+
+
+async def test_a_refused_stop_is_reported_and_the_screen_stays(tmp_path: Path) -> None:
+    requests, run = SentRequests(), usual(tmp_path)
+    app = TfwatchApp(run.reader(), requests, clock=run.clock, is_attached=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.live.frame()
+        await pilot.press("q", "y")
+        assert requests.is_stopping
+        assert app.live.stopping
+        run.event(StopRefused, reason="no fit runs at the moment")
+        run.writer.flush()
+        app.live.frame()
+        await pilot.pause()
+        assert not app.live.stopping
+        assert not requests.is_stopping
+        assert [one.message for one in app._notifications] == [
+            "not stopped: no fit runs at the moment"
+        ]
+        run.ended("finished")
+        run.writer.flush()
+        app.live.frame()
+        assert app.return_value is None, "it did not leave with the run's end"

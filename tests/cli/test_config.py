@@ -1,0 +1,240 @@
+"""The command line over the config file: an option overrides a key, and bad keys are one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.test_cli import _taken, run
+from tfwatch.cli import completion
+from tfwatch.config import VARIABLE
+from tfwatch.judge.effects.jobs import Autopilot
+from tfwatch.runs.library.removal import RunsToKeep
+from tfwatch.runs.request_text import parse_change, parse_settings, parse_switch
+from tfwatch.terminal.notification import NotifyOptions
+
+if TYPE_CHECKING:
+    from tfwatch.cli.script.run import RunOptions
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty config file."""
+    path = tmp_path / "config.toml"
+    path.write_text("")
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def requested(monkeypatch: pytest.MonkeyPatch, *words: str) -> RunOptions:
+    """The request that a command line and the config file make."""
+    orders = _taken(monkeypatch)
+    assert run("train", "cnn", *words) == 0
+    return orders[0]
+
+
+def test_the_config_file_sets_what_no_option_sets(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = config.parent / "runs"
+    config.write_text(
+        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh -c x"\nkeep-runs = 5\n'
+        f'runs-dir = "{runs}"\n'
+    )
+    found = requested(monkeypatch)
+
+    assert (found.theme, found.runs_dir, found.limits) == ("light", runs, RunsToKeep(count=5))
+    assert found.notify == NotifyOptions(True, ("/bin/sh", "-c", "x"))
+
+
+def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text('keep-awake = true\ngpu-sensor = "none"\nmemory-limit = 2\nquiet = true\n')
+    asked = _taken(monkeypatch)
+    undo = ["--no-keep-awake", "--gpu-sensor", "auto", "--no-quiet", "--memory-limit", "1"]
+    for words in ([], undo):
+        assert run("train", "dense", "--autopilot", *words) == 0
+    kept, undone = asked
+
+    assert (kept.keep_awake, kept.gpu_sensor, kept.quiet) == (True, "none", True)
+    assert (undone.keep_awake, undone.gpu_sensor, undone.quiet) == (False, "auto", False)
+    assert (kept.job, undone.job) == (Autopilot(2 * 2**30), Autopilot(2**30))
+
+
+def test_the_config_file_sets_scripts_and_reports(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config.write_text(f'python = "{tmp_path}"\nquiet = true\nredact = true')
+    taken: list[Any] = []
+
+    def take(given: Any) -> int:
+        taken.append(given)
+        return 0
+
+    for place in ("script.run.run", "report.report"):
+        monkeypatch.setattr(f"tfwatch.cli.{place}", take)
+    assert run("run", "train.py") == run("report") == run("report", "--no-redact") == 0
+    script, redacted, whole = taken
+
+    assert (script.python, script.quiet) == (tmp_path, True)
+    assert (redacted.is_redacted, whole.is_redacted) == (True, False)
+
+
+def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nkeep-runs = 5\n')
+    words = [
+        "--theme",
+        "dark",
+        "--no-notify",
+        "--keep-age",
+        "1h",
+        "--runs-dir",
+        "x",
+    ]
+    found = requested(monkeypatch, *words)
+
+    assert (found.theme, found.limits) == ("dark", RunsToKeep(age_s=3600.0))
+    assert not found.notify.is_asked
+
+
+def test_a_limit_of_the_config_file_spares_other_folders(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text("keep-runs = 5")
+
+    assert requested(monkeypatch, "--runs-dir", "x").limits is None
+
+
+@pytest.mark.parametrize("words", [["runs"], ["train", "cnn"], ["config"], ["doctor"], ["replay"]])
+def test_a_bad_config_file_is_one_sentence(
+    config: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("keep-run = 4")
+
+    assert run(*words) == 2
+    assert (
+        capsys.readouterr().err
+        == f"tfwatch: {config}: no key 'keep-run': did you mean keep-runs?\n"
+    )
+
+
+def test_help_works_with_a_bad_config_file(config: Path) -> None:
+    config.write_text("=")
+
+    assert run("train", "--help") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        pytest.param(
+            ["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"
+        ),
+        pytest.param(
+            ["--keep-runs", "0"],
+            "--keep-runs: '0' is not a whole number from 1 to 1000000",
+            id="runs",
+        ),
+        pytest.param(
+            ["--keep-age", "soon"],
+            "--keep-age: 'soon' is not an age: give 90m, 12h, 30d or 8w",
+            id="age",
+        ),
+    ],
+)
+def test_a_bad_value_of_an_option_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train", "cnn", *words) == 2
+    assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
+
+
+def test_config_shows_each_value_with_its_source(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text('theme = "light"\nkeep-size = 2\nnotify-command = "/bin/sh \'a b\'"')
+    assert run("config") == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+
+    assert rows["config"] == f"config file: {config}"
+    assert rows["theme"].split()[1:3] == ["file", "light"]
+    assert rows["keep-runs"].split()[1:3] == ["default", "all"]
+    assert "/bin/sh 'a b'" in rows["notify-command"]
+
+
+def test_verbose_shows_which_settings_are_options(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("keep-runs = 4\nmemory-limit = 4")
+    requested(monkeypatch, "-v", "--keep-runs", "2")
+    rows = {line.split()[1]: line.split()[2:4] for line in capsys.readouterr().err.splitlines()}
+
+    assert rows["keep-runs"] == ["option", "2"]
+    assert rows["memory-limit"] == ["file", "4.0"]
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_each_shell_has_its_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("completion", shell) == 0
+    assert "_ARGCOMPLETE" in capsys.readouterr().out
+
+
+def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> None:
+    namespace = Namespace(runs_dir=Path("nowhere"))
+    for read, words in (
+        (parse_switch, completion._switches(prefix="100:pre")),
+        (parse_change, completion._runs_and_changes(namespace, prefix="pre")),
+        (
+            parse_settings,
+            [f"{word},16" for word in completion._knob_settings(prefix="pre") if "=o" not in word],
+        ),
+        (parse_settings, completion._knob_settings(prefix="prefetch=16,")),
+    ):
+        assert len(list(words)) > 5
+        for word in words:
+            read(word)
+    assert list(completion._values("no-such")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        pytest.param("tfwatch ser", {"serve"}, id="command"),
+        pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
+        pytest.param("tfwatch runs remove ", {"2026-11-20_cnn"}, id="run"),
+        pytest.param(
+            "tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"
+        ),
+        pytest.param("tfwatch train cnn --theme ", {"dark", "light"}, id="the values of an option"),
+    ],
+)
+def test_a_shell_completes(line: str, words: set[str], config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "2026-11-20_cnn"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    config.write_text(f'runs-dir = "{folder.parent}"')
+    out = tmp_path / "out"
+    shell = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_SHELL": "fish",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(out),
+    }
+    asked = {
+        **os.environ,
+        **shell,
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "_ARGCOMPLETE_IFS": "\n",
+    }
+
+    # argcomplete takes descriptors of its process.
+    subprocess.run([sys.executable, "-m", "tfwatch"], env=asked, check=True, timeout=60)
+
+    assert {word.split("\t")[0].strip() for word in out.read_text().split("\n") if word} == words

@@ -1,0 +1,264 @@
+"""`tfwatch doctor` over facts that are made up: what is printed, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.doctor.machines import linux, mac, stopped
+from tests.pseudo import ROOT, Pseudo
+from tfwatch import cli
+from tfwatch.cli import doctor as command
+from tfwatch.doctor.checks import Check, CheckUp, Status, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfwatch.doctor.checks import Facts
+    from tfwatch.doctor.checkup import Scope
+
+    Collect = Callable[[Scope, Callable[[str], None]], Facts]
+
+_BROKEN = mac(
+    "2.20.0",
+    "1.2.0",
+    trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"),
+)
+
+
+def doctor(facts: Facts, tmp_path: Path, *, as_json: bool = False) -> int:
+    """Run the command over these facts."""
+
+    def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
+        notify("the installation")
+        return judge(facts)
+
+    return command.doctor(tmp_path, None, as_json, check)
+
+
+class Terminal(StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.mark.parametrize(("facts", "code"), [(linux(), 0), (linux(backend="jax"), 0), (_BROKEN, 1)])
+def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int, tmp_path: Path) -> None:
+    assert doctor(facts, tmp_path) == code
+
+
+def test_a_check_up_that_could_not_be_written_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "write", lambda *_: 1)
+    assert doctor(linux(), tmp_path) == 1
+
+
+def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor(_BROKEN, tmp_path, as_json=True) == 1
+    out, err = capsys.readouterr()
+    reported = json.loads(out)
+
+    assert err == ""
+    assert reported["worst"] == "fail"
+    assert reported["machine"].startswith("Apple M2 Pro, 16 GB")
+    assert [set(check) for check in reported["checks"]] == [
+        {"id", "status", "found", "todo"}
+    ] * len(reported["checks"])
+    assert [(check["id"], check["status"]) for check in reported["checks"][:2]] == [
+        ("versions", "fail"),
+        ("import", "fail"),
+    ]
+    assert "Library not loaded: @rpath/_pywrap.so" in reported["checks"][1]["found"]
+
+
+def test_the_table_has_the_worst_first_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doctor(_BROKEN, tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("Apple M2 Pro, 16 GB")
+    assert lines[2].startswith("FAIL  versions")
+    assert any("pip install -U 'tensorflow>=2.18,<2.20'" in line for line in lines[2:6])
+    assert lines[-1].startswith("2 failed, 0 warnings")
+
+
+def test_what_is_piped_has_no_colour_and_fits_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doctor(_BROKEN, tmp_path)
+    out = capsys.readouterr().out
+
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [20, 40, 56, 200])
+def test_it_wraps_at_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = command.as_text(judge(_BROKEN), StringIO())
+
+    assert max(map(len, out.splitlines())) <= columns
+    assert "Library not loaded" in " ".join(out.split())
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    coloured = command.as_text(judge(_BROKEN), Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = command.as_text(judge(_BROKEN), Terminal())
+
+    assert "\x1b[1;31m" in coloured
+    assert "31m" not in plain
+
+
+def test_the_words_of_others_are_never_markup_and_never_obeyed() -> None:
+    checks = (
+        Check("import", Status.FAIL, "Tensor[float32] \x1b[2J[/red] :smile:\nnext", "[b]pip[/b]"),
+    )
+    out = command.as_text(CheckUp("[bold]chip[/bold]", checks), StringIO())
+
+    assert "Tensor[float32] [2J[/red] :smile: next" in out
+    assert "> [b]pip[/b]" in out.replace("→", ">")
+    assert out.startswith("[bold]chip[/bold]")
+
+
+def test_without_unicode_it_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+
+    assert command.as_text(judge(_BROKEN), StringIO()).isascii()
+
+
+def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.argv = ['x']\n"
+        "from tests.cli.test_doctor import *\nfrom tfwatch.doctor.checks import RunsFolder\n"
+        "facts = linux(runs=RunsFolder('~/l\\u00e4ufe'))\n"
+        "raise SystemExit(command.doctor(ROOT, None, False, lambda *_: judge(facts)))\n"
+    )
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
+    command_line = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command_line, capture_output=True, text=True, check=False, cwd=ROOT, env=environ
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "~/l\\xe4ufe" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("| true", ""),
+        ("> /dev/full", "tfwatch: the output cannot be written: No space left on device\n"),
+    ],
+)
+def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None:
+    if "/dev/full" in output and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    shell = f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\' {output}'
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert done.stderr.partition("no such line\n")[2] == words or sys.platform == "darwin"
+
+
+def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    err = Terminal()
+    monkeypatch.setattr(sys, "stderr", err)
+    doctor(linux(), tmp_path)
+
+    assert "checking the installation" in err.getvalue()
+    assert err.getvalue().endswith("\r\x1b[K")
+
+
+def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
+        raise KeyboardInterrupt
+
+    assert command.doctor(tmp_path, None, False, check) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+def run(*words: str) -> int:
+    try:
+        return cli.main(["doctor", *words])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--data", "/nonexistent"], "there is no folder /nonexistent"),
+        (["--json", "--sudoers"], "--sudoers: not allowed with argument --json"),
+        (["now"], "unrecognized arguments: now"),
+        (["--runs-dir"], "--runs-dir: expected one argument"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
+
+
+def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("--sudoers") == 0
+    out, err = capsys.readouterr()
+
+    assert out.splitlines()[-1].endswith(
+        "ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist -i 1000 -n 3600"
+    )
+    assert ("this machine needs no such line" in err) == (sys.platform != "darwin")
+    assert "tensorflow" not in out
+
+
+def test_whoever_called_sudo_is_the_one_who_is_permitted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", "4999")
+    assert run("--sudoers") == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("#4999 ALL=(root)")
+
+
+def test_the_checks_need_no_tensorflow_in_this_process() -> None:
+    heavy = "{'tensorflow', 'keras', 'textual'}"
+    script = f"import sys; import tfwatch.cli.doctor; print({heavy} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.terminal
+def test_ctrl_c_in_a_terminal_ends_the_trial_too(tmp_path: Path) -> None:
+    with Pseudo("-m", "tfwatch", "doctor", "--runs-dir", str(tmp_path)) as terminal:
+        terminal.wait_for("TensorFlow: import")
+        terminal.press("\x03")
+        assert terminal.wait() == 130
+        assert "Traceback" not in terminal.words

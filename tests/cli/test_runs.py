@@ -1,0 +1,218 @@
+"""`tfwatch runs`: the list, and what is removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.screens.canned import usual
+from tfwatch.cli import main
+from tfwatch.runs.library.removal import Candidate, RunsToKeep, beyond
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD, NEW, OPEN = "2026-11-18T10-17-03_cnn", "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
+GB = 2**30
+NOBODY = 2**22 + 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two runs that are over, and one that this process still writes."""
+    for name in (OLD, NEW):
+        usual(tmp_path / name).ended().writer.close()
+    usual(tmp_path / OPEN).writer.flush()
+    return tmp_path
+
+
+def runs(folder: Path, *words: str) -> int:
+    return main(["runs", *words, "--runs-dir", str(folder)])
+
+
+def listed(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["runs", "--json", *words, "--runs-dir", str(folder)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    found: list[dict[str, Any]] = document["runs"]
+    return found
+
+
+def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = listed(folder, capsys)
+
+    assert [run["run"] for run in found] == [OPEN, NEW, OLD]
+    assert [run["state"] for run in found] == ["not responding", "finished", "finished"]
+    assert {run["steps"] for run in found} == {451}
+    assert found[0]["step_ms"] > found[0]["wait_share"] > 0
+    assert all(run["size_bytes"] >= 451 * 32 for run in found)
+
+
+def test_a_filter_finds_names_and_states(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for wanted, names in (
+        ("CNN", [OPEN, NEW, OLD]),
+        ("responding", [OPEN]),
+        ("11-19", [NEW]),
+        ("nothing", []),
+    ):
+        assert [run["run"] for run in listed(folder, capsys, "--filter", wanted)] == names
+    assert [run["run"] for run in listed(folder, capsys, "--last", "2")] == [OPEN, NEW]
+    assert runs(folder, "--filter", "nothing") == 0
+    assert capsys.readouterr().out == "no run matches 'nothing'\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        pytest.param(120, "run age state steps step wait size", id="wide"),
+        pytest.param(60, "run state steps step wait", id="narrow"),
+        pytest.param(10, "run", id="no room"),
+    ],
+)
+def test_a_narrow_table_keeps_the_names(
+    columns: int,
+    shown: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    assert runs(folder) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == shown.split()
+    assert columns == 10 or [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
+
+
+def test_the_table_has_a_row_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs(folder) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "age", "state", "steps", "step", "wait", "size"]
+    assert [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
+
+
+def test_runs_are_removed_with_all_their_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / OLD / "more").mkdir()
+    (folder / OLD / "more" / "file").write_text("x")
+    (folder / "outside").mkdir()
+    (folder / OLD / "link").symlink_to(folder / "outside")
+
+    assert runs(folder, "remove", OLD, NEW, "--yes") == 0
+
+    assert sorted(os.listdir(folder)) == [OPEN, "outside"]
+    assert capsys.readouterr().out.startswith("removed 2 runs, ")
+
+
+@pytest.mark.parametrize("words", [["remove", OLD], ["prune", "--keep", "0"]])
+def test_nothing_is_removed_unless_somebody_agrees(
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs(folder, *words) == 2
+    assert capsys.readouterr().err == "tfwatch: nobody is there to agree: add --yes\n"
+    assert runs(folder, *words, "--dry-run") == 0
+    assert "would be removed" in capsys.readouterr().out
+    assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
+
+
+def test_a_run_that_still_runs_is_not_removed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs(folder, "remove", OLD, OPEN, "--yes") == 2
+    assert capsys.readouterr().err == f"tfwatch: {OPEN} is not removed: it still runs\n"
+    assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
+
+
+def test_prune_keeps_runs_that_are_open(folder: Path) -> None:
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert sorted(os.listdir(folder)) == [OPEN]
+
+
+def killed(folder: Path, name: str, age_s: float) -> None:
+    """Make a run of a process that this one cannot find, last written so long ago."""
+    usual(folder / name, pid=NOBODY, machine={"host": os.uname().nodename}).writer.close()
+    for path in (folder / name).iterdir():
+        os.utime(path, (time.time() - age_s,) * 2)
+
+
+def test_a_run_of_a_container_of_this_machines_name_is_not_removed(folder: Path) -> None:
+    killed(folder, "2026-11-17T10-17-03_cnn", 2.0)
+    killed(folder, "2026-11-16T10-17-03_cnn", 600.0)
+    killed(folder, "2026-11-15T10-17-03_cnn", 7200.0)
+
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert sorted(os.listdir(folder)) == [
+        "2026-11-16T10-17-03_cnn",
+        "2026-11-17T10-17-03_cnn",
+        OPEN,
+    ]
+    assert runs(folder, "remove", "2026-11-17", "--yes") == 2
+    assert runs(folder, "remove", "2026-11-16", "--yes") == 0
+
+
+def test_a_run_that_cannot_be_removed_keeps_no_other_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(run: Path) -> None:
+        if run.name == NEW:
+            raise PermissionError(13, "Permission denied", str(run))
+        shutil.rmtree(run)
+        raise FileNotFoundError  # another process was faster
+
+    monkeypatch.setattr("tfwatch.cli.runs.remove", refuse)
+
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 2
+    assert (
+        capsys.readouterr().err == f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
+    )
+    assert sorted(os.listdir(folder)) == [NEW, OPEN]
+
+
+@pytest.mark.parametrize(
+    ("limits", "gone"),
+    [
+        pytest.param(RunsToKeep(), [], id="none"),
+        pytest.param(RunsToKeep(age_s=15.0), ["c", "d"], id="by age"),
+        pytest.param(RunsToKeep(count=1), ["b", "c", "d"], id="by number"),
+        pytest.param(
+            RunsToKeep(size_bytes=3.5 * GB),
+            ["c", "d"],
+            id="by size: no older one in place of one too large",
+        ),
+        pytest.param(RunsToKeep(age_s=25.0, count=3, size_bytes=100 * GB), ["d"], id="by any"),
+    ],
+)
+def test_what_lies_beyond_the_limits(limits: RunsToKeep, gone: list[str], tmp_path: Path) -> None:
+    sizes = {"a": 1, "b": 2, "c": 3, "d": 0}
+    newest_first = [
+        Candidate(tmp_path / name, 10.0 * n, size * GB)
+        for n, (name, size) in enumerate(sizes.items())
+    ]
+    assert [run.folder.name for run in beyond(newest_first, limits)] == gone
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["prune", "--yes"], "give a limit: --older-than, --keep or --max-size"),
+        (
+            ["prune", "--older-than", "soon"],
+            "--older-than: 'soon' is not an age: give 90m, 12h, 30d or 8w",
+        ),
+        (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}: tfwatch runs lists them"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: Any = runs(folder, *words)
+    except SystemExit as ended:
+        code = ended.code
+    assert (code, capsys.readouterr()) == (2, ("", f"tfwatch: {sentence.format(folder=folder)}\n"))

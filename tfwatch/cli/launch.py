@@ -1,0 +1,114 @@
+"""`tfwatch` without a command: a screen of your script, the recorded runs and the workloads."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli.factories import Factories, make_checkup
+from tfwatch.cli.screen_host import show_app
+from tfwatch.cli.script.run import check_script
+from tfwatch.config import read_config
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import BadInputError
+from tfwatch.doctor.quick_facts import describe_machine
+from tfwatch.judge.past_run import PastRun, past_entry
+from tfwatch.runs.library.finding import list_runs
+from tfwatch.workloads import list_workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from tfwatch.cli.factories import Launching, Screen
+
+#: The number of runs listed.
+_LISTED = 50
+
+
+def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+    """Show the launcher until the user leaves or chooses a training, which then replaces this process.
+
+    A new program is started instead of a call: the launcher has threads, and a run must start without any. After a
+    replay the launcher shows again.
+    """
+    from tfwatch.screens.launcher import LauncherContent
+
+    factories = factories or Factories()
+    offer = LauncherContent(
+        workloads=tuple(list_workloads().items()),
+        run_script=run_script,
+        machine=describe_machine,
+        runs=lambda: past_runs(runs_dir, clock),
+        run_checkup=make_checkup(runs_dir),
+    )
+    apps: list[Launching] = []
+
+    def make_app(**options: Any) -> Screen:
+        apps.append(factories.launcher(offer, theme=read_config().values.get("theme"), **options))
+        return apps[0]
+
+    code = show_app(make_app)
+    words = apps[0].words if apps and not code else ()
+    if not words:
+        return code
+    if words[0] != "replay":
+        return exec_command(words, factories)
+    announce(words)
+    return factories.run_command((*words, "--goes-back")) or exec_command((), factories)
+
+
+def announce(words: Sequence[str]) -> None:
+    """Print the command that starts now."""
+    sys.stderr.write(f"{shlex.join(('tfwatch', *words))}\n")
+    sys.stderr.flush()
+
+
+def exec_command(words: Sequence[str], factories: Factories) -> int:
+    """Print the command and replace this process by it. Returns 1, after a sentence, only where that fails."""
+    announce(words)
+    try:
+        factories.exec_command(words)
+    except OSError as error:
+        sys.stderr.write(f"tfwatch: the command cannot start: {error.strerror or error}\n")
+        return 1
+    return 0
+
+
+# -- a script -----------------------------------------------------------------------------------------
+
+
+def run_script(line: str) -> tuple[str, ...]:
+    """Return the command that runs a script. line: a path alone, or a path and arguments as in a shell.
+
+    Raises:
+        ValueError: there is no such script; the message is for the user.
+    """
+    path = line.strip()
+    words = [path] if os.path.isfile(os.path.expanduser(path)) else shlex.split(line)
+    if not words:
+        raise BadInputError("give the path of a script")
+    script, *arguments = words
+    script = os.path.expanduser(script)
+    check_script(script)
+    return ("run", script, *arguments)
+
+
+# -- the runs -----------------------------------------------------------------------------------------
+
+
+def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:
+    """Yield the runs of a folder, newest first, without those that cannot be read.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    folders = list_runs(runs_dir)
+    names = [folder.name for folder in folders]
+    for folder in islice(folders, _LISTED):
+        is_named = sum(folder.name in name for name in names) == 1
+        if run := past_entry(folder, folder.name if is_named else str(folder), clock):
+            yield run

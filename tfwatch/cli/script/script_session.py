@@ -1,0 +1,351 @@
+"""One script under the live screen: its process or thread, the screen, the signals and the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli.factories import make_checkup
+from tfwatch.cli.screen_host import ScreenHost
+from tfwatch.cli.script.script_notices import FollowedRuns
+from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.judge.notices import Notifier
+from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.runs.announcements import Announcements
+from tfwatch.runs.format import LOG
+from tfwatch.runs.reading.buffers import LogLines
+from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.streams import read_file
+from tfwatch.runs.script_process import AwaitedRun, record_signal
+from tfwatch.terminal.capture import Capture, Signals, held_signals
+from tfwatch.terminal.child import describe_end, start_child
+from tfwatch.terminal.notification import NO_NOTICES
+from tfwatch.terminal.pseudo_terminal import OutputRelay
+from tfwatch.tuner.thread import Tuner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tfwatch.cli.factories import Factories, Screen
+    from tfwatch.cli.script.script_thread import ScriptThread
+    from tfwatch.core.clock import Clock
+    from tfwatch.judge.effects.jobs import TunerJob
+    from tfwatch.runs.announcements import Launch
+    from tfwatch.screens.dialogs.leave import Leave
+    from tfwatch.terminal.notification import NotifyOptions
+
+_IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
+#: Seconds between two looks at the terminal's size and at the script.
+_LOOK_S = 0.2
+#: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
+_PRINTED_BYTES = 64 * 2**10
+_FAILURE_LINES = 10
+#: Of `input`. From 3.13 on Python colours what comes before it.
+_NO_INPUT = "EOF when reading a line"
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptShown:
+    """A script as the screen shows it. notify: the notices that are asked for. job: an A/B test, or the autopilot, to begin with the first run."""
+
+    name: str
+    runs_dir: Path
+    theme: str | None = None
+    notify: NotifyOptions = NO_NOTICES
+    job: TunerJob | None = None
+
+
+def run_on_screen(
+    make_command: Callable[[Path, Sequence[int]], Sequence[str]],
+    shown: ScriptShown,
+    factories: Factories,
+    clock: Clock,
+) -> ScriptProcess:
+    """Run a script in a process of its own under the live screen, to its end.
+
+    make_command: returns its command for the file that announces its runs, and for the relay's descriptors.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with held_signals(), contextlib.closing(OutputRelay()) as relay:
+        command = make_command(relay.runs, relay.for_script)
+        script = ScriptProcess(command, relay, mask, clock)
+        with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
+            terminal.record_to(None)
+            ScriptSession(script, relay, terminal, factories, clock, shown).run()
+    return script
+
+
+def run_in_thread(
+    words: Sequence[str], launch: Launch, shown: ScriptShown, factories: Factories, clock: Clock
+) -> ScriptThread:
+    """Run a script in a thread of this process under the live screen, to its end. words: its path, its arguments.
+
+    Raises:
+        OSError: the system gives no thread.
+    """
+    from tfwatch.cli.script.script_thread import ScriptThread
+
+    with (
+        held_signals(),
+        contextlib.closing(OutputRelay()) as relay,
+        Capture(screen=True) as terminal,
+    ):
+        script = ScriptThread(words, launch, relay.runs, clock)
+        terminal.record_to(None)
+        for fd in (1, 2):
+            os.dup2(relay.slave, fd)
+        relay.close_script_ends()
+        try:
+            ScriptSession(script, relay, terminal, factories, clock, shown).run()
+        finally:
+            terminal.record_to(None)
+    return script
+
+
+class ScriptProcess:
+    """The child process that runs the script; a `WatchedScript` for the screen.
+
+    Raises:
+        OSError: the process cannot be created.
+    """
+
+    in_child = True
+    waiting = "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        relay: OutputRelay,
+        mask: set[signal.Signals | int],
+        clock: Clock,
+    ) -> None:
+        self._process = start_child(command, relay.slave, mask, relay.for_script)
+        relay.close_script_ends()
+        self._relay = relay
+        self._has_ended = threading.Event()
+        self._announced = Announcements(relay.runs)
+        self.runs = ScriptRuns(Announcements(relay.runs), clock)
+        self.pid = self._process.pid
+        self.folders: list[Path] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """True once its exit code is known and its last run has its end."""
+        return self._has_ended.is_set()
+
+    @property
+    def code(self) -> int:
+        """The exit code, or minus the signal that ended it; 0 while it runs."""
+        return self._process.returncode or 0
+
+    @property
+    def state(self) -> str:
+        """Its state in words."""
+        if not self.has_ended:
+            return "script runs"
+        return describe_end(self.code)
+
+    def interrupt(self) -> None:
+        """Send it the signal that ctrl+c sends."""
+        self.send(signal.SIGINT)
+
+    def send(self, signum: int) -> None:
+        """Send it a signal. It may run in a signal handler, so it takes no lock."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+    def start(self) -> bool:
+        """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size until then."""
+        threading.Thread(target=self._wait, name="tfwatch-script", daemon=True).start()
+        return True
+
+    def go_on(self) -> None:
+        """Do nothing: the first paint does not hold its process up."""
+
+    def leave(self) -> None:
+        """End it with SIGTERM."""
+        self.send(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Do nothing: its process ends its runs."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it ends within this time."""
+        return self._has_ended.wait(timeout_s)
+
+    def _wait(self) -> None:
+        while self._process.returncode is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+            if self._relay.copy_size() and self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGWINCH)
+        self.folders = self._announced.take()
+        if self.code < 0 and self.folders:
+            with fails_open(
+                lambda why: warn_user(f"the run does not say which signal ended it: {why}")
+            ):
+                record_signal(self.folders[-1], -self.code)
+        self._has_ended.set()
+
+
+class ScriptSession:
+    """Shows the runs of a script until it ends and the user leaves.
+
+    ctrl+c and SIGTERM are the script's; a lost terminal ends the screen, never the script.
+    """
+
+    def __init__(
+        self,
+        script: ScriptProcess | ScriptThread,
+        relay: OutputRelay,
+        terminal: Capture,
+        factories: Factories,
+        clock: Clock,
+        shown: ScriptShown,
+    ) -> None:
+        self._script = script
+        self._relay = relay
+        self._terminal = terminal
+        self._factories = factories
+        self._clock = clock
+        self._shown = shown
+        self._notifier = Notifier(shown.notify)
+        self._followed = FollowedRuns(script.runs, self._notifier, clock)
+        self._reader = RunReader(AwaitedRun(shown.name, script.pid, relay.early_log, clock), clock)
+        self._host = ScreenHost(terminal, self._make_app, script.go_on)
+        self._tuner = Tuner(lambda: script.runs.folder, clock)
+        if job := shown.job:
+            script.runs.at_first_run = lambda: self._tuner.begin(job)
+        self._has_hung_up = False
+        self._shows_output = False
+
+    def run(self) -> None:
+        """Show the screen, and wait for the script's end."""
+        import tfwatch.screens.dialogs.leave  # noqa: F401  a handler that imports it in its own import fails
+
+        self._terminal.on_hangup = self._hang_up
+        with Signals(self._pass_on, self._terminal.hang_up, quits=True):
+            if self._script.start():
+                self._show_screen()
+            while not self._script.wait(_LOOK_S):
+                self._look_for_notices()
+            self._tuner.close()
+            self._script.end()
+            if self._shows_output:
+                self._notifier.script_ended(self._script.state)
+            self._notifier.close()
+            if not self._script.in_child:
+                self._terminal.record_to(None)  # which closes the pseudo terminal
+            self._relay.finish_reading()
+            if not self._shows_output:
+                self._write_unseen(self._unseen_output())
+
+    # -- the screen -------------------------------------------------------------------------------
+
+    def _show_screen(self) -> None:
+        from tfwatch.screens.dialogs.leave import Leave
+
+        leave = self._host.show()
+        self._script.go_on()
+        self._notifier.show = self._show_notice
+        if leave is Leave.NOW:
+            self._script.leave()
+        if not self._script.has_ended and not self._has_hung_up:
+            self._shows_output = True
+            self._relay.show_on_terminal()
+            self._notify(self._goes_on(leave))
+
+    def _hang_up(self) -> None:
+        """Leave the screen of a terminal that is gone."""
+        from tfwatch.screens.dialogs.leave import Leave
+
+        self._has_hung_up = True
+        self._host.leave(Leave.DETACH)
+
+    def _goes_on(self, leave: Leave | None) -> str:
+        if leave is None:
+            kept = self._terminal.keep_log() if self._script.in_child else ""
+            return f"the screen failed; the script runs on without it{kept}"
+        if leave.value == "detach":
+            return "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows its runs"
+        return self._script.waiting
+
+    def _make_app(self, **options: Any) -> Screen:
+        return self._factories.app(
+            self._reader,
+            None,
+            tuner=self._tuner,
+            clock=self._clock,
+            run_checkup=make_checkup(self._shown.runs_dir),
+            script=self._script,
+            theme=self._shown.theme,
+            notifier=self._notifier,
+            **options,
+        )
+
+    def _pass_on(self, signum: int) -> None:
+        """Pass a signal on to the script. It runs in a signal handler."""
+        from tfwatch.screens.dialogs.leave import Leave
+
+        self._script.send(signum)
+        self._host.leave(Leave.STOP)
+
+    def _notify(self, sentence: str) -> None:
+        self._terminal.err.write(f"tfwatch: {sentence}\n")
+        self._terminal.err.flush()
+
+    def _look_for_notices(self) -> None:
+        """Pass on the notices of the runs after the screen is left."""
+        if self._notifier.is_on:
+            with fails_open(self._notifier.stop):
+                self._followed.look()
+        for why in self._notifier.take_failures():
+            self._notify(why)
+
+    def _show_notice(self, sentence: str, bell: str) -> None:
+        self._notify(sentence)
+        self._terminal.ring(bell)
+
+    # -- afterwards -------------------------------------------------------------------------------
+
+    def _write_unseen(self, text: str) -> None:
+        self._terminal.out.write(text)
+        self._terminal.out.flush()
+        if self._script.code and _NO_INPUT in text:
+            self._notify(
+                "the script reads its input, which is empty under the screen: use --headless"
+            )
+
+    def _unseen_output(self) -> str:
+        """Return the output of a script without a run, and of another one the failure that ended it."""
+        if not self._script.folders:
+            return _end_of(self._relay.early_log)
+        if self._script.code == 0:
+            return ""
+        return _failure(_end_of(self._script.folders[-1] / LOG))
+
+
+def _end_of(log: Path) -> str:
+    """Return the last lines of a log, as a terminal shows them at the end."""
+    size = log.stat().st_size if log.is_file() else 0
+    lines = LogLines()
+    lines.add(read_file(log, max(0, size - _PRINTED_BYTES), _PRINTED_BYTES))
+    return "".join(f"{line}\n" for line in (*lines.tail, *filter(None, [lines.unfinished])))
+
+
+def _failure(text: str) -> str:
+    """Return the last traceback, or the last lines."""
+    at = text.rfind(_TRACEBACK)
+    return text[at:] if at >= 0 else "".join(text.splitlines(keepends=True)[-_FAILURE_LINES:])

@@ -1,1 +1,0 @@
-"""The commands, a module each. A module is imported once its command is chosen."""

@@ -1,27 +1,19 @@
-"""`tfwatch compare` and `tfwatch check`: runs side by side, or against limits, with the intervals of their figures."""
+"""`tfwatch compare`: runs side by side, with the intervals of their differences."""
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from tfwatch.cli import options
 from tfwatch.cli.named_runs import find_past, find_side
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.comparing.checked_run import CheckLimits, check_runs, worst
 from tfwatch.judge.comparing.comparability import NotComparableError
 from tfwatch.judge.comparing.compared_runs import compare_runs
-from tfwatch.report.check_report import (
-    check_json,
-    check_lines,
-    github_annotations,
-    junit_xml,
-    step_summary,
-)
 from tfwatch.report.comparison_report import (
     SIDES,
     comparison_json,
@@ -31,10 +23,43 @@ from tfwatch.report.comparison_report import (
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import argparse
     from pathlib import Path
 
-    from tfwatch.judge.comparing.checked_run import CheckedFigure
+
+def add_compare(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
+    compare = options.add_command(commands, "compare", text, _run_compare, epilog=_COMPARE_EPILOG)
+    compare.add_argument(
+        "sides",
+        metavar="RUN[,RUN2,...]",
+        nargs="+",
+        help=f"{options.RUN}; commas join several runs of one side",
+    )
+    compare.add_argument(
+        "--by-example",
+        action="store_true",
+        help="compare the time per example: batch sizes may differ",
+    )
+    form = compare.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of the text")
+    form.add_argument(
+        "--markdown", action="store_true", help="a table in Markdown, for a pull request"
+    )
+    options.add_runs_dir(compare)
+
+
+_COMPARE_EPILOG = (
+    "The first side is the baseline. One run of each side cannot show how much equal runs differ, so a difference of a "
+    "few percent stays unclear; three runs of each side, made in turn (A B A B A B), measure it. "
+    "exit codes: 0 compared, 2 bad input, or runs that cannot be compared."
+)
+
+
+def _run_compare(args: argparse.Namespace) -> int:
+    form: Form = "json" if args.json else "markdown" if args.markdown else "text"
+    return compare(CompareOptions(tuple(args.sides), options.runs_dir(args), args.by_example, form))
+
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
 
@@ -71,81 +96,3 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
         case "markdown":
             return write(sys.stdout, comparison_markdown(sides, comparisons))
     return write(sys.stdout, "\n".join(comparison_lines(sides, comparisons)) + "\n")
-
-
-#: The exit codes of the outcomes.
-EXIT_CODES = {"passed": 0, "failed": 4, "inconclusive": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
-    """The options of `tfwatch check`. run, baseline: a run, or several separated by commas. junit: a file."""
-
-    run: str
-    runs_dir: Path
-    limits: CheckLimits
-    baseline: str = ""
-    junit: Path | None = None
-    as_json: bool = False
-
-
-def check(
-    options: CheckOptions, environment: Mapping[str, str] = os.environ, clock: Clock = SYSTEM
-) -> int:
-    """Print the figures with their outcomes, and return the exit code.
-
-    Raises:
-        BadInputError: there is no such run, there is no limit, or a report cannot be written.
-    """
-    _check_options(options)
-    runs = find_side(options.run, options.runs_dir, clock)
-    baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
-    past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
-    try:
-        figures = check_runs(runs, options.limits, baseline, past)
-    except NotComparableError as error:
-        raise BadInputError(str(error)) from error
-    names = [one.name for one in runs]
-    _write_reports(options, environment, names, figures)
-    if options.as_json:
-        text = json.dumps(check_json(names, [one.name for one in baseline], figures), indent=1)
-    else:
-        text = "\n".join(check_lines(figures))
-    return write(sys.stdout, text + "\n") or EXIT_CODES[worst([one.outcome for one in figures])]
-
-
-def _check_options(options: CheckOptions) -> None:
-    if options.limits == CheckLimits():
-        raise BadInputError(
-            "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, "
-            "or --baseline with --max-slower"
-        )
-    if bool(options.baseline) != (options.limits.slower_share is not None):
-        missing = "--max-slower PERCENT" if options.baseline else "--baseline RUN"
-        raise BadInputError(
-            f"give {missing} too: a run is checked against the baseline's step time"
-        )
-
-
-def _write_reports(
-    options: CheckOptions,
-    environment: Mapping[str, str],
-    names: Sequence[str],
-    figures: Sequence[CheckedFigure],
-) -> None:
-    """Write the JUnit file, and, on GitHub, annotations to stderr and the step summary."""
-    if options.junit:
-        _write(options.junit, junit_xml(names, figures), "w")
-    if environment.get("GITHUB_ACTIONS") == "true":
-        sys.stderr.write("".join(f"{line}\n" for line in github_annotations(names, figures)))
-    if summary := environment.get("GITHUB_STEP_SUMMARY"):
-        _write(summary, step_summary(names, figures), "a")
-
-
-def _write(path: Path | str, text: str, mode: str) -> None:
-    try:
-        with open(path, mode, encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise BadInputError(f"{path} cannot be written: {reason or error}") from error

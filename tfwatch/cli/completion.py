@@ -30,12 +30,15 @@ _MOST = 200
 _VALUES = ("off", "on", "default", "auto", "2", "4", "8")
 
 
-def add_completion(commands: Any) -> None:
-    """Add the command's parser."""
-
-    text = "print the code that makes a shell complete commands, options and the names of runs"
+def add_completion(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
     own = options.add_command(commands, "completion", text, _run, epilog=_EPILOG)
     own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+def typed_words() -> list[str]:
+    """Return the words after `tfwatch` of the line that a shell completes; empty where none does."""
+    return os.environ.get("COMP_LINE", "").split()[1:] if _VARIABLE in os.environ else []
 
 
 def complete(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.cli import options
 from tfwatch.config import KEYS, ConfigKey, read_config
 from tfwatch.core import units
 from tfwatch.core.errors import printable
@@ -15,7 +16,20 @@ from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Mapping
+
+
+_CONFIG_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
+
+
+def add_config(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
+    options.add_command(commands, "config", text, _run_config, epilog=_CONFIG_EPILOG)
+
+
+def _run_config(_args: argparse.Namespace) -> int:
+    return show_config()
 
 
 _IN_GIGABYTES = ("keep-size", "memory-limit")
@@ -28,6 +42,15 @@ def show_config() -> int:
         ConfigError: the config file cannot be used; the command line reports it before.
     """
     return write(sys.stdout, "".join(f"{line}\n" for line in settings_lines(KEYS, {})))
+
+
+def report_settings(args: argparse.Namespace) -> None:
+    """Print the settings of this command with their sources, where `-v` asks for it."""
+    if args.verbose:
+        given = {name: getattr(args, name.replace("-", "_"), None) for name in KEYS}
+        known = [name for name in KEYS if hasattr(args, name.replace("-", "_"))]
+        sys.stderr.write("".join(f"tfwatch: {line}\n" for line in settings_lines(known, given)))
+        sys.stderr.flush()
 
 
 def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:

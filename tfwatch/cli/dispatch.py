@@ -6,16 +6,11 @@ import argparse
 import difflib
 import os
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import (
-    completion,
-    machine_parsers,
-    report_parsers,
-    run_parsers,
-    training,
-)
+from tfwatch.cli import completion
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -26,31 +21,82 @@ _DESCRIPTION = (
     "Without a command: the launcher. To begin: tfwatch run train.py (your own script), or tfwatch train cnn."
 )
 
-#: In the order of the help: each adds a command's parser.
-_COMMANDS = (
-    *(
-        training.add_run,
-        training.add_train,
-        training.add_ab,
-        training.add_workloads,
-        machine_parsers.add_bench,
+#: The commands in the order of the help, each with the module that has its parser and its help. The module is
+#: imported once its command is chosen.
+COMMANDS = {
+    "run": (
+        "training",
+        "run a training script of yours, unmodified, on the live screen: every fit of Keras is watched",
     ),
-    *(
-        run_parsers.add_replay,
-        report_parsers.add_report,
-        report_parsers.add_compare,
-        report_parsers.add_check,
+    "train": (
+        "training",
+        "train a workload and watch it live",
     ),
-    *(
-        report_parsers.add_export,
-        run_parsers.add_attach,
-        run_parsers.add_set,
-        run_parsers.add_runs,
-        machine_parsers.add_doctor,
-        machine_parsers.add_selftest,
+    "ab": (
+        "training",
+        "A/B test: alternate between settings of a knob while a script trains; which is faster?",
     ),
-    *(machine_parsers.add_serve, machine_parsers.add_config, completion.add_completion),
-)
+    "workloads": (
+        "training",
+        "list the workloads",
+    ),
+    "bench": (
+        "checks",
+        "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
+    ),
+    "replay": (
+        "replay",
+        "open a recorded run in the same screen; a run that still trains is followed, read only",
+    ),
+    "report": (
+        "report",
+        "a recorded run as one HTML page, as Markdown for a pull request, or as JSON",
+    ),
+    "compare": (
+        "compare",
+        "compare runs: every figure with the interval of its difference, and the settings that differ",
+    ),
+    "check": (
+        "check",
+        "check a run against limits, for CI: each figure is decided by the end of its interval",
+    ),
+    "export": (
+        "export",
+        "a recorded run for other tools: Perfetto, CSV, Parquet, TensorBoard",
+    ),
+    "attach": (
+        "attach",
+        "the live screen, with its keys, on a training that runs in another terminal; d leaves it again",
+    ),
+    "set": (
+        "set",
+        "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn prefetch=4",
+    ),
+    "runs": (
+        "runs",
+        "list the recorded runs, and remove them",
+    ),
+    "doctor": (
+        "doctor",
+        "check the installation and the machine: is TensorFlow slow because of them?",
+    ),
+    "selftest": (
+        "checks",
+        "check the numbers on this machine: train with known delays and compare; about three minutes",
+    ),
+    "serve": (
+        "serve",
+        "metrics of the runs for Prometheus, from a process beside the training",
+    ),
+    "config": (
+        "config",
+        "show the config file, and each of its keys with the value in force",
+    ),
+    "completion": (
+        "completion",
+        "print the code that makes a shell complete commands, options and the names of runs",
+    ),
+}
 #: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
 EXAMPLES = {
     "tfwatch train": "cnn",
@@ -70,7 +116,7 @@ _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 def run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = make_parser()
+    parser = make_parser((completion.typed_words() or words or [""])[0])
     completion.complete(parser)
     args = None
     if words:
@@ -178,14 +224,17 @@ class _Parser(argparse.ArgumentParser):
         )
 
 
-def make_parser() -> _Parser:
-    """Return the parser of all commands."""
+def make_parser(chosen: str | None = None) -> _Parser:
+    """Return the parser of all commands. chosen: the only command that gets its options; None: each gets them."""
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in _COMMANDS:
-        add(commands)
-    parser.commands = tuple(commands.choices)
+    for name, (module, text) in COMMANDS.items():
+        if chosen in (None, name):
+            getattr(import_module(f"tfwatch.cli.{module}"), f"add_{name}")(commands, text)
+        else:
+            commands.add_parser(name, help=text)
+    parser.commands = tuple(COMMANDS)
     return parser
 
 

@@ -7,8 +7,9 @@ import os
 import pwd
 import shutil
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from tfwatch.cli import options
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.checks import Status, counted, worst
 from tfwatch.doctor.checkup import Scope, check_up
@@ -16,12 +17,38 @@ from tfwatch.terminal.capture import has_unicode
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
 
     from tfwatch.doctor.checks import Check, CheckUp
+
+
+def add_doctor(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
+    own = options.add_command(
+        commands, "doctor", text, _run_doctor, more="Exit code 1 where a check fails."
+    )
+    form = own.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
+    form.add_argument("--sudoers", action="store_true", help=text)
+    own.add_argument(
+        "--data",
+        metavar="DIR",
+        type=options.typed(options.path),
+        help="a data folder, whose read speed is measured",
+    )
+    options.add_runs_dir(own)
+
+
+def _run_doctor(args: argparse.Namespace) -> int:
+    if args.sudoers:
+        return print_sudoers()
+    return doctor(options.runs_dir(args), args.data, args.json)
+
 
 _STYLES = {
     Status.FAIL: "bold red",

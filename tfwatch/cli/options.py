@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from tfwatch import config
@@ -146,17 +145,6 @@ def add_verbosity(group: Any, quiet: str) -> None:
     one.add_argument("-q", "--quiet", action=argparse.BooleanOptionalAction, help=quiet)
     text = "print on stderr which settings are in force, each from an option, the config file or by default"
     one.add_argument("-v", "--verbose", action="store_true", help=text)
-
-
-def report_settings(args: argparse.Namespace) -> None:
-    """Print the settings of this command with their sources, where `-v` asks for it."""
-    from tfwatch.cli.config import settings_lines
-
-    if args.verbose:
-        given = {name: getattr(args, name.replace("-", "_"), None) for name in config.KEYS}
-        known = [name for name in config.KEYS if hasattr(args, name.replace("-", "_"))]
-        sys.stderr.write("".join(f"tfwatch: {line}\n" for line in settings_lines(known, given)))
-        sys.stderr.flush()
 
 
 def runs_dir(args: argparse.Namespace) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.cli import options
 from tfwatch.cli.factories import Factories, make_checkup
 from tfwatch.cli.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
@@ -28,6 +30,23 @@ if TYPE_CHECKING:
     from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.runs.requests import RequestSender
     from tfwatch.terminal.notification import NotifyOptions
+
+
+def add_replay(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
+    replay = options.add_command(commands, "replay", text, _run_replay)
+    replay.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
+    replay.add_argument(
+        "--goes-back", action="store_true", help=argparse.SUPPRESS
+    )  # for the launcher
+    options.add_runs_dir(replay)
+    options.add_theme(replay)
+    options.add_notify(replay)
+
+
+def _run_replay(args: argparse.Namespace) -> int:
+    theme, notices = options.of_config(args, "theme"), options.notify(args)
+    return replay(ReplayOptions(args.which, options.runs_dir(args), theme, notices, args.goes_back))
 
 
 def replay_group(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from tfwatch.cli import options
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
@@ -26,8 +28,81 @@ from tfwatch.runs.library.removal import (
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+
+
+_MOST = 1_000_000
+
+
+def add_runs(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
+    runs = options.add_command(commands, "runs", text, _run_list)
+    runs.add_argument(
+        "--filter", metavar="TEXT", default="", help="those with the text in name or state"
+    )
+    runs.add_argument("--last", metavar="N", type=options.whole(1, _MOST), help="the newest N")
+    runs.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    options.add_runs_dir(runs)
+    actions = runs.add_subparsers(title="actions", metavar="ACTION")
+    _add_removals(actions)
+    runs.commands = tuple(actions.choices)
+
+
+def _action(actions: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Any:
+    action = options.add_command(actions, name, text, run)
+    options.add_runs_dir(
+        action, default=argparse.SUPPRESS
+    )  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
+    return action
+
+
+def _add_removals(actions: Any) -> None:
+    remove = _action(actions, "remove", "remove runs with all their files", _run_remove)
+    remove.add_argument("which", metavar="RUN", nargs="+", help=options.RUN)
+    prune = _action(
+        actions,
+        "prune",
+        "remove runs beyond a limit; never one that still runs",
+        _run_prune,
+    )
+    prune.add_argument(
+        "--older-than", metavar="AGE", type=options.typed(units.parse_age), help="as 12h, 30d, 8w"
+    )
+    prune.add_argument(
+        "--keep", metavar="N", type=options.whole(0, _MOST), help="all but the newest N"
+    )
+    prune.add_argument(
+        "--max-size",
+        metavar="GB",
+        type=options.typed(units.parse_gigabytes),
+        help="all but the newest GB",
+    )
+    for action in (remove, prune):
+        action.add_argument("--yes", action="store_true", help="do not ask")
+        action.add_argument(
+            "--dry-run", action="store_true", help="only list what would be removed"
+        )
+
+
+def _run_list(args: argparse.Namespace) -> int:
+    return list_past_runs(Listing(options.runs_dir(args), args.filter, args.last, args.json))
+
+
+def _run_remove(args: argparse.Namespace) -> int:
+    return remove_runs(_removal(args), args.which)
+
+
+def _run_prune(args: argparse.Namespace) -> int:
+    limits = RunsToKeep(args.older_than, args.keep, args.max_size)
+    if limits == RunsToKeep():
+        raise BadInputError("give a limit: --older-than, --keep or --max-size")
+    return prune_runs(_removal(args), limits)
+
+
+def _removal(args: argparse.Namespace) -> Any:
+    return Removal(options.runs_dir(args), args.yes, args.dry_run)
+
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("run", "left"),
@@ -165,8 +240,6 @@ def _find(wanted: str, runs_dir: Path) -> Path:
 
 
 # -- removing -----------------------------------------------------------------------------------------
-
-
 def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) -> int:
     """Remove the runs that the user names, once they agree, and return the exit code.
 

@@ -12,17 +12,46 @@ import threading
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from tfwatch.cli import options
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open, printable
 from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from prometheus_client.core import Metric
 
     from tfwatch.report.metrics import ServedRuns
+
+
+#: As OpenTelemetry's exporter for Prometheus.
+_PROMETHEUS_PORT = 9464
+
+
+def add_serve(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
+    own = options.add_command(commands, "serve", text, _run_serve)
+    own.add_argument(
+        "--prometheus", action="store_true", required=True, help="in the format of Prometheus"
+    )
+    own.add_argument(
+        "--port",
+        metavar="N",
+        type=options.whole(0, 65_535),
+        default=_PROMETHEUS_PORT,
+        help=f"port ({_PROMETHEUS_PORT})",
+    )
+    text = "address to listen on (127.0.0.1: this machine alone)"
+    own.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help=text)
+    options.add_runs_dir(own)
+
+
+def _run_serve(args: argparse.Namespace) -> int:
+    return serve_metrics(options.runs_dir(args), args.host, args.port)
+
 
 THREADS = 4
 #: Connections that are open at a time; the next one is closed at once.

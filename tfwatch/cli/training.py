@@ -45,9 +45,8 @@ exit codes: that of the script; 0 finished, or stopped from the screen; 1 traini
 """
 
 
-def add_run(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "run a training script of yours, unmodified, on the live screen: every fit of Keras is watched"
+def add_run(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
     more = "What follows SCRIPT is the script's, as is the exit code."
     usage = "tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]"
     own = options.add_command(commands, "run", text, _run_script, more=more, usage=usage)
@@ -56,9 +55,8 @@ def add_run(commands: Any) -> None:
     _add_shared(own)
 
 
-def add_train(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "train a workload and watch it live"
+def add_train(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
     more = (
         "A workload is a plain script: what is no option of tfwatch is an argument of its own, and "
         "`tfwatch train WORKLOAD --help` shows these too."
@@ -170,12 +168,13 @@ def _run_train(args: argparse.Namespace) -> int:
 
 def _run_options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:
     """Return the options that `_add_shared` reads."""
+    from tfwatch.cli.config import report_settings
     from tfwatch.cli.script.run import RunOptions
     from tfwatch.judge.effects.jobs import Autopilot
 
     options.join_group(args)
     options.use_feed(args)
-    options.report_settings(args)
+    report_settings(args)
     chosen = {
         "job": Autopilot(options.of_config(args, "memory-limit")) if args.autopilot else None,
         "headless": args.headless or args.json,
@@ -239,9 +238,8 @@ def help_of_workload(words: Sequence[str]) -> str:
     return f"\narguments of {name}:\n\n{text.getvalue()}"
 
 
-def add_workloads(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "list the workloads"
+def add_workloads(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
     listing = options.add_command(commands, "workloads", text, _run_workloads)
     listing.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
@@ -275,9 +273,8 @@ so far.
 """
 
 
-def add_ab(commands: Any) -> None:
-    """Add the command's parser."""
-    text = "A/B test: alternate between settings of a knob while a script trains; which is faster?"
+def add_ab(commands: Any, text: str) -> None:
+    """Add the command's parser. text: its help."""
     usage = "tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]"
     own = options.add_command(commands, "ab", text, _run_ab, epilog=_EPILOG, usage=usage)
     own.count_own_words = _count_own_words

@@ -13,7 +13,6 @@ from tfwatch.cli import options
 from tfwatch.cli.replay import ReplayOptions, replay_group, show_run
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group
 from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.cli.factories import Factories
+    from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.runs.format import Manifest
 
 
@@ -124,6 +124,8 @@ def _find_group(options: ReplayOptions) -> Path | None:
 
 def _runs_from(folder: Path, clock: Clock) -> ScriptRuns | None:
     """Return the runs of the process that writes this one, which is the first to be shown; None where unreadable."""
+    from tfwatch.judge.script_runs import ScriptRuns
+
     with suppress(NotARunError, OSError):
         return ScriptRuns(ProcessRuns(folder, clock), clock)
     return None

@@ -14,15 +14,6 @@ from tfwatch.cli.named_runs import find_past, find_side
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.comparing.checked_run import CheckLimits, check_runs, worst
-from tfwatch.judge.comparing.comparability import NotComparableError
-from tfwatch.report.check_report import (
-    check_json,
-    check_lines,
-    github_annotations,
-    junit_xml,
-    step_summary,
-)
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
@@ -30,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tfwatch.judge.comparing.checked_run import CheckedFigure
+    from tfwatch.judge.comparing.checked_run import CheckedFigure, CheckLimits
 
 
 _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30
@@ -80,6 +71,8 @@ _CHECK_EPILOG = (
 
 
 def _run_check(args: argparse.Namespace) -> int:
+    from tfwatch.judge.comparing.checked_run import CheckLimits
+
     shares = (args.max_wait_share, args.max_slower)
     wait, slower = (None if share is None else share / 100 for share in shares)
     limits = CheckLimits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower)
@@ -114,6 +107,10 @@ def check(
     Raises:
         BadInputError: there is no such run, there is no limit, or a report cannot be written.
     """
+    from tfwatch.judge.comparing.checked_run import check_runs, worst
+    from tfwatch.judge.comparing.comparability import NotComparableError
+    from tfwatch.report.check_report import check_json, check_lines
+
     _check_options(options)
     runs = find_side(options.run, options.runs_dir, clock)
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
@@ -132,6 +129,8 @@ def check(
 
 
 def _check_options(options: CheckOptions) -> None:
+    from tfwatch.judge.comparing.checked_run import CheckLimits
+
     if options.limits == CheckLimits():
         raise BadInputError(
             "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, "
@@ -151,6 +150,8 @@ def _write_reports(
     figures: Sequence[CheckedFigure],
 ) -> None:
     """Write the JUnit file, and, on GitHub, annotations to stderr and the step summary."""
+    from tfwatch.report.check_report import github_annotations, junit_xml, step_summary
+
     if options.junit:
         _write(options.junit, junit_xml(names, figures), "w")
     if environment.get("GITHUB_ACTIONS") == "true":

@@ -12,14 +12,6 @@ from tfwatch.cli import options
 from tfwatch.cli.named_runs import find_past, find_side
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.comparing.comparability import NotComparableError
-from tfwatch.judge.comparing.compared_runs import compare_runs
-from tfwatch.report.comparison_report import (
-    SIDES,
-    comparison_json,
-    comparison_lines,
-    comparison_markdown,
-)
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
@@ -80,6 +72,15 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such run, or the runs cannot be compared.
     """
+    from tfwatch.judge.comparing.comparability import NotComparableError
+    from tfwatch.judge.comparing.compared_runs import compare_runs
+    from tfwatch.report.comparison_report import (
+        SIDES,
+        comparison_json,
+        comparison_lines,
+        comparison_markdown,
+    )
+
     if len(options.sides) > len(SIDES):
         raise BadInputError(f"give at most {len(SIDES)} sides")
     sides = [find_side(words, options.runs_dir, clock) for words in options.sides]

@@ -15,15 +15,14 @@ from tfwatch.cli.named_runs import find, opened
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.report.exports.perfetto import write_trace
-from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
-from tfwatch.report.exports.tensorboard import write_scalars
 from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, written
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+
+    from tfwatch.report.exports.tables import Recording
 
 
 FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
@@ -87,6 +86,9 @@ def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such run or step, a package is missing, or the place cannot be written.
     """
+    from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
+    from tfwatch.report.exports.tensorboard import write_scalars
+
     folder = find(options.which, options.runs_dir)
     run = opened(folder, clock)
     first, last = options.steps or (1, len(run.steps))
@@ -108,6 +110,8 @@ def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
 
 
 def _write_trace(recording: Recording, place: Path) -> int:
+    from tfwatch.report.exports.perfetto import write_trace
+
     with written(place) as file:
         if place.suffix == ".gz":
             with gzip.GzipFile(

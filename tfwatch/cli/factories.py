@@ -9,14 +9,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tfwatch.doctor.packages import Installed
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tfwatch.doctor.checks import CheckUp
+    from tfwatch.doctor.packages import Installed
     from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.screens.doctor import RunCheckup
 
@@ -52,6 +51,12 @@ def _launcher(*args: Any, **options: Any) -> Launching:
     return LauncherApp(*args, **options)
 
 
+def _installed() -> Installed:
+    from tfwatch.doctor.packages import Installed
+
+    return Installed.here()
+
+
 def _command_line(words: Sequence[str]) -> list[str]:
     own = len(sys.orig_argv) - len(sys.argv[1:])
     return [sys.executable, *sys.orig_argv[1:own], *words]
@@ -81,7 +86,7 @@ class Factories:
 
     app: Callable[..., Screen] = _app
     launcher: Callable[..., Launching] = _launcher
-    installed: Callable[[], Installed] = Installed.here
+    installed: Callable[[], Installed] = _installed
     exit_now: Callable[[int], Any] = os._exit
     exec_command: Callable[[Sequence[str]], Any] = _exec_command
     run_command: Callable[[Sequence[str]], int] = _run_command

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.comparing.compared_runs import equal_runs, may_equal
-from tfwatch.judge.comparing.measured_runs import RunToCompare
-from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
 from tfwatch.runs.reading.opened import open_run
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.judge.comparing.comparability import Subject
+    from tfwatch.judge.comparing.measured_runs import RunToCompare
     from tfwatch.runs.reading.opened import Run
 
 
@@ -82,12 +80,19 @@ def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> Run
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
+    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.judged_run import JudgedRun
+
     folder = find(wanted, runs_dir)
     return RunToCompare(JudgedRun(opened(folder, clock)), run_name(folder))
 
 
 def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:
     """Return the newest runs that equal a run in settings, versions and machine, the oldest first."""
+    from tfwatch.judge.comparing.compared_runs import equal_runs, may_equal
+    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.judged_run import JudgedRun
+
     runs = []
     try:
         folders = list_runs(runs_dir)

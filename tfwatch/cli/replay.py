@@ -12,8 +12,6 @@ from tfwatch.cli.factories import Factories, make_checkup
 from tfwatch.cli.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.groups.judged_group import JudgedGroup
-from tfwatch.judge.notices import Notifier
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group, signs_of
 from tfwatch.runs.library.finding import find_run
@@ -21,12 +19,12 @@ from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.notification import NO_NOTICES
-from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.runs.requests import RequestSender
     from tfwatch.terminal.notification import NotifyOptions
@@ -59,6 +57,7 @@ def replay_group(
     Raises:
         BadInputError: the folder is not a group that can be read, or there is no screen to show it on.
     """
+    from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.screens.group import GroupApp, GroupReader
 
     check_screen()
@@ -157,6 +156,9 @@ def show_run(
 
     runs: of the process that trains, where the screen goes on with its next run.
     """
+    from tfwatch.judge.notices import Notifier
+    from tfwatch.tuner.thread import Tuner
+
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
     shown: dict[str, Any] = {

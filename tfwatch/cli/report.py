@@ -14,18 +14,12 @@ from tfwatch.cli import options
 from tfwatch.cli.named_runs import find, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.judge.groups.judged_group import JudgedGroup
-from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report.document import judged_json
-from tfwatch.report.group_report import group_html, group_json, group_markdown
-from tfwatch.report.html.page import as_html
-from tfwatch.report.html.templates import redaction_of, redaction_of_group
-from tfwatch.report.markdown import as_markdown
 from tfwatch.runs.group import is_group, open_group
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
+    from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
 
 
@@ -87,6 +81,12 @@ def report(options: ReportOptions, clock: Clock = SYSTEM) -> int:
 
 
 def _run_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, Redaction | None]:
+    from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.report.document import judged_json
+    from tfwatch.report.html.page import as_html
+    from tfwatch.report.html.templates import redaction_of
+    from tfwatch.report.markdown import as_markdown
+
     run = opened(folder, clock)
     redaction = redaction_of(run, Path.home(), list_workloads()) if options.is_redacted else None
     judged = JudgedRun(run)
@@ -100,6 +100,10 @@ def _run_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, 
 
 
 def _group_text(folder: Path, options: ReportOptions, clock: Clock) -> tuple[str, Redaction | None]:
+    from tfwatch.judge.groups.judged_group import JudgedGroup
+    from tfwatch.report.group_report import group_html, group_json, group_markdown
+    from tfwatch.report.html.templates import redaction_of_group
+
     with readable(folder):
         judged = JudgedGroup(open_group(folder, clock))
     redaction = (

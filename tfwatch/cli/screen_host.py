@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import os
@@ -24,6 +23,7 @@ from tfwatch.terminal.capture import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from tfwatch.cli.factories import Screen
@@ -69,6 +69,8 @@ class ScreenHost:
         self._soon(lambda app: app.exit_with(leave))
 
     def _painted(self) -> None:
+        import asyncio
+
         self._terminal.log_prints()
         self._loop = asyncio.get_running_loop()
         set_screen_signals(resumed=lambda: self._soon(self._resume))

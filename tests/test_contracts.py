@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for room in ("tfwatch", "tests") for path in (ROOT / room).rglob("*.py"))
-PAGES = ("CONTRIBUTING.md", "docs/growing.md")
+PAGES = ("CONTRIBUTING.md",)
 #: Folders that a path may begin in: rooms within a room are named by themselves.
 _HOMES = (
     ROOT,

@@ -18,9 +18,9 @@ _DAY = re.compile(r"\b\d{1,2} [A-Z][a-z]{2} 20\d\d\b")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
-def test_a_first_page_has_at_most_150_lines(name: str) -> None:
-    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= 150
+@pytest.mark.parametrize(("name", "most"), [("README.md", 150), ("CONTRIBUTING.md", 220)])
+def test_a_first_page_is_short(name: str, most: int) -> None:
+    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= most
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -38,9 +38,8 @@ def test_every_page_of_docs_is_linked_from_a_first_page() -> None:
     assert [page.name for page in PAGES[2:] if f"(docs/{page.name})" not in first] == []
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/growing.md"])
-def test_every_path_of_a_page_for_contributors_exists(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
+def test_every_path_of_the_page_for_contributors_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = re.findall(r"(?<![\w./])((?:[\w.]+/)+(?:\w+\.(?:py|md|tsv))?)(?![\w*])", text)
 
     assert len(paths) > 30

@@ -17,7 +17,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from live_run import CELL_X, CELL_Y, LATENCY_MS, LEFT, TOP, live_run
+from live_run import CELL_X, CELL_Y, LEFT, STORAGE_MS, TOP, live_run
 
 TARGET = Path(__file__).parent / "demo.svg"
 SIZE = (100, 30)
@@ -29,9 +29,9 @@ HOLD_S = 2.0
 BLOCKS = "▁▂▃▄▅▆▇█"
 NBSP = "\xa0"
 SVG = "{http://www.w3.org/2000/svg}"
-TITLE = f"tfwatch train cnn --storage-latency {LATENCY_MS:.0f}"
+TITLE = f"tfwatch train cnn --storage-latency {STORAGE_MS:.0f}"
 STARVING = (
-    f"cnn trains; each file is {LATENCY_MS:.0f} ms late (simulated storage latency); prefetch off"
+    f"cnn trains; each file is {STORAGE_MS:.0f} ms late (simulated storage latency); prefetch off"
 )
 SWITCHED = "key p: prefetch on, while it trains; same batches, same weights"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-LATENCY_MS = 1.0
+STORAGE_MS = 1.0
 #: Size of a cell, and the place of the first one, in the SVG images that Rich makes.
 CELL_X, CELL_Y, LEFT, TOP = 12.2, 24.4, 9, 41
 
@@ -52,7 +52,7 @@ async def live_run(size: tuple[int, int]) -> AsyncIterator[LiveRun]:
     """Train `cnn` with simulated storage latency under a screen of this size."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words = [str(script_of("cnn")), "--seed", "1", "--storage-latency", str(LATENCY_MS)]
+        words = [str(script_of("cnn")), "--seed", "1", "--storage-latency", str(STORAGE_MS)]
         script = ScriptThread(words, Launch(str(folder / "runs")), folder / "announced", SYSTEM)
         script.start()
         reader = RunReader(AwaitedRun("cnn", script.pid, folder / "log.txt", SYSTEM), SYSTEM)

@@ -181,8 +181,6 @@ SETTINGS = {
     "mode": "eager",
     "steps": 120,
     "memory_limit_bytes": 1e9,
-    "fast_pipeline": "tf.data",
-    "storage_latency_ms": 2.0,
 }
 MACHINE = {
     "host": "here",

@@ -63,19 +63,6 @@ _TABLES = {
         ((42.2, 11.4), (20.2, 11.2), (11.4, 10.95), (11.15, 10.9), (11.15, 10.9)),
         ((42.2, 11.4), (20.2, 11.1), (11.3, 10.95), (11.12, 10.9), (11.12, 10.9)),
     ),
-    "form": _LOADER,
-}
-_FAST = {
-    "generator": (
-        ((1.80, 0.95), (1.70, 1.0), (1.55, 1.0), (1.5, 1.0), (1.5, 1.05)),
-        ((1.10, 0.95), (1.12, 1.05), (1.12, 1.05), (1.15, 1.1), (1.15, 1.1)),
-        ((0.94, 0.88), (1.0, 0.95), (1.03, 0.98), (1.05, 1.0), (1.05, 1.0)),
-    ),
-    "form": (
-        ((13.2, 10.7), (12.0, 10.75), (11.5, 10.75), (11.4, 10.75), (11.4, 10.8)),
-        ((10.85, 10.7),) * 5,
-        ((10.85, 10.7),) * 5,
-    ),
 }
 _SHARED = ("cnn", "cnn, no latency", "generator")
 
@@ -115,19 +102,14 @@ class Table(Plant):
 
     def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
         """Return data wait, and compute plus host, of a step."""
-        table = _FAST[self.case] if knobs.get("fast_pipeline") == "on" else _TABLES[self.case]
+        table = _TABLES[self.case]
         step, work = table[_nearest(DEPTHS, knobs["prefetch"])][_nearest(CALLS, knobs["workers"])]
         return step - work, work
 
     @property
     def least_ms(self) -> float:
         """The best step of the table."""
-        return min(
-            step
-            for table in (_TABLES, _FAST)
-            for row in table.get(self.case, ())
-            for step, _ in row
-        )
+        return min(step for row in _TABLES[self.case] for step, _ in row)
 
 
 PLANTS = {
@@ -136,7 +118,6 @@ PLANTS = {
         1.0,
         cores=2,
         accelerated=case not in _SHARED,
-        fast=0.1 if case in _FAST else None,
         case=case,
     )
     for case in _TABLES

@@ -69,9 +69,9 @@ class Training:
 
 @contextmanager
 def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
-    """Write a run that takes requests for prefetch and shuffle."""
-    knobs = {"prefetch": "off", "workers": "off", "shuffle": "auto"}
-    writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "shuffle"], knobs=knobs)
+    """Write a run that takes requests for prefetch and the cache."""
+    knobs = {"prefetch": "off", "workers": "off", "cache": "off"}
+    writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "cache"], knobs=knobs)
     one, done = Training(writer, **options), threading.Event()
     writer.take_requests = RequestTaker(writer, one.control).look
     obeying = threading.Thread(target=one.obey, args=(done,))
@@ -106,13 +106,11 @@ def test_set_reports_a_request_for_a_later_epoch(
 ) -> None:
     with training(tmp_path):
         assert (
-            main(
-                ["set", str(os.getpid()), "prefetch=2", "shuffle=500", "--runs-dir", str(tmp_path)]
-            )
+            main(["set", str(os.getpid()), "prefetch=2", "cache=on", "--runs-dir", str(tmp_path)])
             == 0
         )
     assert capsys.readouterr().out == (
-        "prefetch off → 2 from step 9 on\nrequested: shuffle auto → 500, in effect with a later epoch\n"
+        "prefetch off → 2 from step 9 on\nrequested: cache off → on, in effect with a later epoch\n"
     )
 
 
@@ -169,10 +167,7 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
         ),
         (["depth=4"], "'depth' is not a knob: choose prefetch, workers"),
         (["prefetch=4", "workers=4"], "does not switch workers: fixed in this run's own pipeline"),
-        (
-            ["storage-latency=4"],
-            "does not switch storage-latency: it reads no files while it trains",
-        ),
+        (["multiprocessing=on"], "does not switch multiprocessing: its data is not a PyDataset"),
     ],
 )
 def test_what_cannot_be_set_is_a_sentence(

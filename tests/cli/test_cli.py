@@ -89,8 +89,8 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, cache, fast-pipeline, device-prefetch, "
-            "storage-latency, shuffle, multiprocessing or queue-size",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, cache, device-prefetch, "
+            "multiprocessing or queue-size",
             id="knob",
         ),
         pytest.param(
@@ -320,7 +320,7 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ),
         (
             "--knob depth=1,2",
-            "'depth' is not a knob: choose prefetch, workers, fast-pipeline, device-prefetch or storage-latency",
+            "'depth' is not a knob: choose prefetch, workers or device-prefetch",
         ),
         (
             "--knob prefetch",

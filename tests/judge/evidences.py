@@ -14,7 +14,7 @@ from tfwatch.judge.steps.verdict import breakdown
 if TYPE_CHECKING:
     from tfwatch.judge.forecasts.forecast import Forecast
 
-KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_pipeline": "off"}
+KNOBS = {"prefetch": "off", "workers": "off"}
 
 
 def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) -> Evidence:

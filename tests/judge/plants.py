@@ -22,22 +22,20 @@ CALLS = ("off", "1", "2", "4", "8", "16", "32", "64")
 
 @dataclass(frozen=True)
 class Plant:
-    """Milliseconds a batch: data_ms of one core's work, latency_ms of a storage that takes many requests at a time,
+    """Milliseconds a batch: data_ms of one core's work, storage_ms of a storage that takes many requests at a time,
     compute_ms and host_ms of the model. Without `accelerated` compute keeps all cores busy.
 
-    fast: data_ms of the fast pipeline over that of the slow one; None where there is one form. serial: the slow form
-    holds a lock. noise: the standard deviation of a step, as a share. drift: how much neighbouring steps resemble
+    serial: the pipeline holds a lock. noise: the standard deviation of a step, as a share. drift: how much neighbouring steps resemble
     each other. crowd_ms: what each worker adds to the work, for the thread that launches needs a core too.
     handing_ms: what a prefetch adds to it. bursts_ms: how late batches prepared ahead are, less the deeper the buffer.
     """
 
     data_ms: float
     compute_ms: float
-    latency_ms: float = 0.0
+    storage_ms: float = 0.0
     host_ms: float = 0.5
     cores: int = 8
     accelerated: bool = True
-    fast: float | None = None
     serial: bool = False
     noise: float = 0.03
     drift: float = 0.0
@@ -49,26 +47,18 @@ class Plant:
     @property
     def worst(self) -> dict[str, str]:
         """Every knob off."""
-        return {
-            "prefetch": "off",
-            "workers": "off",
-            **({} if self.fast is None else {"fast_pipeline": "off"}),
-        }
+        return {"prefetch": "off", "workers": "off"}
 
     def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
         """Data wait, and compute and host, of a step."""
-        fast = knobs.get("fast_pipeline") == "on" and self.fast is not None
-        data = self.data_ms * (self.fast or 1.0) if fast else self.data_ms
-        calls = _number(knobs["workers"]) if fast or not self.serial else 0
-        lasts = (
-            self.latency_ms + data
-            if not calls
-            else max((self.latency_ms + data) / calls, data / self.cores)
-        )
+        calls = 0 if self.serial else _number(knobs["workers"])
+        lasts = self.storage_ms + self.data_ms
+        if calls:
+            lasts = max(lasts / calls, self.data_ms / self.cores)
         work = self.compute_ms + self.host_ms
         if not calls and not _number(knobs["prefetch"]):
             return lasts, work
-        shared = 0.0 if self.accelerated else data / self.cores
+        shared = 0.0 if self.accelerated else self.data_ms / self.cores
         depth = _number(knobs["prefetch"])
         work += shared + self.crowd_ms * calls + (self.handing_ms if depth else 0.0)
         return max(lasts - work, 0.0) + self.bursts_ms / max(depth, 1), work
@@ -79,8 +69,7 @@ class Plant:
 
     def best_ms(self, memory_bytes: float) -> float:
         """Of the full grid, as far as the memory bears it."""
-        forms = [{}] if self.fast is None else [{"fast_pipeline": "off"}, {"fast_pipeline": "on"}]
-        grid = [{"prefetch": p, "workers": w, **f} for p, w, f in product(DEPTHS, CALLS, forms)]
+        grid = [{"prefetch": p, "workers": w} for p, w in product(DEPTHS, CALLS)]
         return min(
             self.step_ms(k) for k in grid if needed_bytes(k, self.batch_bytes) <= memory_bytes
         )

@@ -39,8 +39,8 @@ RUNNING = Situation(
     steps_total=411,
     device="the GPU",
     median_step_ms=23.4,
-    knobs={"prefetch": "off", "workers": "off", "latency_ms": "off"},
-    switchable=("prefetch", "workers", "latency_ms"),
+    knobs={"prefetch": "off", "workers": "off"},
+    switchable=("prefetch", "workers"),
     run="2026-11-20T10-17-03_cnn",
     now_s=100.0,
 )

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 FLIGHT: tuple[Event, ...] = (
     AutopilotBegan(0, 1, 2e9),
-    MoveMade(1, 20, "latency_ms", "20 ms", "off", "storage is slow", forecast_ms=9.1),
+    MoveMade(1, 20, "workers", "off", "4", "storage is slow", forecast_ms=9.1),
     MoveJudged(
         2,
         90,
-        "latency_ms",
-        "20 ms",
+        "workers",
         "off",
+        "4",
         23.4,
         9.24,
         60,
@@ -60,7 +60,7 @@ FLIGHT: tuple[Event, ...] = (
         169,
         23.4,
         9.24,
-        knobs={"latency_ms": "off"},
+        knobs={"workers": "4"},
     ),
     AutopilotBegan(7, 180, 2e9),
 )
@@ -126,7 +126,7 @@ WRITTEN = [
     ),
     pytest.param(
         plain(52),
-        (PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key"),),
+        (PipelineSwitched(0, "cache", "off", "on", 49, 50, 1.0, "key"),),
         "switches",
         id="few steps",
     ),

@@ -68,7 +68,7 @@ def test_a_switch_that_failed_is_listed_with_the_setting_since(tmp_path: Path) -
 def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> None:
     missed = (
         SwitchMissed(3, "prefetch", "off", "4", 100),
-        SwitchMissed(3, "latency_ms", "off", "20 ms", 200),
+        SwitchMissed(3, "device_prefetch", "off", "2", 200),
     )
     run = open_written(tmp_path / "run", plain(30), *missed, FINISHED)
 
@@ -93,7 +93,7 @@ def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> Non
         "failed": None,
         "setting_since": None,
     }
-    assert (second["step_asked"], second["knob"], second["to"]) == (200, "storage-latency", "20 ms")
+    assert (second["step_asked"], second["knob"], second["to"]) == (200, "device-prefetch", "2")
     assert "prefetch off → 4 at step 100: the run ended before it was in effect" in text_of(run)
 
 
@@ -194,24 +194,13 @@ def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
     assert [line for line in lines if line.startswith("experiment")] == [note.text]
 
 
-def test_the_fast_pipeline_is_called_by_its_name(tmp_path: Path) -> None:
-    switch = PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key")
-    run = open_written(
-        tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_pipeline": "tf.data"}
-    )
-
-    assert "fast pipeline (tf.data) off → on at step 50: not enough steps to compare" in text_of(
-        run
-    )
-
-
 def test_in_json_a_knob_has_the_name_that_the_command_line_takes(tmp_path: Path) -> None:
-    switch = PipelineSwitched(0, "latency_ms", "off", "20 ms", 49, 50, 1.0, "key")
-    knobs = {"prefetch": "off", "latency_ms": "off", "fast_pipeline": "off"}
+    switch = PipelineSwitched(0, "device_prefetch", "off", "2", 49, 50, 1.0, "key")
+    knobs = {"prefetch": "off", "device_prefetch": "off"}
     told = document.as_json(
         open_written(tmp_path / "run", plain(52), switch, FINISHED, knobs=knobs)
     )
 
-    assert told["knobs"] == {"prefetch": "off", "storage-latency": "off", "fast-pipeline": "off"}
-    assert [one["knob"] for one in told["switches"]] == ["storage-latency"]
+    assert told["knobs"] == {"prefetch": "off", "device-prefetch": "off"}
+    assert [one["knob"] for one in told["switches"]] == ["device-prefetch"]
     assert [parse_switch(f"50:{knob}=off").knob for knob in told["knobs"]] == list(knobs)

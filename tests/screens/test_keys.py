@@ -236,17 +236,18 @@ async def test_without_code_and_with_all_settings_off_nothing_is_copied(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("size", "rows"), [((120, 40), "p +- w c l b f"), ((80, 24), "p +- w c l f")], ids=str
+    ("size", "rows"), [((120, 40), "p +- w c g m k f"), ((80, 24), "p w c g m f")], ids=str
 )
 async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], rows: str) -> None:
     knobs = {
         "prefetch": "off",
         "workers": "off",
         "cache": "off",
-        "latency_ms": "20 ms",
-        "shuffle": "auto",
+        "device_prefetch": "off",
+        "multiprocessing": "off",
+        "queue_size": "default",
     }
-    run = starving(None, knobs=knobs, switchable=[*knobs], settings={"storage_latency_ms": 20.0})
+    run = starving(None, knobs=knobs, switchable=[*knobs])
     async with shown(run, size) as show:
         pane = show.live.knobs
         labels = [
@@ -261,7 +262,7 @@ async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], ro
         await show.until(lambda: show.tuner.jobs)
 
 
-_USUAL = ("prefetch", "workers", "cache", "latency_ms")
+_USUAL = ("prefetch", "workers", "cache")
 
 
 async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
@@ -274,8 +275,8 @@ async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
             ),
             (
                 80,
-                (*_USUAL, "fast_pipeline"),
-                "p prefetch w workers c cache t fast f autopilot a A/B u undo ? keys q quit",
+                (*_USUAL, "device_prefetch"),
+                "p prefetch w workers c cache g gpu f autopilot a A/B test u undo ? keys q quit",
             ),
             (
                 120,
@@ -284,15 +285,12 @@ async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
             ),
             (
                 60,
-                (*_USUAL, "fast_pipeline"),
-                "p pre w work c cache t fast f auto a A/B ? keys q quit",
+                (*_USUAL, "device_prefetch"),
+                "p pre w work c cache g gpu f auto a A/B ? keys q quit",
             ),
             (60, _USUAL[:2], "p prefetch w work f autopilot a A/B u undo ? keys q quit"),
         ):
-            stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
-            run = starving(
-                None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0}
-            )
+            run = starving(None, knobs=dict.fromkeys(knobs, "off"), switchable=[*knobs])
             await show.pilot.resize_terminal(width, 40)
             show.live.show(look(run), OwnCost(0.031, skipped=51))
             await show.pilot.pause()

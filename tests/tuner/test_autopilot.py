@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WORKERS = (KnobChange("workers", "off", "4"),)
 ROOMY = Autopilot(2.0**40)
 GPU = Plant(data_ms=21, compute_ms=8)
-GENERATOR = Plant(data_ms=13, compute_ms=1.5, fast=0.1, serial=True)
+GENERATOR = Plant(data_ms=13, compute_ms=1.5, serial=True)
 
 
 def flown(
@@ -46,7 +46,7 @@ def flown(
 
 
 @pytest.mark.parametrize(
-    "plant", [GPU, GENERATOR, Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2)]
+    "plant", [GPU, GENERATOR, Plant(data_ms=3, storage_ms=40, compute_ms=10, cores=2)]
 )
 def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) -> None:
     training = flown(plant)
@@ -57,9 +57,7 @@ def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) ->
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
     assert ended.steps <= BUDGET
     assert ended.after_ms == pytest.approx(plant.step_ms(ended.knobs), rel=0.05)
-    assert ended.before_ms == pytest.approx(
-        plant.step_ms(plant.worst | {"fast_pipeline": "off"}), rel=0.05
-    )
+    assert ended.before_ms == pytest.approx(plant.step_ms(plant.worst), rel=0.05)
     tried = [(move.knob, move.new) for move in made if not move.undoes]
     assert tried == [(one.knob, one.new) for one in judged]
     undone = [(move.knob, move.old) for move in made if move.undoes]
@@ -231,14 +229,14 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
     def not_for_ever(training: PlantTraining) -> None:
         assert len(training.settings) < 1000
 
-    training = PlantTraining(GENERATOR, Knobs())
-    training.line.press("fast_pipeline", "on")
+    training = PlantTraining(GPU, Knobs())
+    training.line.press("prefetch", "4")
     autopilot.run(training.driver(each=not_for_ever), ROOMY)
     training.train(100)
     asked = [(one.knob, one.new) for one in training.events(MoveMade)]
-    assert ("fast_pipeline", "on") not in asked
+    assert ("prefetch", "4") not in asked
     (ended,) = training.events(AutopilotEnded)
-    assert (ended.cause != "failed", ended.knobs["fast_pipeline"]) == (True, "on")
+    assert (ended.cause != "failed", ended.knobs["prefetch"]) == (True, "4")
 
 
 def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:

@@ -268,7 +268,7 @@ def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> No
 
 def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     """Else `tfwatch ab` would train on without an end."""
-    order = Experiment("latency_ms", ("off", "5 ms"), 600, ends=True)
+    order = Experiment("prefetch", ("4", "4"), 600, ends=True)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError):
         experiment.run(run.driver(), order)
@@ -291,7 +291,10 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
 @pytest.mark.parametrize(
     ("order", "reason"),
     [
-        (Experiment("latency_ms", ("off", "5 ms")), "latency cannot be switched in this run"),
+        (
+            Experiment("device_prefetch", ("off", "2")),
+            "device prefetch cannot be switched in this run",
+        ),
         (Experiment("prefetch", ("4", "4")), "4, 4 are not different settings of prefetch"),
         (Experiment("prefetch", ("4",)), "4 are not different settings of prefetch"),
     ],

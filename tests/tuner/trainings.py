@@ -47,7 +47,7 @@ class PlantTraining:
         self._next: tuple[Knobs, list[SwitchAsked]] | None = None
         values = {
             "knobs": knobs.values(),
-            "switchable": ["prefetch", "workers", "fast_pipeline"],
+            "switchable": ["prefetch", "workers"],
             "accelerated": plant.accelerated,
             "machine": {"cores": plant.cores, "memory_bytes": 2**34},
             "batch_bytes": round(plant.batch_bytes),

@@ -15,10 +15,7 @@ AUTO: Final = "auto"
 
 PREFETCH: Final = "prefetch"
 WORKERS: Final = "workers"
-LATENCY: Final = "latency_ms"
-FAST_PIPELINE: Final = "fast_pipeline"
 CACHE: Final = "cache"
-SHUFFLE: Final = "shuffle"
 DEVICE_PREFETCH: Final = "device_prefetch"
 MULTIPROCESSING: Final = "multiprocessing"
 QUEUE_SIZE: Final = "queue_size"
@@ -71,18 +68,16 @@ class Knob:
     #: The footer lists the key; `brief`: under a shorter name where room is short.
     in_footer: bool = True
     brief: str = ""
-    #: What follows a number.
-    unit: str = ""
 
     @property
     def label(self) -> str:
         """The name on the screen."""
-        return self.name.removesuffix("_ms").replace("_", " ")
+        return self.name.replace("_", " ")
 
     @property
     def option(self) -> str:
         """The name in options and JSON."""
-        return "storage-latency" if self.name == LATENCY else self.name.replace("_", "-")
+        return self.name.replace("_", "-")
 
     def check(self, text: str) -> str:
         """Return a value in its one spelling: `04` is `4`.
@@ -92,11 +87,8 @@ class Knob:
         """
         if text in self.words:
             return text
-        number = text.removesuffix(self.unit)
-        if self.unit and number.replace(".", "", 1).isdecimal() and float(number) <= self.largest:
-            return f"{float(number):g}{self.unit}" if float(number) else OFF
-        if number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= self.largest:
-            return str(int(number))
+        if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= self.largest:
+            return str(int(text))
         numbers = [f"a number from 1 to {self.largest}"] if self.largest else []
         *first, last = [*self.words, *numbers]
         values = f"{', '.join(first)} or {last}" if first else last
@@ -139,17 +131,6 @@ _TABLE = (
         rank=2,
     ),
     Knob(
-        FAST_PIPELINE,
-        key="t",
-        action="the fast pipeline, or the slow one again",
-        purpose="",
-        call="",
-        words=(OFF, ON),
-        first_on=ON,
-        rank=2,
-        brief="fast",
-    ),
-    Knob(
         DEVICE_PREFETCH,
         key="g",
         action="prefetch to the GPU's memory, or off",
@@ -161,33 +142,6 @@ _TABLE = (
         moves_compute=True,
         rank=3,
         brief="gpu",
-    ),
-    Knob(
-        LATENCY,
-        key="l",
-        action="simulated latency off, or back on",
-        purpose="simulated, per batch",
-        call="",
-        words=(OFF,),
-        largest=60_000,
-        first_on="20 ms",
-        rank=7,
-        unit=" ms",
-    ),
-    Knob(
-        SHUFFLE,
-        key="b",
-        action="shuffle off, or back on, from the next epoch on",
-        purpose="examples in the buffer",
-        call="",
-        words=(OFF, AUTO),
-        largest=10_000_000,
-        epochs=1,
-        epochs_off=1,
-        guarantee="the same elements in another order",
-        no_test="shuffle buffer: no A/B test, it changes at an epoch's start and changes the order of training",
-        rank=8,
-        in_footer=False,
     ),
     Knob(
         MULTIPROCESSING,
@@ -235,14 +189,8 @@ class Knobs:
     #: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for each map and interleave
     #: in its order: `default/4`. Of a `PyDataset` its `workers`, where `off` is at most 1.
     workers: str = OFF
-    #: Simulated storage latency, added to reading each batch's files: `20 ms`.
-    latency_ms: str = OFF
-    #: The fast pipeline in place of the slow one that people write.
-    fast_pipeline: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF
-    #: `buffer_size` of the source's shuffle, examples; `auto` is the workload's own.
-    shuffle: str = AUTO
     #: `buffer_size` of a prefetch to the GPU's memory after all other stages.
     device_prefetch: str = OFF
     #: The workers of a `PyDataset` are processes, not threads.
@@ -290,7 +238,7 @@ def check_value(knob: str, text: str) -> str:
 def epochs_until(knob: str, value: str) -> int:
     """Return the number of epochs that must begin before a value is in effect; 0: the next batch.
 
-    A shuffle's order is fixed for an epoch. A cache fills for the rest of one and in the next, and serves after that.
+    A cache fills for the rest of one and in the next, and serves after that.
     A `PyDataset` is read by the same workers for an epoch.
     """
     return KNOBS[knob].epochs_off if value == OFF else KNOBS[knob].epochs
@@ -337,10 +285,9 @@ def option_name(knob: str) -> str:
     return KNOBS[knob].option
 
 
-def knob_name(knob: str, fast_name: str = "") -> str:
-    """Return the knob's name on the screen: `latency`, `fast pipeline (tf.data)`; `fast_name` names that pipeline."""
-    name = KNOBS[knob].label if knob in KNOBS else knob
-    return f"{name} ({fast_name})" if fast_name and knob == FAST_PIPELINE else name
+def knob_name(knob: str) -> str:
+    """Return the knob's name on the screen: `device prefetch`."""
+    return KNOBS[knob].label if knob in KNOBS else knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,9 +303,10 @@ class KnobChange:
         """The change in the opposite direction."""
         return KnobChange(self.knob, self.new, self.old)
 
-    def words(self, fast_name: str = "") -> str:
-        """Return `workers off → 4`; `fast_name` names the fast pipeline."""
-        return f"{knob_name(self.knob, fast_name)} {self.old} → {self.new}"
+    @property
+    def words(self) -> str:
+        """`workers off → 4`."""
+        return f"{knob_name(self.knob)} {self.old} → {self.new}"
 
 
 class ChangesKnob:

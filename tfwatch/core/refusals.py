@@ -10,8 +10,6 @@ from tfwatch.core.knobs import (
     CACHE,
     CACHE_SHARE,
     DEVICE_PREFETCH,
-    FAST_PIPELINE,
-    LATENCY,
     MULTIPROCESSING,
     QUEUE_SIZE,
 )
@@ -29,15 +27,11 @@ class Refusal(Enum):
     READ_ONLY = "read only: tfwatch attach switches it"
     FIXED = "fixed in this run's own pipeline"
     NO_SUCH_KNOB = "not a knob of this run"
-    ONE_FORM = "it has no fast pipeline"
     NOTHING_TO_CACHE = (
         "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
     )
-    OWN_SHUFFLE = "it has a shuffle of its own, or none"
-    NO_FILES = "it reads no files while it trains"
     NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
     NO_PY_DATASET = "its data is not a PyDataset"
-    NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "not live below a strategy"
@@ -81,9 +75,7 @@ class Fixed:
 
 #: The reason why a pipeline has no such knob.
 LACKING = {
-    FAST_PIPELINE: Refusal.ONE_FORM,
     CACHE: Refusal.NOTHING_TO_CACHE,
-    LATENCY: Refusal.NO_FILES,
     DEVICE_PREFETCH: Refusal.NO_DEVICE_MEMORY,
     MULTIPROCESSING: Refusal.NO_PY_DATASET,
     QUEUE_SIZE: Refusal.NO_PY_DATASET,

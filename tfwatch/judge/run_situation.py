@@ -96,7 +96,6 @@ def build_situation(
         cpu_asked=manifest.settings.get("device") == "cpu",
         switchable=tuple(manifest.switchable),
         replicas=len(manifest.replicas),
-        fast_pipeline=manifest.fast_pipeline,
         started=manifest.knobs,
         origin=_batch_source(setting.knobs, pipelines, manifest.data),
         code=manifest.code,

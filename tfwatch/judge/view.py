@@ -138,9 +138,8 @@ class RunView:
     def code(self) -> str:
         """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
         now = {knob: state.now for knob, state in self.knobs.items()}
-        fast_name = self.snapshot.manifest.fast_pipeline
         return self.finding.edit or pasted_lines(
-            now, {}, self.situation.stages, fast_name, code=self.situation.code
+            now, {}, self.situation.stages, code=self.situation.code
         )
 
 

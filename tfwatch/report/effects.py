@@ -141,7 +141,7 @@ def _switches(judged: JudgedRun) -> Iterator[Effect]:
             forecast = f"{units.milliseconds(one.forecast.step_ms)} ({low_to_high})"
         yield Effect(
             kind=switch.by if switch.by in ("autopilot", "command", "code") else "switch",
-            change=switch.change.words(judged.run.manifest.fast_pipeline),
+            change=switch.change.words,
             where=f"step {units.count(switch.step)}"
             if switch.step is not None
             else "not yet in effect",
@@ -173,7 +173,7 @@ def _sides(switch: Comparison) -> str:
 def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
     for event in judged.run.events:
         if isinstance(event, SwitchFailed | SwitchMissed):
-            change = event.change.words(judged.run.manifest.fast_pipeline)
+            change = event.change.words
             where = f"step {units.count(event.step)}"
             yield Effect("switch", change, where, _why_without_effect(event, judged))
 
@@ -181,7 +181,7 @@ def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
 def _why_without_effect(event: SwitchFailed | SwitchMissed, judged: JudgedRun) -> str:
     if isinstance(event, SwitchMissed):
         return "the run ended before it was in effect"
-    now = setting_text(event.knob, event.now, judged.run.manifest.fast_pipeline)
+    now = setting_text(event.knob, event.now)
     return f"failed: {event.reason}; {now} continues"
 
 

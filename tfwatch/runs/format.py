@@ -32,9 +32,7 @@ from tfwatch.core.bounds import (
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import (
-    FAST_PIPELINE,
     KNOBS,
-    LATENCY,
     MOST_STAGES,
     PREFETCH,
     check_value,
@@ -103,9 +101,7 @@ _SETTINGS: Mapping[str, Any] = {
     "steps": Count,
     "steps_per_execution": Count,
     "memory_limit_bytes": MeanBytes,
-    "storage_latency_ms": Milliseconds,
     "keep_awake": bool,
-    FAST_PIPELINE: str,
 }
 #: The bounds of the known entries of `Manifest.machine`.
 _MACHINE: Mapping[str, Any] = {
@@ -137,7 +133,7 @@ class Manifest(msgspec.Struct, frozen=True):
     accelerated: bool = False
     knobs: dict[str, str] = {}
     switchable: list[str] = []
-    #: Why a knob cannot be switched, by knob, and why a script's own `shuffle` and `cycle_length` stay.
+    #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
     #: The switchable knobs that take effect with an epoch.
     from_epoch: list[str] = []
@@ -202,18 +198,6 @@ class Manifest(msgspec.Struct, frozen=True):
         """The copy of a batch, where batches are copied ahead of their steps; None where they are not."""
         return self.copy_ms if self.copied_ahead else None
 
-    @property
-    def fast_pipeline(self) -> str:
-        """The name of the workload's fast pipeline; empty where it has none."""
-        return self.settings.get(FAST_PIPELINE) or ""
-
-    def has_knob(self, knob: str) -> bool:
-        """Return whether the run has a knob; simulated latency only where the run started with it."""
-        has_latency = (
-            self.settings.get("storage_latency_ms") or self.knobs.get(LATENCY, "off") != "off"
-        )
-        return knob in self.knobs and (knob != LATENCY or bool(has_latency))
-
     def why_not_switchable(self, knob: str) -> Refusal | Fixed | None:
         """Return the reason why the run never switches a knob; None where it does."""
         if knob not in self.knobs:
@@ -222,8 +206,6 @@ class Manifest(msgspec.Struct, frozen=True):
                 if self.fixed.get(knob)
                 else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
             )
-        if not self.has_knob(knob):
-            return Refusal.NO_LATENCY
         if knob in self.switchable:
             return None
         return Fixed(self.fixed[knob]) if self.fixed.get(knob) else Refusal.FIXED

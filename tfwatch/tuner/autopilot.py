@@ -19,7 +19,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchFailed,
 )
-from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, FAST_PIPELINE, PREFETCH, WORKERS
+from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS
 from tfwatch.judge.autopilot import autopilot_moves
 from tfwatch.judge.autopilot.autopilot_moves import LEAST, MOST, Move, SearchLimits, Stop
 from tfwatch.judge.autopilot.autopilot_search import AutopilotSearch
@@ -47,8 +47,8 @@ SHARE = 0.25
 _UNKNOWN = 256 * 2**20
 #: Looks at the run until a completed step is visible; the most steps reserved for that.
 _LOOKS, _MOST_SPARED = 3, 60
-#: The knobs that it switches. Simulated latency stands for the storage, and a shuffle buffer changes the order.
-_KNOBS = frozenset({PREFETCH, WORKERS, FAST_PIPELINE, CACHE, DEVICE_PREFETCH})
+#: The knobs that it switches.
+_KNOBS = frozenset({PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH})
 
 
 def run(driver: Driver, request: Autopilot) -> None:

@@ -73,14 +73,14 @@ def write_class(folder, label):
         (folder / f"{number:03d}.jpg").write_bytes(data.numpy())
 
 
-def delayed(path, latency_ms):
+def delayed(path, sleep_ms):
     """Return the path after a sleep inside TensorFlow, as on slow storage; a sleep of Python would hold the GIL."""
-    if not latency_ms:
+    if not sleep_ms:
         return path
     once = tf.data.Dataset.from_tensors(path)
     slow = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(once),
-        sleep_microseconds=max(int(latency_ms * 1000) - SLEEP_COST_US, 0),
+        sleep_microseconds=max(int(sleep_ms * 1000) - SLEEP_COST_US, 0),
         output_types=[path.dtype],
         output_shapes=[path.shape],
     )

@@ -141,32 +141,25 @@ KINDS = [
     pytest.param(GPU, id="decode on one of eight cores, a GPU"),
     pytest.param(Plant(data_ms=5, compute_ms=12), id="prefetch hides it all"),
     pytest.param(
-        Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2), id="slow storage, two cores"
+        Plant(data_ms=3, storage_ms=40, compute_ms=10, cores=2), id="slow storage, two cores"
     ),
     pytest.param(Plant(data_ms=300, compute_ms=6), id="more work than the cores have"),
-    pytest.param(Plant(data_ms=13, compute_ms=1.5, fast=0.1, serial=True), id="a Python generator"),
-    pytest.param(
-        Plant(data_ms=13, compute_ms=1.5, serial=True), id="a Python generator and no other form"
-    ),
+    pytest.param(Plant(data_ms=13, compute_ms=1.5, serial=True), id="a Python generator"),
     pytest.param(
         Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False),
         id="a CPU that shares its cores",
-    ),
-    pytest.param(
-        Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False, fast=0.2),
-        id="and has a fast pipeline",
     ),
     pytest.param(Plant(data_ms=0.05, compute_ms=12), id="fed from the start"),
     pytest.param(
         Plant(data_ms=8, compute_ms=8, noise=0.08, drift=0.3), id="noise that resembles itself"
     ),
     pytest.param(
-        Plant(data_ms=12, latency_ms=20, compute_ms=5.5, cores=16, crowd_ms=0.03, bursts_ms=0.6),
+        Plant(data_ms=12, storage_ms=20, compute_ms=5.5, cores=16, crowd_ms=0.03, bursts_ms=0.6),
         id="cnn on sixteen cores: workers crowd the thread that launches",
     ),
     pytest.param(
         Plant(data_ms=14, compute_ms=5.5, cores=16, crowd_ms=0.03, bursts_ms=0.4, drift=0.3),
-        id="and without latency",
+        id="and with a fast disk",
     ),
     pytest.param(
         Plant(data_ms=7, compute_ms=12, cores=2, accelerated=False, handing_ms=1.3, drift=0.3),
@@ -178,7 +171,6 @@ KINDS = [
             compute_ms=0.3,
             cores=2,
             accelerated=False,
-            fast=0.02,
             serial=True,
             bursts_ms=0.5,
             noise=0.1,
@@ -187,7 +179,7 @@ KINDS = [
     ),
     pytest.param(
         Plant(
-            data_ms=2.4, latency_ms=40, compute_ms=10, bursts_ms=0.8, cores=2, drift=0.4, noise=0.06
+            data_ms=2.4, storage_ms=40, compute_ms=10, bursts_ms=0.8, cores=2, drift=0.4, noise=0.06
         ),
         id="storage on two cores: a buffer gains little beside noise",
     ),
@@ -217,11 +209,10 @@ PLANTS = st.builds(
     Plant,
     data_ms=st.floats(0.05, 200),
     compute_ms=st.floats(0.5, 100),
-    latency_ms=st.sampled_from([0.0, 0.0, 5.0, 40.0]),
+    storage_ms=st.sampled_from([0.0, 0.0, 5.0, 40.0]),
     host_ms=st.floats(0.05, 5),
     cores=st.sampled_from([2, 4, 8, 16]),
     accelerated=st.booleans(),
-    fast=st.sampled_from([None, 0.05, 0.3, 0.9, 1.2]),
     serial=st.booleans(),
     noise=st.floats(0, 0.05),
     drift=st.sampled_from([0.0, 0.3]),
@@ -231,7 +222,6 @@ STARTS = st.fixed_dictionaries(
     {
         "prefetch": st.sampled_from(["off", "default", "auto", "1", "4", "16"]),
         "workers": st.sampled_from(["off", "default", "auto", "2", "8"]),
-        "fast_pipeline": st.sampled_from(["off", "on"]),
     }
 )
 
@@ -243,11 +233,6 @@ STARTS = st.fixed_dictionaries(
 def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     plant: Plant, start: dict[str, str], memory: float, seed: int, make_forecast: MakeForecast
 ) -> None:
-    start = {
-        knob: value
-        for knob, value in start.items()
-        if knob != "fast_pipeline" or plant.fast is not None
-    }
     walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
@@ -261,15 +246,9 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
 def test_from_the_worst_setting_any_plant_ends_near_its_best(
     plant: Plant, seed: int, make_forecast: MakeForecast
 ) -> None:
-    # One knob is turned at a time: a form that gains only once another knob is turned is not found.
-    lasts_ms = plant.latency_ms + plant.data_ms
-    has_usable_gain = plant.fast is not None and (1 - plant.fast) * plant.data_ms >= 0.05 * (
-        lasts_ms + plant.compute_ms
-    )
-    fast = plant.fast if has_usable_gain else None
     # More than 16 calls at a time are not reached within the budget: each doubling takes as many steps to take effect.
-    latency_ms = min(plant.latency_ms, 16 * (plant.compute_ms + plant.host_ms))
-    plant = replace(plant, noise=min(plant.noise, 0.02), fast=fast, latency_ms=latency_ms)
+    storage_ms = min(plant.storage_ms, 16 * (plant.compute_ms + plant.host_ms))
+    plant = replace(plant, noise=min(plant.noise, 0.02), storage_ms=storage_ms)
     walked = walk_over(plant, seed=seed, make_forecast=make_forecast)
     assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
 
@@ -282,24 +261,13 @@ def test_from_the_worst_setting_any_plant_ends_near_its_best(
         pytest.param(
             {"workers": 20.0}, "prefetch", id="no forecast is better than one that promises nothing"
         ),
-        pytest.param(
-            {"fast_pipeline": 10.5, "workers": 11.0, "prefetch": 12.0},
-            "fast_pipeline",
-            id="another form",
-        ),
-        pytest.param(
-            {"fast_pipeline": 20.0, "workers": 11.0, "prefetch": 12.0},
-            "workers",
-            id="not one without a gain",
-        ),
+        pytest.param({"workers": 20.0, "prefetch": 12.0}, "prefetch", id="not one without a gain"),
     ],
 )
 def test_the_switch_that_promises_most_is_made_first(
     promised: dict[str, float], first: str
 ) -> None:
-    knobs = {"prefetch": "4", "workers": "4"} | (
-        {"fast_pipeline": "off"} if "fast_pipeline" in promised else {}
-    )
+    knobs = {"prefetch": "4", "workers": "4"}
 
     def told(turned: Mapping[str, str]) -> Forecast | None:
         (knob,) = turned
@@ -380,14 +348,14 @@ def test_a_move_is_kept_where_all_that_is_known_says_so(
 
 def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None:
     """Else it would come before what makes that time itself shorter."""
-    promised = {"prefetch": 2.0, "fast_pipeline": 15.0}
-    knobs = {"prefetch": "off", "fast_pipeline": "off"}
+    promised = {"prefetch": 2.0, "workers": 15.0}
+    knobs = {"prefetch": "off", "workers": "off"}
     limits = SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     found = AutopilotSearch(knobs, Measurement(40, 20.0, 0.1, 18.0)).next(
         lambda turned: forecast(turned, promised[next(iter(turned))]), limits
     )
     assert isinstance(found, Move)
-    assert found.knob == "fast_pipeline"
+    assert found.knob == "workers"
 
 
 def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:

@@ -135,14 +135,6 @@ def test_what_an_experiment_turned_since_is_taken_back_first() -> None:
     ]
 
 
-def test_a_shuffle_makes_no_other_setting() -> None:
-    (before, after) = intervals(
-        [switched("shuffle", "auto", "off", 101)], {**OFF, "shuffle": "off"}
-    )
-
-    assert before.knobs == after.knobs == OFF
-
-
 def test_the_newest_stretch_of_a_setting_is_found_with_its_neighbour() -> None:
     older, newer, other = (
         SettingSpan(OFF, SLOW),

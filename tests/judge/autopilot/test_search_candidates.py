@@ -205,9 +205,6 @@ def test_what_eases_a_run_whose_cores_are_crowded(
             KnobChange("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"
         ),
         pytest.param(
-            KnobChange("fast_pipeline", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"
-        ),
-        pytest.param(
             KnobChange("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"
         ),
     ],

@@ -107,11 +107,6 @@ def test_a_switch_is_told_in_a_line() -> None:
         comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
     )
     assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
-    form = replace(SETTLED, knob="fast_pipeline", new="on")
-    assert (
-        comparison_line(form, "tf.data")
-        == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster (1.61 to 1.74)"
-    )
     assert speed(1.0) == "no difference"
 
 

@@ -46,11 +46,11 @@ def test_a_request_is_asked_until_it_is_answered() -> None:
 
 
 def test_a_request_is_asked_until_it_is_taken_back() -> None:
-    asked = SwitchAsked(2_000_000_000, "shuffle", "auto", "off", 10, "key")
-    back = replace(asked, at_ns=3_000_000_000, new="auto")
-    assert knob_states({"shuffle": "auto"}, [asked])["shuffle"].asked == "off"
-    state = knob_states({"shuffle": "auto"}, [asked, back])["shuffle"]
-    assert (state.now, state.asked) == ("auto", None)
+    asked = SwitchAsked(2_000_000_000, "cache", "off", "on", 10, "key")
+    back = replace(asked, at_ns=3_000_000_000, new="off")
+    assert knob_states({"cache": "off"}, [asked])["cache"].asked == "on"
+    state = knob_states({"cache": "off"}, [asked, back])["cache"]
+    assert (state.now, state.asked) == ("off", None)
 
 
 def test_this_screens_own_request_counts_until_the_training_speaks_of_it() -> None:
@@ -141,9 +141,6 @@ def test_what_the_autopilot_took_back_is_undone_already() -> None:
     assert last(kept, tried, replace(back, by="key"), made(6, "4", "8")) == ("prefetch", "8")
 
 
-def test_a_cache_and_a_shuffle_are_no_experiment_and_say_why() -> None:
-    told = {knob: why_no_experiment(knob) for knob in ("cache", "shuffle", "prefetch")}
-
-    assert told["prefetch"] == ""
-    assert told["cache"].startswith("cache: no A/B test")
-    assert told["shuffle"].startswith("shuffle buffer: no A/B test")
+def test_a_cache_has_no_experiment_and_says_why() -> None:
+    assert why_no_experiment("prefetch") == ""
+    assert why_no_experiment("cache").startswith("cache: no A/B test")

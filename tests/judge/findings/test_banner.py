@@ -115,15 +115,6 @@ SHORT_EPOCH = TimeSpent(
             id="starving",
         ),
         pytest.param(
-            {
-                "judgement": judged(Verdict.HIGHLY, 29.6),
-                "knobs": {"prefetch": "off", "latency_ms": "20 ms"},
-            },
-            "STARVING 68 %",
-            "HIGHLY input-bound: waits 29.6 of 43.4 ms/step, 20 ms of it simulated (l)",
-            id="simulated",
-        ),
-        pytest.param(
             {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH)},
             "LAUNCH-BOUND 48 %",
             "launching kernels takes 1.0 of 2.1 ms/step, longer than the GPU then computes",

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
             id="workers are off",
         ),
         pytest.param(
-            {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"},
-            ("prefetch", "workers"),
-            "l turns the simulated latency off",
-            id="simulated",
-        ),
-        pytest.param(
             {"prefetch": "4", "workers": "auto"},
             ("prefetch", "workers"),
             "reading or decoding",
@@ -51,40 +45,6 @@ def test_a_starving_device_has_the_next_switch_to_try(
     assert (
         expected in finding(judgement=judged(Verdict.HIGHLY), knobs=knobs, switchable=switchable)[2]
     )
-
-
-@pytest.mark.parametrize(
-    ("wait", "knobs", "expected"),
-    [
-        pytest.param(
-            40.0,
-            {"fast_pipeline": "off"},
-            "t turns the fast pipeline on (tf.data); prefetch can",
-            id="far too slow",
-        ),
-        pytest.param(
-            9.6, {"fast_pipeline": "off"}, "p turns prefetch on", id="prefetch can hide it"
-        ),
-        pytest.param(
-            9.6,
-            {"fast_pipeline": "off", "prefetch": "4"},
-            "hide all of the wait: t turns the fast",
-            id="prefetch is on",
-        ),
-        pytest.param(
-            40.0, {"fast_pipeline": "on"}, "p turns prefetch on", id="the fast pipeline runs"
-        ),
-    ],
-)
-def test_the_fast_pipeline_is_advised_where_prefetch_cannot_hide_the_wait(
-    wait: float, knobs: dict[str, str], expected: str
-) -> None:
-    now = {
-        "switchable": ("prefetch", "workers", "fast_pipeline"),
-        "fast_pipeline": "tf.data",
-        "knobs": knobs,
-    }
-    assert expected in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
 
 
 @pytest.mark.parametrize(

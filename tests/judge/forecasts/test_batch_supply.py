@@ -14,7 +14,6 @@ from tfwatch.judge.forecasts.batch_supply import (
     Supply,
     by_workers,
     cached,
-    in_form,
     in_turn,
     overlapped,
     partly_ahead,
@@ -96,15 +95,6 @@ def test_work_is_conserved_on_the_cores_there_are() -> None:
 
 #: 100 ms a batch by each of the three guesses.
 MADE = (Supply(20, 80, 1), Supply(20, 80, 1), Supply(20, 80, 1))
-
-
-def test_the_fast_pipeline_takes_a_hundredth_a_tenth_or_half() -> None:
-    fast = in_form(MADE, fast=True)
-
-    assert fast is not None
-    assert [one.work_ms for one in fast] == pytest.approx([1, 10, 50])
-    assert [one.parallel_ms for one in fast] == pytest.approx([0.8, 8, 40])
-    assert in_form(MADE, fast=False) is None
 
 
 def test_a_cache_leaves_a_fiftieth_a_third_or_nearly_all() -> None:

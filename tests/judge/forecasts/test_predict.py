@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 WORK = 13.8
 
 
-def after(
-    known: Evidence, knob: str, value: str, compute_floor_ms: float = WORK, **together_with: str
-) -> Prediction:
+def after(known: Evidence, knob: str, value: str, **together_with: str) -> Prediction:
     assert known.breakdown is not None
-    found = predict(known, known.breakdown, knob, value, compute_floor_ms, together_with)
+    found = predict(known, known.breakdown, knob, value, together_with)
     assert isinstance(found, Prediction), found
     return found
 
@@ -54,31 +52,18 @@ def test_of_maps_that_ran_in_parallel_the_stages_tell_too_much() -> None:
     assert within(after(known, "workers", "off")) == pytest.approx((30, 70, 110), rel=0.03)
 
 
-def test_a_fast_pipeline_is_a_guess_and_frees_the_lock_that_launching_needs() -> None:
-    found = after(evidence(20.0), "fast_pipeline", "on", compute_floor_ms=10.0)
-
-    assert within(found) == pytest.approx((0.5 * 12, 10 + 2, 10 + 10))
-    assert found.why == "a guess: this pipeline has not run yet"
-
-
 def test_a_cache_is_told_by_what_it_leaves() -> None:
     found = after(evidence(20.0, knobs={"cache": "off"}), "cache", "on")
 
     assert within(found) == pytest.approx((WORK + 0.4, WORK + 6, WORK + 18))
 
 
-@pytest.mark.parametrize(
-    ("knob", "says"),
-    [
-        ("fast_pipeline", "the slow pipeline has not run yet in this run"),
-        ("cache", "the time of a batch without a cache has not been measured in this run"),
-    ],
-)
-def test_what_was_never_without_is_not_told(knob: str, says: str) -> None:
-    known = evidence(1.0, knobs={knob: "on"})
+def test_a_cache_that_was_never_off_has_no_forecast() -> None:
+    known = evidence(1.0, knobs={"cache": "on"})
     assert known.breakdown is not None
 
-    assert predict(known, known.breakdown, knob, "off", WORK, {}) == says
+    why = "the time of a batch without a cache has not been measured in this run"
+    assert predict(known, known.breakdown, "cache", "off", {}) == why
 
 
 def test_batches_made_under_pythons_lock_may_hold_a_launch_up() -> None:
@@ -228,4 +213,4 @@ def test_a_stage_that_is_not_known_has_no_forecast(
     made = staged(**known)
 
     assert made.breakdown is not None
-    assert predict(made, made.breakdown, "workers", value, WORK, {}) == why
+    assert predict(made, made.breakdown, "workers", value, {}) == why

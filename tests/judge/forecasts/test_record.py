@@ -31,7 +31,6 @@ class Manifest:
     batch_bytes: int | None = 1000
     cache_bytes: int | None = None
     cache_after: str = ""
-    fast_pipeline: str = ""
     parallel_stages: tuple[str, ...] = ()
     from_epoch: tuple[str, ...] = ()
     memory_limit: float | None = None

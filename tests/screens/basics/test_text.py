@@ -151,13 +151,13 @@ def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> 
 @pytest.mark.parametrize(
     ("width", "shortened"),
     [
-        (99, "t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
-        (59, "t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x"),
-        (49, "t fast pipeline on: about 14.9 ms, 1.6 x"),
+        (99, "w workers auto: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
+        (59, "w workers auto: about 14.9 ms (6.4 to 21.0), 1.6 x"),
+        (49, "w workers auto: about 14.9 ms, 1.6 x"),
     ],
 )
 def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, shortened: str) -> None:
     assert (
-        shorten_clauses("t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width)
+        shorten_clauses("w workers auto: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width)
         == shortened
     )

@@ -70,11 +70,6 @@ FINDINGS: list[Any] = [
         id="all is on",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), "knobs": {**ALL_ON, "latency_ms": "20 ms"}},
-        "l turns the simulated latency off",
-        id="simulated",
-    ),
-    pytest.param(
         {
             "judgement": judged(HIGHLY),
             "knobs": ALL_ON,
@@ -107,12 +102,11 @@ FINDINGS: list[Any] = [
     pytest.param(
         {
             "judgement": judged(HIGHLY),
-            "knobs": {"prefetch": "4", "fast_pipeline": "off"},
-            "fast_pipeline": "whole batches",
-            **forecast_for("fast_pipeline", "on", 3.3, "a guess: this form has not run yet"),
+            "knobs": {"prefetch": "4", "workers": "off"},
+            **forecast_for("workers", "4", 3.3, "a guess"),
         },
-        "t fast pipeline (whole batches) on: 23.4 to about 3.3 ms, 7.1 x",
-        id="fast pipeline",
+        "w workers 4: 23.4 to about 3.3 ms, 7.1 x",
+        id="workers",
     ),
     pytest.param(
         {
@@ -193,8 +187,8 @@ FINDINGS: list[Any] = [
         {"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"
     ),
     pytest.param(
-        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_pipeline": "on"}},
-        "Requested: fast pipeline on",
+        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"device_prefetch": "2"}},
+        "Requested: device prefetch 2",
         id="asked",
     ),
     pytest.param(

@@ -1,4 +1,4 @@
-"""The knobs that wait for an epoch: the cache and the shuffle."""
+"""The knobs that wait for an epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfwatch.core.rows import Phase
 if TYPE_CHECKING:
     from pathlib import Path
 
-KNOBS = {"prefetch": "off", "workers": "off", "cache": "off", "shuffle": "auto"}
+KNOBS = {"prefetch": "off", "workers": "off", "cache": "off"}
 GB = 2**30
 
 
@@ -57,12 +57,10 @@ async def test_a_request_for_the_next_epoch_is_not_shown_as_pending(tmp_path: Pa
     """Neither banner nor card shows the request: they would for minutes."""
     run = cnn(tmp_path)
     async with shown(run) as show:
-        asked(run, "cache", "off", "on")
-        asked(run, "shuffle", "auto", "off").steps(30, STARVING)
+        asked(run, "cache", "off", "on").steps(30, STARVING)
         await show.frame()
         assert "ASKED" not in show.text
         assert "waits for the" not in show.text
-        assert "b shuffle auto next: off from epoch 2; b undoes it" in show.words
 
 
 @pytest.mark.parametrize(
@@ -79,33 +77,12 @@ async def test_a_cache_that_does_not_fit_is_greyed_with_its_figures(tmp_path: Pa
         assert "needs 4.1 GB, 6.2 GB are free" in show.text
 
 
-async def test_a_shuffle_is_switched_off_undone_and_listed(tmp_path: Path) -> None:
-    run = cnn(tmp_path)
-    async with shown(run) as show:
-        assert "b shuffle auto next: off examples in the buffer" in show.words
-        await show.press("b")
-        assert show.asked() == [("shuffle", "off")]
-        asked(run, "shuffle", "auto", "off").steps(5, STARVING)
-        await show.frame()
-        assert "shuffle auto → off requested, from the next epoch" in show.text
-        await show.press("u")
-        assert show.asked() == [("shuffle", "auto")]
-        asked(run, "shuffle", "auto", "auto").steps(5, STARVING)
-        await show.frame()
-        assert "requested" not in show.text
-
-
-@pytest.mark.parametrize("key", ["c", "b"])
-async def test_a_workload_without_the_knob_asks_nothing(tmp_path: Path, key: str) -> None:
+async def test_a_workload_without_the_knob_asks_nothing(tmp_path: Path) -> None:
     async with shown(cnn(tmp_path, knobs={"prefetch": "off"}, switchable=["prefetch"])) as show:
-        await show.press(key)
+        await show.press("c")
         assert show.asked() == []
-        messages = [note.message for note in show.app._notifications]
-        expected = {
-            "c": "cache: its examples are in memory",
-            "b": "shuffle: not a knob of this run",
-        }
-        assert any(message.startswith(expected[key]) for message in messages), messages
+        (message,) = [note.message for note in show.app._notifications]
+        assert message.startswith("cache: its examples are in memory")
 
 
 async def test_workers_that_wait_for_an_epoch_say_so(tmp_path: Path) -> None:

@@ -32,11 +32,11 @@ by_name = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 
 def named(folder: Path, name: str) -> Canned:
     """Make a run that uses a name for everything that users choose, with a settled switch to it."""
-    knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
+    knobs = {"prefetch": "off", "workers": "off"}
     values = {
         "knobs": knobs,
         "switchable": [*knobs],
-        "settings": {"fast_pipeline": name},
+        "settings": {"mode": name},
         "accelerated": True,
     }
     run = Canned(folder, workload=name, device=name, metric=name, **values)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
 from tfwatch.core.rows import Phase
@@ -20,8 +20,7 @@ async def test_a_key_requests_a_setting(tmp_path: Path) -> None:
         for keys, asked in (
             (["u"], []),  # nothing to undo
             (["underscore"], []),  # nothing is shallower than off
-            (["l"], []),  # no latency was asked for
-            (["t"], []),  # a pipeline of one form
+            (["g"], []),  # a CPU has no memory of its own
             (["p", "u"], [("prefetch", "off")]),
             (["p", "p"], [("prefetch", "off")]),
             (["p"], [("prefetch", "4")]),
@@ -42,25 +41,6 @@ async def test_enter_on_a_stage_switches_its_parallel_calls_alone(tmp_path: Path
         await show.press("1", "down", "down", "down", "down", "enter")
         assert show.asked() == [("workers", "off/auto")]
         assert "workers off next: off/auto requested" in show.words
-
-
-async def test_what_orders_the_elements_has_its_reason_beside_it(tmp_path: Path) -> None:
-    why = "buffer_size of shuffle(50) sets the order of training"
-    fixed = {
-        "shuffle": why,
-        "cycle_length": why.replace("buffer_size", "cycle_length").replace("shuffle", "interleave"),
-    }
-    run = starving(tmp_path, knobs={"prefetch": "default", "workers": "off"}, fixed=fixed)
-    async with shown(run, size=(160, 50)) as show:
-        assert f"b shuffle {why}" in show.words
-        assert (
-            "cycle length cycle_length of interleave(50) sets the order of training" in show.words
-        )
-        await show.press("b")
-        assert [note.message for note in show.app._notifications] == [
-            f"shuffle: as the script has it: {why}"
-        ]
-        assert show.asked() == []
 
 
 async def test_u_undoes_the_last_switch(tmp_path: Path) -> None:
@@ -102,51 +82,15 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
     ("keys", "undoes"),
     [
         pytest.param(["p", "w"], "p", id="a knob's own key"),
-        pytest.param(["t", "p"], "t", id="the form's"),
         pytest.param(["plus", "p"], "u", id="a depth has none"),
     ],
 )
 async def test_the_first_switch_shows_its_undo_key(keys: list[str], undoes: str) -> None:
-    knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
-    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_pipeline": "tf.data"})
-    async with shown(run.started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)) as show:
+    async with shown(starving(None)) as show:
         await show.press(*keys)
         assert [note.message for note in show.app._notifications] == [
             f"{undoes} undoes the switch, space freezes the charts"
         ]
-
-
-async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:
-    run = usual(
-        None,
-        settings={"storage_latency_ms": 20.0},
-        knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"},
-    )
-    async with shown(run) as show:
-        assert "l latency 20 ms next: off" in show.words
-        await show.press("l", "l")
-        assert show.asked() == [("latency_ms", "20 ms")]
-
-
-async def test_a_fast_pipeline_is_switched_and_named() -> None:
-    knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
-    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_pipeline": "tf.data"})
-    run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
-    async with shown(run) as show:
-        assert "t fast pipeline (tf.data) on: " in show.text
-        assert "t fast pipeline off next: on 18.0 ms 3.0 x, tf.data" in show.words
-        assert "t fast" in show.rows[-1]
-        await show.press("t")
-        assert show.asked() == [("fast_pipeline", "on")]
-        run.switched("fast_pipeline", "off", "on").steps(100, COMPUTE_BOUND).doing(
-            Phase.COMPUTE, 0.001
-        )
-        await show.frame()
-        assert "u undo: fast pipeline back to off" in show.text
-        assert "t fast pipeline on next: off" in show.words
-        assert "fast pipeline (tf.data) off → on at step" in show.text
-        await show.press("u")
-        assert show.asked() == [("fast_pipeline", "off")]
 
 
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:

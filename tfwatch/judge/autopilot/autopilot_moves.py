@@ -11,7 +11,6 @@ import numpy as np
 from tfwatch.core.knobs import (
     CACHE,
     DEVICE_PREFETCH,
-    FAST_PIPELINE,
     KNOBS,
     PREFETCH,
     WORKERS,
@@ -161,7 +160,7 @@ def drop_settling_rows(rows: Rows, steps: int) -> Rows:
     return rows[keep]
 
 
-#: The most workers: they overlap 100 ms of storage latency with steps of 2 ms.
+#: The most workers: they overlap 100 ms of a slow disk with steps of 2 ms.
 _MOST_WORKERS = 64
 #: Workers double and a buffer grows fourfold; above this share of data wait, workers grow fourfold too.
 _HIGH_WAIT_SHARE = 0.75
@@ -174,7 +173,6 @@ _MOST_DEPTH, _SHORT_MS = 16, 3.0
 _CROWD = 4
 _OFF = ("off", "default")
 _WHY = {
-    FAST_PIPELINE: "fewer calls prepare the same batches",
     WORKERS: "several cores prepare batches, and reads of storage overlap",
     PREFETCH: "batches are prepared while a step runs",
     CACHE: "examples are read and decoded once",
@@ -190,11 +188,7 @@ _AGAIN = "the measurements so far favor it: the two settings are compared again"
 def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     """Return the moves that may shorten data wait, the most promising kinds first."""
     prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
-    moves = [
-        _single_change(
-            state, FAST_PIPELINE, "on" if state.knobs.get(FAST_PIPELINE) == "off" else ""
-        )
-    ]
+    moves: list[Move | None] = []
     if (
         prefetch in _OFF
         and workers in _OFF
@@ -255,8 +249,6 @@ def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]])
 
 def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
     """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
-    if move.knob == FAST_PIPELINE:
-        return True
     if move.knob == CACHE:
         return (
             move.forecast is not None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import CACHE, FAST_PIPELINE
+from tfwatch.core.knobs import CACHE
 from tfwatch.judge.autopilot.autopilot_moves import (
     BUDGET,
     LEAST,
@@ -117,7 +117,10 @@ class AutopilotSearch:
         if not starves and limits.accelerated and not crowded:
             return Stop("not_starving", _wait_text(now))
         feed = [
-            move for move in find_data_wait_moves(state, limits) if starves or move.knob in _LIGHTER
+            # A cache saves CPU work: a CPU that trains gains from it even without data wait.
+            move
+            for move in find_data_wait_moves(state, limits)
+            if starves or move.knob == CACHE
         ]
         fitting = [move for move in feed if fits(state, limits, move)]
         eased = [
@@ -198,7 +201,7 @@ class AutopilotSearch:
             gain = estimator.expected_gain(
                 self.knobs, settings, _price(settings) - _price(self.knobs)
             )
-            gains[move.changes] = gain if move.knob in _LIGHTER else min(gain, most)
+            gains[move.changes] = gain if move.knob == CACHE else min(gain, most)
         ranked = sorted([*candidates, *back], key=lambda move: -gains[move.changes])
         # A highly starving step first tries every new switch against data wait, also those forecast to gain nothing.
         new = (
@@ -223,10 +226,6 @@ class AutopilotSearch:
                 / now.step_ms
             )
         return math.log(1 - _HALF * now.wait_share)
-
-
-#: Knobs that save CPU work: a CPU that trains gains from them even without data wait.
-_LIGHTER = (FAST_PIPELINE, CACHE)
 
 
 def _price(knobs: Mapping[str, str]) -> float:

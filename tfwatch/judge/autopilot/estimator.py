@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.knobs import SHUFFLE
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.effects.knob_state import undo_changes
@@ -225,11 +224,11 @@ def intervals(
         step, switch = made[n]
         state = _undo_after(state, past, step)
         if n == len(made) - 1 or made[n + 1][0] != step:
-            spans.append(SettingSpan(step_time_knobs(state), switch.after))
+            spans.append(SettingSpan(dict(state), switch.after))
     if made:
         step, switch = made[0]
         state = _undo_after(state, past, step - 1)
-        spans.append(SettingSpan(step_time_knobs(state), switch.before))
+        spans.append(SettingSpan(dict(state), switch.before))
     return spans[::-1]
 
 
@@ -250,7 +249,6 @@ def find_measured(
 
     None where the run lacks `LEAST` steady steps with the wanted setting.
     """
-    wanted, now = step_time_knobs(wanted), step_time_knobs(now)
     for n in range(len(history) - 1, -1, -1):
         split = history[n].split
         if history[n].knobs == wanted and split is not None and split.steps >= LEAST:
@@ -263,13 +261,3 @@ def find_measured(
 
 def _is_at(history: Sequence[SettingSpan], n: int, knobs: Mapping[str, str]) -> bool:
     return 0 <= n < len(history) and history[n].knobs == knobs
-
-
-def step_time_knobs(knobs: Mapping[str, str]) -> dict[str, str]:
-    """Return the knobs that affect the step time."""
-    return {knob: value for knob, value in knobs.items() if affects_step_time(knob)}
-
-
-def affects_step_time(knob: str) -> bool:
-    """Return whether a knob affects the step time: a shuffle changes only the order of the examples."""
-    return knob != SHUFFLE

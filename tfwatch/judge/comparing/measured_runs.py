@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.events import EpochEnded
-from tfwatch.core.knobs import FAST_PIPELINE
 from tfwatch.core.rows import plausible_rows, step_ms
 from tfwatch.judge.comparing.comparability import Subject
 from tfwatch.judge.findings.hardware.machine import find_process_memory
@@ -129,9 +128,7 @@ def _measured(times: Times, in_bursts: bool) -> Measured:
 
 
 #: Recorded settings that change no step, or that the knobs and the batch size show already.
-_NOT_SETTINGS = frozenset(
-    {"storage_latency_ms", "memory_limit_bytes", FAST_PIPELINE, "batch_size", "begin_with"}
-)
+_NOT_SETTINGS = frozenset({"memory_limit_bytes", "batch_size", "begin_with"})
 
 
 class RunToCompare:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tfwatch.core.knobs import KNOBS, LATENCY, SHUFFLE
+from tfwatch.core.knobs import KNOBS
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects.experiment import TOP, Estimate
 
@@ -74,8 +74,6 @@ _NORMAL_QUANTILE = 1.960
 _ALL_LOOKS = 1.3
 #: Shorter steps count as this long: the logarithm of 0 is infinite.
 _LEAST_MS = 1e-3
-#: Knobs that move the data wait alone also on a CPU that trains, whose cores loaders and training share.
-_MOVES_WAIT = frozenset({LATENCY, SHUFFLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +124,6 @@ def measure_effect(
 
 def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:
     """Return the part of each step that no knob of these can move; zeros where they may move all of it."""
-    if _MOVES_WAIT.issuperset(knobs):
-        work: Times = step_ms(rows, np.float64) - rows["wait_ms"]
-        return work
     part: Times = rows["compute_ms"].astype(np.float64) - rows["dispatch_ms"]
     return (
         part

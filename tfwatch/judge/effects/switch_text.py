@@ -9,8 +9,6 @@ from tfwatch.core import units
 from tfwatch.core.knobs import (
     CACHE,
     DEVICE_PREFETCH,
-    FAST_PIPELINE,
-    LATENCY,
     PREFETCH,
     WORKERS,
     knob_name,
@@ -121,21 +119,21 @@ def speed(ratio: float) -> str:
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 
 
-def setting_text(knob: str, value: str, fast_name: str = "") -> str:
-    """Return `prefetch off`, `fast pipeline (tf.data) off`. fast_name: the name of the fast pipeline."""
-    return f"{knob_name(knob, fast_name)} {value}"
+def setting_text(knob: str, value: str) -> str:
+    """Return `prefetch off`."""
+    return f"{knob_name(knob)} {value}"
 
 
-def missed_switch_text(switch: SwitchMissed, fast_name: str = "") -> str:
-    """Return the sentence of a switch that the run ended before. fast_name: the name of the fast pipeline."""
-    return f"{switch.change.words(fast_name)} at step {units.count(switch.step)}: the run ended before it was in effect"
+def missed_switch_text(switch: SwitchMissed) -> str:
+    """Return the sentence of a switch that the run ended before."""
+    return f"{switch.change.words} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
-def failed_switch_text(switch: SwitchFailed, fast_name: str = "") -> str:
+def failed_switch_text(switch: SwitchFailed) -> str:
     """Return the sentence of a switch that failed, with the setting in effect since."""
     where = f"at step {units.count(switch.step)}"
-    stands = f"; {setting_text(switch.knob, switch.now, fast_name)} continues"
-    return f"{switch.change.words(fast_name)} {where} failed: {switch.reason}{stands}"
+    stands = f"; {setting_text(switch.knob, switch.now)} continues"
+    return f"{switch.change.words} {where} failed: {switch.reason}{stands}"
 
 
 def side_label(switch: Comparison, value: str) -> str:
@@ -145,16 +143,16 @@ def side_label(switch: Comparison, value: str) -> str:
 
 def changes_text(changes: Sequence[KnobChange]) -> str:
     """Return `workers off → auto, prefetch off → 4`."""
-    return ", ".join(change.words() for change in changes)
+    return ", ".join(change.words for change in changes)
 
 
-def comparison_line(switch: Comparison, fast_name: str = "") -> str:
+def comparison_line(switch: Comparison) -> str:
     """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so far."""
     result = (
         claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
     )
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
-    return f"{switch.change.words(fast_name)}{where}: {result}"
+    return f"{switch.change.words}{where}: {result}"
 
 
 def missing_side_text(switch: Comparison, value: str) -> str:
@@ -244,11 +242,11 @@ def has_expected_gain(known: Forecast) -> bool:
 
 
 def best(forecasts: Iterable[Forecast]) -> Forecast | None:
-    """Return the switch with the largest usable gain; None where there is none. Simulated latency does not count.
+    """Return the switch with the largest usable gain; None where there is none.
 
     Among nearly equal gains, the cheapest knob wins.
     """
-    usable = [one for one in forecasts if has_usable_gain(one) and one.knob != LATENCY]
+    usable = [one for one in forecasts if has_usable_gain(one)]
     worthwhile = [one for one in usable if not _may_be_slower(one)]
     most = max((one.ratio for one in worthwhile), default=0.0)
     near = [one for one in worthwhile if one.ratio >= most * (1 - WORTH)]
@@ -290,7 +288,7 @@ def last_forecast_text(record: Record | None) -> str:
 
 
 #: The cheapest knob first.
-_ORDER = (PREFETCH, WORKERS, FAST_PIPELINE, CACHE)
+_ORDER = (PREFETCH, WORKERS, CACHE)
 
 
 def _gain(known: Forecast) -> str:

@@ -263,12 +263,12 @@ def move_text(made: MoveMade) -> str:
     forecast = (
         f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
     )
-    return f"{made.change.words()}{_beside(made)}{forecast}"
+    return f"{made.change.words}{_beside(made)}{forecast}"
 
 
 def judged_move_text(judged: MoveJudged) -> str:
     """Return `prefetch off → 4 kept: 23.4 to 13.9 ms`, `workers off → 8 undone: 13.9 to 14.0 ms, slower`."""
-    what = f"{judged.change.words()}{_beside(judged)}"
+    what = f"{judged.change.words}{_beside(judged)}"
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
         return f"{what} {did}{why}"

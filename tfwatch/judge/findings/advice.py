@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import (
     CACHE,
-    FAST_PIPELINE,
     KNOBS,
-    LATENCY,
     MULTIPROCESSING,
     ON,
     PREFETCH,
@@ -24,7 +22,6 @@ from tfwatch.judge.effects.switch_text import (
     best,
     expected_gain_text,
     has_expected_gain,
-    has_usable_gain,
 )
 from tfwatch.judge.findings import code_suggestions, input_advice
 from tfwatch.judge.findings.bottleneck import FETCH_MS
@@ -62,7 +59,7 @@ _FETCHING_IN_LOOP = Advice(
 #: The advice where calls of a loop fetch their batches.
 _ORDER = "elements then come in another order"
 FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
-_PREFETCH, _WORKERS, _FAST_FORM = (PREFETCH, "auto"), (WORKERS, "auto"), (FAST_PIPELINE, "on")
+_PREFETCH, _WORKERS = (PREFETCH, "auto"), (WORKERS, "auto")
 
 
 def advise_next(
@@ -173,16 +170,12 @@ def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     if (knob, value) in now.better:
         return ""
     knobs = {**now.knobs, knob: value}
-    return lines_of(now, knobs) or code_suggestions.switch_line(
-        knob, value, now.stages, now.fast_pipeline, now.code
-    )
+    return lines_of(now, knobs) or code_suggestions.switch_line(knob, value, now.stages, now.code)
 
 
 def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     """Return the lines of Python for these knobs where they differ from those of the start."""
-    return code_suggestions.pasted_lines(
-        knobs, now.started, now.stages, now.fast_pipeline, now.better, code=now.code
-    )
+    return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.better, code=now.code)
 
 
 def _advise_cheaper_batches(now: Situation) -> Advice:
@@ -231,14 +224,14 @@ def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Adv
 
 def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
     """Return `num_parallel_calls=8: 23.4 to about 13.8 ms, 1.7 x (...)`."""
-    phrase = code_suggestions.switch_phrase(forecast.knob, forecast.value, now.fast_pipeline)
+    phrase = code_suggestions.switch_phrase(forecast.knob, forecast.value)
     return f"{phrase}: {expected_gain_text(forecast)}"
 
 
 # -- data wait -----------------------------------------------------------------------------------
 
 
-def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
+def key_text(forecast: Forecast, current: str) -> str:
     """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`.
 
     From off, `p` requests the last depth that was on, and `+` the least one.
@@ -249,7 +242,7 @@ def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
         is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
         return f"{'+' if is_deeper else '-'} depth {current} → {value}"
     value = "on" if knob == PREFETCH and value != "off" else value
-    return f"{KNOBS[knob].key} {knob_name(knob, fast_name)} {value}".strip()
+    return f"{KNOBS[knob].key} {knob_name(knob)} {value}".strip()
 
 
 def share(part: Breakdown | None) -> float:
@@ -302,14 +295,6 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
     prefetches = now.knobs.get(PREFETCH, "off") != "off"
-    if FAST_PIPELINE in now.switchable and now.knobs.get(FAST_PIPELINE) == "off":
-        cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"
-        if prefetches:
-            return SwitchAdvice(
-                f"prefetch is on and cannot hide all of the wait: {cheaper}", _FAST_FORM
-            )
-        if part.wait.median > part.work_median_ms:
-            return SwitchAdvice(f"{cheaper}; prefetch can hide {work} at most", _FAST_FORM)
     if not prefetches:
         return SwitchAdvice(
             f"p turns prefetch on: it prepares batches during the {work} of compute and host",
@@ -320,10 +305,6 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
             "prefetch is on and cannot hide all of the wait: w prepares batches on several cores",
             _WORKERS,
         )
-    if now.knobs.get(LATENCY, "off") != "off":
-        return SwitchAdvice(
-            "l turns the simulated latency off: it is the limit; prefetch and workers are on"
-        )
     return SwitchAdvice(
         "+ a deeper buffer evens out bursts; prefetch is on and cannot hide the wait: reading or decoding is the limit"
     )
@@ -333,7 +314,7 @@ def _forecast_advice(now: Situation, forecast: Forecast) -> str:
     current = now.knobs.get(forecast.knob, "off")
     part = now.judgement.breakdown
     gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
-    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {gain}"
+    advice = f"{key_text(forecast, current)}: {gain}"
     if forecast.knob == CACHE:
         advice = f"{advice}; {_cache_costs(now, forecast)}"
     return advice
@@ -349,17 +330,6 @@ def _cache_costs(now: Situation, forecast: Forecast) -> str:
 
 def _no_switch_helps(now: Situation) -> str:
     """Return the reason why no switch helps, where every switch has a forecast and none an expected gain."""
-    faster = next(
-        (
-            one
-            for key, one in now.forecasts.items()
-            if key == (LATENCY, "off") and has_usable_gain(one)
-        ),
-        None,
-    )
-    if faster is not None:
-        current = now.knobs.get(LATENCY, "off")
-        return f"the simulated latency is the limit. {key_text(faster, current)}: {expected_gain_text(faster)}"
     if over_limit := memory_limit_text(now):
         return f"{over_limit}; no other key helps"
     place = now.stages.bottleneck if now.stages else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import LATENCY, knob_name
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.findings import advice, between_epochs
@@ -112,11 +112,8 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
 
 def _input_bound(now: Situation, part: Breakdown) -> Banner:
     highly = now.judgement.verdict is Verdict.HIGHLY
-    simulated = now.knobs.get(LATENCY, "off")
     sentence = f"{now.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
     brief = f"{now.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
-    if simulated != "off":
-        sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
     next_step = advice.advise_starving(now, part)
     tone = Tone.BAD if highly else Tone.WARN

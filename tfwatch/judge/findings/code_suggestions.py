@@ -15,7 +15,6 @@ from tfwatch.core.knobs import (
     CACHE,
     DEFAULT,
     DEVICE_PREFETCH,
-    FAST_PIPELINE,
     KNOBS,
     MULTIPROCESSING,
     OFF,
@@ -99,7 +98,6 @@ FROM_GENERATOR = (
     "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
     "  # TensorFlow operations in place of from_generator: they do not hold the GIL"
 )
-_GENERATOR = "tf.data"
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
@@ -107,13 +105,12 @@ def switch_line(
     knob: str,
     value: str,
     table: StageTable | None = None,
-    fast_name: str = "",
     code: Sequence[CodeEdit] = (),
 ) -> str:
     """Return the line of Python that sets a knob to a value in a pipeline; empty where there is none to add.
 
-    table: its stages, where they are known. fast_name: the name of the workload's fast pipeline. code: the changes of
-    the script's own lines, where they are known: then it is these lines, each with its place.
+    table: its stages, where they are known. code: the changes of the script's own lines, where they are known: then it
+    is these lines, each with its place.
     """
     if own := edited_lines(code, {knob: value}):
         return own
@@ -129,7 +126,7 @@ def switch_line(
         )
     if knob == DEVICE_PREFETCH:
         return DEVICE_PREFETCH_LINE.format(depth=_number(value))
-    return _fast(fast_name, costliest_map(table)) if knob == FAST_PIPELINE else ""
+    return ""
 
 
 def one_iterator(steps_per_epoch: int | None, *, of_arrays: bool = False) -> str:
@@ -194,16 +191,13 @@ def _function(stage: str) -> str:
     return match["name"] if match and match["name"].isidentifier() else _FUNCTION
 
 
-def switch_phrase(knob: str, value: str, fast_name: str = "") -> str:
+def switch_phrase(knob: str, value: str) -> str:
     """Return the same in a few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
     call = KNOBS[knob].call
     if value in (OFF, DEFAULT):
         return (
             f"without {call.partition('=')[0].replace('({})', '()') or f'the {KNOBS[knob].label}'}"
         )
-    if knob == FAST_PIPELINE:
-        is_of_generator = fast_name == _GENERATOR
-        return "tf.data in place of the generator" if is_of_generator else ".batch() before .map()"
     return call.format(_number(value)) if call else f"{knob} {value}"
 
 
@@ -211,7 +205,6 @@ def pasted_lines(
     knobs: Mapping[str, str],
     started: Mapping[str, str],
     table: StageTable | None = None,
-    fast_name: str = "",
     better: Mapping[tuple[str, str], str] = _NOT_MEASURED,
     code: Sequence[CodeEdit] = (),
 ) -> str:
@@ -228,11 +221,7 @@ def pasted_lines(
         return _py_dataset_line(knobs, started)
     in_script = {edit.knob for edit in code}
     own = edited_lines(code, {knob: knobs[knob] for knob in changed})
-    lines = (
-        switch_line(knob, knobs[knob], table, fast_name)
-        for knob in changed
-        if knob not in in_script
-    )
+    lines = (switch_line(knob, knobs[knob], table) for knob in changed if knob not in in_script)
     return "\n".join(filter(None, (own, *lines)))
 
 
@@ -253,13 +242,6 @@ def costliest_map(table: StageTable | None) -> str:
     known = [(cost, match["name"]) for cost, match in maps if match and not math.isnan(cost)]
     named = [one for one in known if one[1].isidentifier()]
     return max(named)[1] if named else _FUNCTION
-
-
-def _fast(fast_name: str, name: str) -> str:
-    if fast_name == _GENERATOR:
-        return FROM_GENERATOR
-    whole = f"dataset = dataset.batch(batch_size).map({name}_batch)"
-    return f"{whole}  # one call per batch, in place of .map({name}).batch(batch_size)"
 
 
 def _number(value: str) -> str:
@@ -285,4 +267,4 @@ def _py_dataset_line(knobs: Mapping[str, str], started: Mapping[str, str]) -> st
     )
 
 
-_ORDER = (FAST_PIPELINE, WORKERS, CACHE, PREFETCH, DEVICE_PREFETCH)
+_ORDER = (WORKERS, CACHE, PREFETCH, DEVICE_PREFETCH)

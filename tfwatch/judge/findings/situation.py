@@ -152,7 +152,7 @@ class Situation:
     device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
     a graph. fetches_in_calls: see `Manifest`.
     has_own_loop: the training is a loop of the script's own, and no `fit`. fits_end_epochs: see `fits.fits_end_epochs`.
-    knobs: the settings in effect, in words. live: keys take effect. fast_pipeline: the name of the fast pipeline.
+    knobs: the settings in effect, in words. live: keys take effect.
     located: the place of the current data wait; None where it is short, or the place unknown.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
     epoch_spent: the time of the newest complete epoch. steps_per_epoch: of the data; None where its length is unknown.
@@ -201,7 +201,6 @@ class Situation:
     fits_end_epochs: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
     switchable: tuple[str, ...] = ()
-    fast_pipeline: str = ""
     asked: Mapping[str, str] = field(default_factory=dict)
     switch: Comparison | None = None
     experiment: RunningExperiment | None = None

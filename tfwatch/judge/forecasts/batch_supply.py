@@ -39,8 +39,6 @@ _LOSSES = (1.0, 1.05, 1.3)
 #: waits for each other, four times the work on two cores in use.
 ALONE = (0.9, 1.0, 1.1)
 BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
-#: The work of a fast pipeline that has not run yet, as a share of the slow one's: 0.04 in `generator`.
-_FAST = (0.01, 0.1, 0.5)
 #: The share of the work that remains with a cache that has not run yet: random augmentation runs each epoch.
 _CACHED = (0.02, 0.3, 0.9)
 
@@ -95,10 +93,6 @@ class Supply:
         """Return the same pipeline with all work multiplied."""
         return replace(self, serial_ms=self.serial_ms * times, parallel_ms=self.parallel_ms * times)
 
-    def with_latency(self, latency_ms: float) -> Supply:
-        """Return the same pipeline with more latency at the read, a map of whole batches."""
-        return replace(self, parallel_ms=max(self.parallel_ms + latency_ms, 0.0))
-
 
 def depth(value: str) -> int:
     """Return the number of batches that a prefetch or a parallel map may hold; 0 where it is off."""
@@ -120,31 +114,18 @@ def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
 
 
 def supplies(
-    work_ms: Range, table: StageTable | None, batch_size: int | None, latency_ms: float
+    work_ms: Range, table: StageTable | None, batch_size: int | None
 ) -> tuple[Supply, Supply, Supply]:
-    """Return three assumptions about a pipeline, in the order of `Range`; alike where its stages are known.
-
-    Simulated latency is part of the work, and always in a map.
-    """
+    """Return three assumptions about a pipeline, in the order of `Range`; alike where its stages are known."""
     each = _elements(table, batch_size)
     elements = (1.0, each, each) if table is None else (each, each, each)
     estimates = []
     for n, (ms, many, loss) in enumerate(zip(work_ms, elements, _LOSSES, strict=True)):
         parallel_ms = _in_maps(table, ms, n)
         if parallel_ms is None:
-            sure_ms = min(latency_ms, ms)
-            parallel_ms = sure_ms + _IN_MAPS[n] * (ms - sure_ms)
+            parallel_ms = _IN_MAPS[n] * ms
         estimates.append(Supply(ms - parallel_ms, parallel_ms, many, loss))
     return estimates[0], estimates[1], estimates[2]
-
-
-def in_form(estimates: tuple[Supply, ...], fast: bool) -> tuple[Supply, ...] | None:
-    """Return the supplies of the fast pipeline in place of the slow one; None for the slow one."""
-    return (
-        tuple(one.scaled(share) for one, share in zip(estimates, _FAST, strict=True))
-        if fast
-        else None
-    )
 
 
 def cached(

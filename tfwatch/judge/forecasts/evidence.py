@@ -49,7 +49,6 @@ class Evidence:
     batch_size: examples in a batch, None where unknown.
     batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
     cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
-    fast_pipeline: the name of the fast pipeline; empty where the run has none.
     parallel_stages: the names of the stages whose parallel calls are set one by one, in the order of the pipeline.
     no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
@@ -73,7 +72,6 @@ class Evidence:
     no_forecast_reason: str = ""
     from_epoch: tuple[str, ...] = ()
     cache_after: str = ""
-    fast_pipeline: str = ""
     parallel_stages: Sequence[str] = ()
 
     @cached_property
@@ -106,8 +104,6 @@ class RunDescription(Protocol):
     def cache_bytes(self) -> int | None: ...
     @property
     def cache_after(self) -> str: ...
-    @property
-    def fast_pipeline(self) -> str: ...
     @property
     def parallel_stages(self) -> Sequence[str]: ...
     @property
@@ -199,7 +195,6 @@ def build_evidence(
         no_forecast_reason=no_forecast_reason,
         from_epoch=tuple(run.from_epoch),
         cache_after=run.cache_after,
-        fast_pipeline=run.fast_pipeline,
         parallel_stages=run.parallel_stages,
     )
 

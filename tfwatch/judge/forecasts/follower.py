@@ -10,7 +10,6 @@ from tfwatch.core.events import (
     PipelineSwitched,
     StagesFound,
 )
-from tfwatch.judge.autopilot.estimator import affects_step_time
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.effects.tuner_text import EXPERIMENT_EVENTS, running_experiment
@@ -108,11 +107,7 @@ class ForecastFollower:
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
             return
-        turnable = (
-            knobs[knob]
-            for knob in knobs
-            if knob in snapshot.manifest.switchable and affects_step_time(knob)
-        )
+        turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable)
         stages = len(snapshot.manifest.parallel_stages)
         self._series = _Series(
             known,

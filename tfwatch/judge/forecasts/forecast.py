@@ -98,9 +98,9 @@ def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
 
 
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
-    """Return the settings that the keys of a knob ask for next; none for a knob that does not affect the step time."""
+    """Return the settings that the keys of a knob ask for next."""
     now = evidence.knobs.get(knob)
-    if now is None or not estimator.affects_step_time(knob):
+    if now is None:
         return ()
     made = evidence.switches or evidence.comparisons
     last_on = next(
@@ -121,16 +121,16 @@ def forecast(
         return Forecast(
             knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not
         )
-    wanted = estimator.step_time_knobs({**evidence.knobs, knob: value, **together_with})
+    wanted = {**evidence.knobs, knob: value, **together_with}
     measured_before = estimator.find_measured(evidence.history, wanted, evidence.knobs)
     is_measured = True
-    if wanted == estimator.step_time_knobs(evidence.knobs) or _is_as_written(evidence, knob, value):
+    if wanted == evidence.knobs or _is_as_written(evidence, knob, value):
         prediction: Prediction | str = _as_seen(split, split, split)
     elif measured_before:
         prediction = _as_seen(split, *measured_before)
     else:
         prediction, is_measured = (
-            predict(evidence, split, knob, value, compute_floor_ms(evidence), together_with),
+            predict(evidence, split, knob, value, together_with),
             False,
         )
     if full := _no_room(evidence, knob, value):

@@ -12,10 +12,7 @@ from tfwatch.core.knobs import (
     BETWEEN_STAGES,
     CACHE,
     DEVICE_PREFETCH,
-    FAST_PIPELINE,
-    LATENCY,
     MULTIPROCESSING,
-    OFF,
     PREFETCH,
     PY_DATASET_KNOBS,
     QUEUE_SIZE,
@@ -53,15 +50,12 @@ _SHORT_MS = 2.0
 _FULL = 0.5
 #: The most that more workers lengthen a step on a CPU with no free core: parallel decoding beside compute.
 _CROWDED = 1.4
-#: The least share of a step that remains without a slow Python pipeline, which holds the GIL while a step is launched.
-_UNLOCKED = 0.5
 #: Stages that show TensorFlow's choice for a knob left at its default.
 _WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
 #: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on three H100s are within
 #: 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a copy or launching comes first is a race.
 _OVERLAP = 0.25
 _UNSEEN = {
-    FAST_PIPELINE: "the slow pipeline has not run yet in this run",
     CACHE: "the time of a batch without a cache has not been measured in this run",
 }
 #: The knobs of a `PyDataset` have no forecast.
@@ -95,13 +89,12 @@ def predict(
     split: Breakdown,
     knob: str,
     value: str,
-    compute_floor_ms: float,
     together_with: Mapping[str, str],
 ) -> Prediction | str:
     """Predict the step after a switch of `knob` to `value`; a sentence where that is not possible.
 
     The difference of the formulas before and after the switch is added to the measured step.
-    compute_floor_ms: the least compute and host time in this run. together_with: see `forecast`.
+    together_with: see `forecast`.
     """
     then = {**evidence.knobs, knob: value, **together_with}
     if knob in PY_DATASET_KNOBS and MULTIPROCESSING in evidence.knobs:
@@ -120,8 +113,6 @@ def predict(
     if isinstance(model, str):
         return model
     work_ms = _typical(split.compute) + _typical(split.host)
-    # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
-    work_then_ms = min(work_ms, compute_floor_ms) if knob == FAST_PIPELINE else work_ms
     befores = [
         _step_ms(one, runs, work_ms, evidence.cores)
         for one, runs in zip(model.before, model.runs, strict=True)
@@ -129,13 +120,11 @@ def predict(
     if model.is_staged:  # the longest assumption about single stages is the least sure one
         befores[-1] = min(befores[-1], split.step.median)
     changes = [
-        _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - before_ms
+        _step_ms(after, {**runs, **new}, work_ms, evidence.cores) - before_ms
         for after, runs, before_ms in zip(model.after, model.runs, befores, strict=True)
     ]
-    steps = [
-        max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes
-    ]
-    means = [max(split.step.mean + change, work_then_ms) for change in changes]
+    steps = [max(split.step.median + change, min(work_ms, split.step.median)) for change in changes]
+    means = [max(split.step.mean + change, work_ms) for change in changes]
     prediction = Prediction(steps[1], means[1], min(steps), max(steps), "")
     if knob == PREFETCH:
         queue = None if together_with else _through_a_queue(evidence, value)
@@ -144,11 +133,6 @@ def predict(
             prediction = Prediction(likely, float(queue.mean()), likely, likely, "")
         if evidence.accelerated and _holds_lock(evidence, split):
             prediction = replace(prediction, high_ms=prediction.high_ms + split.dispatch.mean)
-    elif knob == FAST_PIPELINE:
-        low_ms = min(prediction.low_ms, _UNLOCKED * prediction.step_ms)
-        prediction = replace(
-            prediction, low_ms=low_ms, why="a guess: this pipeline has not run yet"
-        )
     return _on_shared_cores(evidence, split, prediction, then)
 
 
@@ -242,10 +226,7 @@ def _step_ms(
 
 
 def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
-    latency_ms = _latency(evidence.knobs.get(LATENCY, "off"))
-    return batch_supply.supplies(
-        _work(evidence, split), evidence.stages, evidence.batch_size, latency_ms
-    )
+    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.batch_size)
 
 
 def _work(evidence: Evidence, split: Breakdown) -> Range:
@@ -294,25 +275,23 @@ def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> 
 
 
 def _from_history(evidence: Evidence) -> float | None:
-    """Return the work from a stretch without workers but with the current form and cache, corrected for latency."""
+    """Return the work from a stretch without workers but with the current cache."""
     now = evidence.knobs
     for interval in reversed(evidence.history):
-        same = all(interval.knobs.get(knob) == now.get(knob) for knob in (FAST_PIPELINE, CACHE))
         if (
-            not same
+            interval.knobs.get(CACHE) != now.get(CACHE)
             or interval.knobs.get(WORKERS, "off") != "off"
             or interval.split is None
             or interval.split.steps < LEAST
         ):
             continue
-        more_ms = _latency(now.get(LATENCY, "off")) - _latency(interval.knobs.get(LATENCY, "off"))
         if interval.knobs.get(PREFETCH, "off") == "off":
-            return max(_typical(interval.split.wait) + more_ms, 0.0)
+            return _typical(interval.split.wait)
         if (
             interval.split.wait_share >= MODERATELY_FROM
             and interval.knobs.get(PREFETCH) != "default"
         ):
-            return max(_typical(interval.split.step) + more_ms, 0.0)
+            return _typical(interval.split.step)
     return None
 
 
@@ -353,12 +332,6 @@ def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
 def _turned(
     evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
 ) -> tuple[Supply, ...] | None:
-    old = evidence.knobs.get(knob, "off")
-    if knob == LATENCY:
-        more_ms = _latency(new) - _latency(old)
-        return tuple(one.with_latency(more_ms) for one in guesses)
-    if knob == FAST_PIPELINE:
-        return batch_supply.in_form(guesses, new == "on")
     if knob == CACHE:
         return (
             batch_supply.cached(guesses, evidence.stages, evidence.cache_after)
@@ -366,10 +339,6 @@ def _turned(
             else None
         )
     return guesses
-
-
-def _latency(words: str) -> float:
-    return 0.0 if words == OFF else float(words.removesuffix(" ms"))
 
 
 def _typical(part: Stat) -> float:

@@ -279,10 +279,9 @@ def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
 def make_settings(judged: JudgedRun) -> list[tuple[str, str]]:
     """Return the settings of the start, and those of the knobs that were switched since."""
     manifest, now = judged.run.manifest, judged.situation.knobs
-    fast = manifest.fast_pipeline
     knobs = [
         (
-            knob_name(knob, fast),
+            knob_name(knob),
             value if now.get(knob, value) == value else f"{value} → {now[knob]}",
         )
         for knob, value in manifest.knobs.items()

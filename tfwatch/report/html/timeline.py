@@ -350,13 +350,13 @@ def _epochs(judged: JudgedRun, across: Scale) -> list[Mark]:
 
 
 def _switches(judged: JudgedRun, across: Scale) -> list[Mark]:
-    begin_ns, fast = judged.run.steps["start_ns"], judged.run.manifest.fast_pipeline
+    begin_ns = judged.run.steps["start_ns"]
     return [
         Mark(
             at=across.percent(float(begin_ns[switch.step - 1]) / 1e9),
             width=0.0,
             label=str(number),
-            text=f"{number}: {switch.change.words(fast)} at step {units.count(switch.step)}",
+            text=f"{number}: {switch.change.words} at step {units.count(switch.step)}",
         )
         for number, switch in enumerate(judged.summary.switches, 1)
         if switch.step is not None and switch.step <= len(begin_ns)

@@ -279,36 +279,34 @@ def describe_periodic(group: StallGroup, steps_per_epoch: int | None) -> RowText
     return "S", text, "$text-error"
 
 
-def describe_switch(
-    event: facts.PipelineSwitched, comparison: Comparison | None, fast_name: str
-) -> RowText:
-    """Describe a switch and its effect; `fast_name` names the fast pipeline."""
+def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None) -> RowText:
+    """Describe a switch and its effect."""
     letter = KNOBS[event.knob].key
     if comparison:
-        return letter, comparison_line(comparison, fast_name), "$text-accent"
+        return letter, comparison_line(comparison), "$text-accent"
     where = f"at step {units.count(event.step)}"
     return (
         letter,
-        f"{setting_text(event.knob, event.old, fast_name)} > {event.new} {where}",
+        f"{setting_text(event.knob, event.old)} > {event.new} {where}",
         "$text-accent",
     )
 
 
-def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
-    """Describe a requested switch; `fast_name` names the fast pipeline."""
+def describe_request(event: facts.SwitchAsked) -> RowText:
+    """Describe a requested switch."""
     when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
     return (
         KNOBS[event.knob].key,
-        f"{setting_text(event.knob, event.old, fast_name)} → {event.new} requested{when}",
+        f"{setting_text(event.knob, event.old)} → {event.new} requested{when}",
         "",
     )
 
 
-def describe_missed_switch(event: facts.SwitchMissed, fast_name: str) -> RowText:
-    """Describe a switch that the run ended too early for; `fast_name` names the fast pipeline."""
+def describe_missed_switch(event: facts.SwitchMissed) -> RowText:
+    """Describe a switch that the run ended too early for."""
     return (
         KNOBS[event.knob].key,
-        switch_text.missed_switch_text(event, fast_name),
+        switch_text.missed_switch_text(event),
         "$text-warning",
     )
 
@@ -559,14 +557,13 @@ class EventRows(Sequence[EventRow]):
                 return describe_switch(
                     what,
                     self._switches.get((what.step, what.knob)),
-                    self._snapshot.manifest.fast_pipeline,
                 )
             case facts.EpochEnded():
                 return describe_epoch(what, validation_ms)
             case facts.SwitchMissed():
-                return describe_missed_switch(what, self._snapshot.manifest.fast_pipeline)
+                return describe_missed_switch(what)
             case facts.SwitchAsked():
-                return describe_request(what, self._snapshot.manifest.fast_pipeline)
+                return describe_request(what)
             case facts.Slept():
                 return describe_sleep(what, self._snapshot)
             case facts.Paused() if what.cause in LIMITS:

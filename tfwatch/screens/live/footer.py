@@ -73,7 +73,7 @@ def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
 
 def _knob_keys(view: RunView, can_switch: bool) -> Iterator[Key]:
     for knob in KNOBS.values():
-        if not knob.in_footer or not view.snapshot.manifest.has_knob(knob.name):
+        if not knob.in_footer or knob.name not in view.snapshot.manifest.knobs:
             continue
         is_enabled = not view.refusal(knob.name, can_switch)
         yield Key(knob.key, knob.key, knob.label, is_enabled, rank=knob.rank, brief=knob.brief)

@@ -301,19 +301,6 @@ def reshuffles(node: Any) -> bool:
     return kind_of(node) == "Shuffle" and bool(getattr(node, "_reshuffle_each_iteration", True))
 
 
-def why_order_stays(dataset: Any) -> dict[str, str]:
-    """Return the reasons why a shuffle's `buffer_size` and an interleave's `cycle_length` stay, by setting."""
-    settings = {
-        "Shuffle": ("shuffle", "buffer_size"),
-        **dict.fromkeys(INTERLEAVES, ("cycle_length",) * 2),
-    }
-    ordering = [node for node in nodes_of(dataset) if kind_of(node) in settings]
-    named = [(*settings[kind_of(node)], label_of(node)) for node in ordering]
-    return {
-        key: f"{setting} of {label} sets the order of training" for key, setting, label in named
-    }
-
-
 def _not_same_again(base: Any) -> Any | None:
     """Return a stage that may give another iterator other elements; None if all are known to give the same."""
     zipped = [part for node in nodes_of(base) if kind_of(node) == "Zip" for part in inputs_of(node)]

@@ -53,16 +53,12 @@ def placed(*marks: EventMark) -> str:
         (PipelineSwitched(0, "prefetch", "off", "4", 1, 3, 2.0, "key"), "p prefetch off>4"),
         (PipelineSwitched(0, "workers", "off", "auto", 1, 3, 2.0, "key"), "w workers off>auto"),
         (
-            PipelineSwitched(0, "latency_ms", "20 ms", "off", 1, 3, 2.0, "key"),
-            "l latency 20 ms>off",
+            PipelineSwitched(0, "device_prefetch", "off", "2", 1, 3, 2.0, "key"),
+            "g device prefetch off>2",
         ),
         (
-            PipelineSwitched(0, "fast_pipeline", "off", "on", 1, 3, 2.0, "key"),
-            "t fast pipeline off>on",
-        ),
-        (
-            SwitchFailed(0, "fast_pipeline", "no", "off", "on", 1, "off"),
-            "X fast pipeline switch failed",
+            SwitchFailed(0, "device_prefetch", "no", "off", "2", 1, "off"),
+            "X device prefetch switch failed",
         ),
         (ValidationEnded(3 * SECOND, 0, 2100.0), "EV 2.1 s"),
         (EpochEnded(0, 1, 500, {}), "E 2"),

@@ -9,10 +9,8 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import (
     CACHE,
-    FAST_PIPELINE,
     KNOBS,
     PREFETCH,
-    SHUFFLE,
     WORKERS,
     Knob,
     stage_value,
@@ -146,28 +144,12 @@ _STAGE_RANK = 9
 
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for knob in KNOBS.values():
-        if view.snapshot.manifest.has_knob(knob.name):
+        if knob.name in view.snapshot.manifest.knobs:
             yield _knob_row(view, live, knob, knob.key)
             if knob.name == PREFETCH:
                 yield _knob_row(view, live, _DEPTH, "+-")
             if knob.name == WORKERS:
                 yield from _stage_rows(view, live)
-    yield from _order_rows(view)
-
-
-#: What orders the elements of a script's pipeline, with its key on the screen.
-_ORDER_SETTINGS = {SHUFFLE: KNOBS[SHUFFLE].key, "cycle_length": ""}
-
-
-def _order_rows(view: RunView) -> Iterator[KnobRow]:
-    """Make a row for each setting of a script's pipeline that stays, because it orders the elements."""
-    manifest = view.snapshot.manifest
-    for setting, key in _ORDER_SETTINGS.items():
-        if setting in manifest.fixed and not manifest.has_knob(setting):
-            name = setting.replace("_", " ")
-            yield KnobRow(
-                key, key, name, "", "", manifest.fixed[setting], enabled=False, rank=_STAGE_RANK
-            )
 
 
 def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
@@ -236,10 +218,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
 
 
 def _purpose(view: RunView, state: KnobState) -> str:
-    if state.knob == CACHE:
-        return _cache_note(view.snapshot, state)
-    is_fast = state.knob == FAST_PIPELINE
-    return f"fast: {view.snapshot.manifest.fast_pipeline}" if is_fast else ""
+    return _cache_note(view.snapshot, state) if state.knob == CACHE else ""
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
@@ -247,12 +226,6 @@ def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
     forecast = view.situation.forecasts.get((state.knob, value))
     if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
-    if state.knob == FAST_PIPELINE:
-        return (
-            f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_pipeline}"
-            if forecast.is_known
-            else ""
-        )
     if state.knob != CACHE:
         return forecast_note(forecast)
     return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""

@@ -58,7 +58,6 @@ class EpochsPane(CursorList):
         super().__init__(id=id)
         self._table: Sequence[EpochFigures] = ()
         self._previous: Mapping[int, float] = {}
-        self._fast_name = ""
         self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
@@ -73,7 +72,6 @@ class EpochsPane(CursorList):
         self._shown = key
         self._table = EpochTable(snapshot.epochs.rows, snapshot.events, view.stalls)
         self._previous = view.previous.step_ms if view.previous else {}
-        self._fast_name = snapshot.manifest.fast_pipeline
         self.rows_changed()
 
     def count(self) -> int:
@@ -88,10 +86,7 @@ class EpochsPane(CursorList):
         here = "reverse" if index == self.cursor and self.has_focus else ""
         before = self._previous.get(figures.epoch)
         return row(
-            *(
-                (text, f"{style} {here}".strip())
-                for text, style in _parts(figures, before, width, self._fast_name)
-            )
+            *((text, f"{style} {here}".strip()) for text, style in _parts(figures, before, width))
         )
 
     def action_choose(self) -> None:
@@ -132,9 +127,7 @@ def _line(texts: Sequence[str], width: int) -> str:
     )
 
 
-def _parts(
-    epoch: EpochFigures, before_ms: float | None, width: int, fast_name: str
-) -> Iterator[Part]:
+def _parts(epoch: EpochFigures, before_ms: float | None, width: int) -> Iterator[Part]:
     change = epoch.step_ms / before_ms - 1 if before_ms else None
     texts = (
         (str(epoch.epoch + 1), "bold"),
@@ -144,7 +137,7 @@ def _parts(
         (_metric(epoch, "loss"), ""),
         (_metric(epoch, "val_loss"), ""),
         ("" if change is None else f"{change * 100:+.0f} %", _change_style(change)),
-        (", ".join(events_of(epoch, fast_name)), QUIET_COLOUR),
+        (", ".join(events_of(epoch)), QUIET_COLOUR),
     )
     for at in _cells(width):
         text, style = texts[at]
@@ -165,13 +158,13 @@ def _change_style(change: float | None) -> str:
     return "$text-success" if change < 0 else "$text-warning"
 
 
-def events_of(epoch: EpochFigures, fast_name: str) -> Iterator[str]:
+def events_of(epoch: EpochFigures) -> Iterator[str]:
     """Yield the events of an epoch as text, stalls first: a narrow pane cuts the end."""
     if epoch.stalls:
         lost_s = sum(stall.lost_ms for stall in epoch.stalls) / 1e3
         yield f"{units.counted(len(epoch.stalls), 'stall')} {units.seconds(lost_s)}"
     for switch in epoch.switches:
-        yield f"{setting_text(switch.knob, switch.old, fast_name)} → {switch.new}"
+        yield f"{setting_text(switch.knob, switch.old)} → {switch.new}"
     if epoch.traced:
         yield units.counted(epoch.traced, "compile")
     if (

@@ -31,7 +31,6 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     read_tree,
     reshuffles,
     split_tree,
-    why_order_stays,
 )
 from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
 from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
@@ -119,15 +118,6 @@ class ScriptPipeline:
         ):
             with fails_open(lambda _: None):  # then it is read when it is needed
                 note_seeds(iterator)
-
-    @property
-    def why_order_stays(self) -> dict[str, str]:
-        """The reasons why the settings stay that order its elements, by setting; none for batches that Keras makes."""
-        return (
-            {}
-            if self._dataset is None or _given_of(self._dataset)
-            else why_order_stays(self._dataset)
-        )
 
     @property
     def edits(self) -> tuple[CodeEdit, ...]:
@@ -333,13 +323,12 @@ class KnobDescriber:
         script.is_rebuilt = used.is_rebuilt
         refused = why_not_switchable(iterator)
         if refused is Refusal.SPREAD:
-            fixed = {**script.why_order_stays, **fixed_below_strategy(script.edits)}
+            fixed = fixed_below_strategy(script.edits)
             self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
             return
         reasons = {WORKERS: script.why_not, CACHE: script.why_no_cache}
         why_none = refused.words if refused else ""
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
-        fixed |= script.why_order_stays
         others = [knob for knob in manifest.switchable if knob not in reasons]
         switchable = [*others[:1], *(knob for knob in reasons if knob not in fixed), *others[1:]]
         self._writer.describe(

@@ -59,6 +59,8 @@ class Control:
     def __init__(self, knobs: Knobs | None = None) -> None:
         #: The values that the training uses now; Watch sets them.
         self.knobs = knobs or Knobs()
+        #: Those of the script's own pipeline, as its author wrote it.
+        self.written = self.knobs
         #: Set to end the training at the next batch.
         self.stop = threading.Event()
         #: The step after which the training ends; None is none.

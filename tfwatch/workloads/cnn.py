@@ -9,7 +9,7 @@ parser.add_argument(
 parser.add_argument(
     "--image-size", type=positive, default=64, metavar="S", help="pixels a side (64)"
 )
-text = "simulated latency of reading a file, in milliseconds"
+text = "simulated latency of the storage, in milliseconds a batch"
 parser.add_argument("--storage-latency", type=float, default=0.0, metavar="MS", help=text)
 args = parser.parse_args()
 
@@ -24,7 +24,7 @@ held = len(paths) // 10
 
 
 def read(path, label):
-    return tf.io.read_file(delayed(path, args.storage_latency)), label
+    return tf.io.read_file(path), label
 
 
 def decode(data, label):
@@ -32,8 +32,14 @@ def decode(data, label):
     return tf.image.resize(image, size) / 255.0, label
 
 
+def storage(images, labels):
+    return delayed(images, args.storage_latency), labels
+
+
 train = tf.data.Dataset.from_tensor_slices((paths[held:], labels[held:]))
 train = train.shuffle(len(paths), seed=args.seed).map(read).map(decode).batch(args.batch_size)
+if args.storage_latency:
+    train = train.map(storage)
 train = train.with_options(nothing_ahead())
 held_out = tf.data.Dataset.from_tensor_slices((paths[:held], labels[:held]))
 held_out = (

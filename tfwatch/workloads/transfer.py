@@ -8,7 +8,7 @@ parser.add_argument(
 )
 text = "initial weights of the base; Keras downloads ImageNet's once (none)"
 parser.add_argument("--weights", choices=("imagenet", "none"), default="none", help=text)
-text = "simulated latency of reading a file, in milliseconds"
+text = "simulated latency of the storage, in milliseconds a batch"
 parser.add_argument("--storage-latency", type=float, default=0.0, metavar="MS", help=text)
 args = parser.parse_args()
 
@@ -22,12 +22,18 @@ held = min(len(paths) // 10, 200)
 
 
 def load(path, label):
-    data = tf.io.read_file(delayed(path, args.storage_latency))
-    return tf.image.resize(tf.io.decode_jpeg(data, channels=3), (224, 224)) / 255.0, label
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    return tf.image.resize(image, (224, 224)) / 255.0, label
+
+
+def storage(images, labels):
+    return delayed(images, args.storage_latency), labels
 
 
 train = tf.data.Dataset.from_tensor_slices((paths[held:], labels[held:]))
 train = train.shuffle(len(paths), seed=args.seed).map(load).batch(args.batch_size)
+if args.storage_latency:
+    train = train.map(storage)
 train = train.with_options(nothing_ahead())
 held_out = tf.data.Dataset.from_tensor_slices((paths[:held], labels[:held]))
 held_out = held_out.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(50).prefetch(1)

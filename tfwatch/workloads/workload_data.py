@@ -73,15 +73,13 @@ def write_class(folder, label):
         (folder / f"{number:03d}.jpg").write_bytes(data.numpy())
 
 
-def delayed(path, sleep_ms):
-    """Return the path after a sleep inside TensorFlow, as on slow storage; a sleep of Python would hold the GIL."""
-    if not sleep_ms:
-        return path
-    once = tf.data.Dataset.from_tensors(path)
+def delayed(batch, sleep_ms):
+    """Return a tensor after a sleep inside TensorFlow, as on slow storage; a sleep of Python would hold the GIL."""
+    once = tf.data.Dataset.from_tensors(batch)
     slow = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(once),
         sleep_microseconds=max(int(sleep_ms * 1000) - SLEEP_COST_US, 0),
-        output_types=[path.dtype],
-        output_shapes=[path.shape],
+        output_types=[batch.dtype],
+        output_shapes=[batch.shape],
     )
     return tf.data.experimental.from_variant(slow, once.element_spec).take(1).get_single_element()

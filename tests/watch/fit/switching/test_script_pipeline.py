@@ -313,6 +313,72 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     )
 
 
+def _with_options(data: Any, **optimization: bool) -> Any:
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    for name, value in optimization.items():
+        setattr(options.experimental_optimization, name, value)
+    return data.with_options(options)
+
+
+def nothing_ahead(arrays: Any) -> Any:
+    """Return a pipeline that prepares no batch ahead."""
+    return _with_options(at_once_bare(arrays), inject_prefetch=False)
+
+
+def at_once_bare(arrays: Any) -> Any:
+    """Return a pipeline without a prefetch."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays).map(_twice).batch(BATCH)
+
+
+@pytest.mark.parametrize(
+    ("make_data", "prefetch"),
+    [
+        pytest.param(nothing_ahead, "off", id="none, none injected"),
+        pytest.param(at_once_bare, "default", id="injected"),
+        pytest.param(
+            lambda arrays: _with_options(at_once(arrays), inject_prefetch=False),
+            "default",
+            id="its own",
+        ),
+    ],
+)
+def test_prefetch_reads_off_where_the_script_prepares_no_batch_ahead(
+    make_data: Any, prefetch: str, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    watch = watch_in(tmp_path)
+    make_model().fit(make_data(arrays), verbose=0, callbacks=[watch])
+    assert open_run(watch.run_path).manifest.knobs["prefetch"] == prefetch
+
+
+def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its_own(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    watch, weights = watch_in(tmp_path), []
+    asks = {3: "4", 9: "off"}
+    counts = itertools.count()
+
+    def switch(*_: Any, **__: Any) -> None:
+        if value := asks.get(next(counts)):
+            watch.set(prefetch=value)
+
+    switching = keras.callbacks.LambdaCallback(on_train_batch_end=switch)
+    for callbacks in ([], [watch, switching]):
+        model = make_model()
+        model.fit(nothing_ahead(arrays), epochs=EPOCHS, verbose=0, callbacks=callbacks)
+        weights.append(_weights(model))
+    assert weights[0] == weights[1]
+    switched = events_of(open_run(watch.run_path), PipelineSwitched)
+    assert [(event.old, event.new) for event in switched] == [("off", "4"), ("4", "off")]
+    make_model().fit(at_once_bare(arrays), verbose=0, callbacks=[watch])
+    assert open_run(watch.run_path).manifest.knobs["prefetch"] == "default"
+
+
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterator_is_there(
     steps_per_execution: int,

@@ -13,7 +13,9 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, Swi
 from tfwatch.core.knobs import (
     AS_WRITTEN,
     CACHE,
+    DEFAULT,
     DEVICE_PREFETCH,
+    OFF,
     PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
@@ -28,7 +30,11 @@ from tfwatch.watch.fit.switching.deferred_switches import (
     LateSwitch,
     waiting_note,
 )
-from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline, why_not_switchable
+from tfwatch.watch.fit.switching.script_pipeline import (
+    ScriptPipeline,
+    why_not_switchable,
+    written_prefetch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +102,8 @@ class RequestedSwitches:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs ask for it."""
         if is_new:
             self.script.note_order(iterator)
+            with fails_open(self._note_failure):
+                self._read_written(iterator)
         was_late = is_new and self._late is not None
         if not (is_new and self._begin_rebuilt(iterator)):
             if was_late and self.requested:
@@ -104,12 +112,32 @@ class RequestedSwitches:
             self.current.start_as_written(self._control.knobs)
         self.current.open_direct()
 
+    def _read_written(self, iterator: Any) -> None:
+        """Read whether the script's pipeline prefetches; a knob that nobody switched says so."""
+        if self._py_dataset is not None:
+            return
+        was, prefetch = self._control.written, written_prefetch(iterator)
+        self._control.written = self.script.written = replace(was, prefetch=prefetch)
+        knobs = self._control.knobs
+        if knobs.prefetch != was.prefetch or knobs.prefetch == prefetch:
+            return
+        self._control.knobs = replace(knobs, prefetch=prefetch)
+        step = self._writer.status[2]
+        if step:
+            now_ns, old = self._writer.now_ns(), knobs.prefetch
+            self._writer.event(
+                PipelineSwitched(now_ns, PREFETCH, old, prefetch, step, step + 1, 0.0, "data")
+            )
+        else:
+            begun = self._writer.manifest().knobs
+            self._writer.describe(knobs={**begun, PREFETCH: prefetch})
+
     def _begin_rebuilt(self, iterator: Any) -> bool:
         """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it began."""
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
-        is_own = knobs.workers == knobs.prefetch == "default" and not knobs.cache
+        is_own = replace(knobs, device_prefetch=OFF) == self.script.written
         if (is_own and not begun) or why_not_switchable(iterator):
             return False
         self.script.read(iterator)
@@ -247,7 +275,9 @@ class RequestedSwitches:
     def _leave_all(self, steps: int) -> None:
         """Record that Keras' iterator gives the batches after `steps` steps: all its stages are as in the script."""
         own = PY_DATASET_KNOBS if self._py_dataset is not None else ()
-        kept = replace(AS_WRITTEN, **{knob: getattr(self._control.knobs, knob) for knob in own})
+        kept = replace(
+            self.script.written, **{knob: getattr(self._control.knobs, knob) for knob in own}
+        )
         for name, old, new in self._control.knobs.differences(kept):
             now_ns = self._writer.now_ns()
             self._writer.event(
@@ -283,7 +313,8 @@ class RequestedSwitches:
 
     def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
         """Note once that a script's own prefetch stays where only a pipeline above it is switched."""
-        is_above = not (self.script.is_rebuilt or self.script.needs_rebuild(turned))
+        is_rebuilt = self.script.is_rebuilt or self.script.needs_rebuild(turned)
+        is_above = not is_rebuilt and self.script.written.prefetch == DEFAULT
         if (asked.knob, asked.new) == (PREFETCH, "off") and is_above and not self._has_noted_off:
             self._has_noted_off = True
             self._writer.note(_STAYS)

@@ -10,10 +10,13 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.knobs import (
+    AS_WRITTEN,
     BETWEEN_STAGES,
     CACHE,
+    DEFAULT,
     DEVICE_PREFETCH,
     MOST_STAGES,
+    OFF,
     ON,
     PREFETCH,
     WORKERS,
@@ -27,6 +30,7 @@ from tfwatch.tfdata.rebuilding.pipeline_cache import find_place, last_lasting_ma
 from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.rebuilding.pipeline_tree import (
     CannotRebuildError,
+    kind_of,
     label_of,
     read_tree,
     reshuffles,
@@ -62,6 +66,8 @@ class ScriptPipeline:
 
     def __init__(self) -> None:
         self.is_rebuilt = False
+        #: The knobs that its author's code amounts to.
+        self.written = AS_WRITTEN
         self.why_not = _NO_DATASET
         self.why_not_now = ""
         self.why_no_cache = _NO_DATASET
@@ -153,7 +159,8 @@ class ScriptPipeline:
             return True
         if self.why_not:
             return False
-        return knobs.workers != "default" or (not self.why_not_now and knobs.prefetch != "default")
+        is_prefetch_other = not self.why_not_now and knobs.prefetch != self.written.prefetch
+        return knobs.workers != DEFAULT or is_prefetch_other
 
     @property
     def waits_for_epoch(self) -> bool:
@@ -285,6 +292,16 @@ def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> See
         iterator, len(shuffles), has_begun=has_begun
     )
     return dict(zip(map(id, shuffles), known, strict=False))
+
+
+def written_prefetch(iterator: Any) -> str:
+    """Return `off` where the pipeline of an iterator prepares no batch ahead at its end, else `default`."""
+    dataset = dataset_of(iterator)
+    if dataset is None or why_not_switchable(iterator):
+        return DEFAULT
+    adds_none = dataset.options().experimental_optimization.inject_prefetch is False
+    last = next(kind for kind in map(kind_of, nodes_of(dataset)) if kind != "Options")
+    return OFF if adds_none and last != "Prefetch" else DEFAULT
 
 
 def why_not_switchable(iterator: Any) -> Refusal | None:

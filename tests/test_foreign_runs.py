@@ -21,7 +21,6 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.situation import Banner
 from tfwatch.judge.view import Follower
 from tfwatch.report.document import as_json
-from tfwatch.report.progress_line import progress_line
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
@@ -295,13 +294,12 @@ def draw(view: RunView, zoom: Zoom) -> None:
 
 
 def reports(folder: Path, snapshot: Snapshot) -> Iterator[str]:
-    """Make the JSON object, the summary and the line of progress."""
+    """Make the JSON object and the summary."""
     run = open_run(folder, FakeClock(3).clock)
     document = as_json(run)
     json.dumps(document, allow_nan=False).encode()
     json.dumps(document, allow_nan=False)
     yield from as_text(run, Path("/")).split("\n")
-    yield progress_line(snapshot)
 
 
 CHECKED = settings(

@@ -43,13 +43,6 @@ def test_the_last_request_for_a_knob_wins() -> None:
     assert not control.has_requests
 
 
-def test_a_request_asked_again_gives_way_to_one_asked_since() -> None:
-    control = Control()
-    control.ask(switch("cache", "off"))
-    control.ask_again(switch("cache", "on"))
-    assert control.take(0) == [switch("cache", "off")]
-
-
 def test_a_planned_switch_waits_for_its_step() -> None:
     control = Control()
     for request in (

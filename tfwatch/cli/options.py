@@ -181,8 +181,8 @@ def limits(args: argparse.Namespace) -> RunsToKeep | None:
     return given if given != RunsToKeep() else configured_limits(runs_dir(args))
 
 
-#: Limits against typing errors. A size that does not fit into memory is reported and may be tried.
-LARGEST_BATCH, LARGEST_SIZE = 10_000_000, 1_000_000
+#: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
+LARGEST_BATCH = 10_000_000
 
 
 def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:

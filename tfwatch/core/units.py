@@ -124,7 +124,6 @@ def number(value: float | None, digits: int = 1) -> str:
     return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-_HIGHEST_RATE = 1000
 _MOST_GIGABYTES = 65536
 _UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LONGEST_AGE = 8
@@ -160,15 +159,6 @@ def parse_age(text: str) -> float:
     if unit is None or not (text.isascii() and text[:-1].isdigit() and len(text) < _LONGEST_AGE):
         raise ValueError(f"{text!r} is not an age: give 90m, 12h, 30d or 8w")
     return float(text[:-1]) * unit
-
-
-def parse_learning_rate(text: str) -> float:
-    """Return an optimizer's learning rate, above 0.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
-    return _above_0(text, _HIGHEST_RATE, "learning rate: give a number")
 
 
 def parse_number(text: str, most: float) -> float:

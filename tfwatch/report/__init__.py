@@ -1,1 +1,1 @@
-"""Reports of a run: the summary, the progress line and the JSON object."""
+"""Reports of a run: the summary and the JSON object."""

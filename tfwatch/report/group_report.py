@@ -26,8 +26,7 @@ from tfwatch.judge.past_run import state_of
 from tfwatch.report.document_switches import finite, split_json
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.markdown import plain, table
-from tfwatch.report.progress_line import one_line
-from tfwatch.report.text import state_text
+from tfwatch.report.text import one_line, state_text
 from tfwatch.runs.library.finding import replay_argument
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.core.errors import printable
 from tfwatch.core.events import (
     DatasetReady,
     ExperimentEnded,
@@ -26,7 +27,6 @@ from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, keras_step_ms
 from tfwatch.judge.steps.verdict import Bound, Judgement
 from tfwatch.report.effects import switch_lines
-from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library.finding import default_runs_dir
 from tfwatch.runs.reading.liveness import Life
@@ -83,6 +83,11 @@ def as_text(run: Run, home: Path) -> str:
         *_recorded(run, home),
     ]
     return "\n".join(one_line(line) for line in lines)
+
+
+def one_line(text: str) -> str:
+    """Return the first line of text from outside, without control characters."""
+    return printable(text.strip().split("\n")[0])
 
 
 def _what(run: Run, summary: Summary) -> str:

@@ -116,10 +116,6 @@ class Control:
         self.by_code.append(request)
         self.ask(request)
 
-    def ask_again(self, request: SwitchRequest) -> None:
-        """Put back a request that was taken and has waited since: before those asked meanwhile, which win."""
-        self._requests.appendleft(request)
-
     def release(self, steps: int) -> None:
         """Add the planned switches that are due after `steps` steps."""
         while self.planned and self.planned[0].at_step <= steps:

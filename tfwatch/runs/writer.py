@@ -223,11 +223,6 @@ class RunWriter:
             RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results)
         )
 
-    @property
-    def has_trained(self) -> bool:
-        """True once a step is done."""
-        return self._progress_log.has_begun
-
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; the next flush writes it."""
         with self._manifest_lock:

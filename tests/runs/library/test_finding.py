@@ -6,12 +6,10 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.core.events import ImportEnded, Noted, RunEnded, encode
-from tfwatch.runs.format import EVENTS
+from tfwatch.core.events import RunEnded
 from tfwatch.runs.library.finding import (
     default_runs_dir,
     find_run,
-    import_took_ms,
     list_runs,
     make_run_dir,
     replay_argument,
@@ -144,14 +142,6 @@ def test_the_replay_argument_finds_the_run(tmp_path: Path, monkeypatch: pytest.M
     assert replay_argument(default_runs_dir() / "one_cnn") == "one_cnn"
     assert replay_argument(elsewhere) == "~/'my runs/one_cnn'"
     assert replay_argument(outside) == str(outside)
-
-
-def test_the_import_time_is_read_from_an_earlier_run(tmp_path: Path) -> None:
-    lines = [b"rubbish", encode(Noted(1, "hello")), encode(ImportEnded(2, 6200.0, "2.21.0"))]
-    (tmp_path / EVENTS).write_bytes(b"\n".join(lines) + b"\n")
-
-    assert import_took_ms(tmp_path) == 6200.0
-    assert import_took_ms(tmp_path / "nothing") is None
 
 
 def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(

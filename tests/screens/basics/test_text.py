@@ -8,7 +8,6 @@ from textual.content import Content
 from tfwatch.screens.basics.text import (
     column,
     fit,
-    keep_end,
     plain,
     row,
     shorten_clauses,
@@ -115,19 +114,6 @@ def test_a_row_is_sanitized_in_all_its_parts() -> None:
 )
 def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
     assert column(text, width, ".") == shown
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("/a/run", "/a/run"),
-        ("/home/a/run", "../run"),
-        ("/home/図書館", "..書館"),
-        ("/home/図書x", "..書x"),
-    ],
-)
-def test_of_a_path_the_end_is_kept(text: str, shown: str) -> None:
-    assert keep_end(text, 6) == shown
 
 
 def test_an_arrow_becomes_ascii_and_keeps_its_style() -> None:

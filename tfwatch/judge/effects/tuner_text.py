@@ -1,6 +1,6 @@
 """A/B tests and autopilot runs in words, and the settings that a run's end left undecided.
 
-The screen, the summary and the progress line use the same words.
+The screen and the summary use the same words.
 """
 
 from __future__ import annotations

@@ -70,7 +70,6 @@ _FROM_ARRAYS = """with tf.device("CPU"): x, y = tf.constant(x), tf.constant(y)
 order = tf.data.Dataset.range(len(x)).shuffle(len(x)).batch(batch_size).repeat()
 rows = lambda n: (tf.gather(x, n), tf.gather(y, n))
 dataset = order.map(rows, num_parallel_calls=tf.data.AUTOTUNE)"""
-PREFETCH_LINE = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: prepares batches while a step runs"
 THREADS = (
     "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare batches"
 )

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import tempfile
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +13,7 @@ from typing import TYPE_CHECKING
 from tfwatch.config import ConfigError, read_config
 from tfwatch.core.clock import Clock, stamp_of
 from tfwatch.core.errors import warn_once
-from tfwatch.core.events import ImportEnded, decode
 from tfwatch.runs.format import (
-    EVENTS,
     FOLDER_MODE,
     MANIFEST,
     PROGRESSES,
@@ -28,7 +25,7 @@ from tfwatch.runs.format import (
 from tfwatch.runs.group import is_group, rank_folders, read_group_file
 from tfwatch.runs.group_joining import WINDOW_S
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.streams import FolderSource, read_file
+from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,13 +262,6 @@ def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
                 yield folder
 
 
-def import_took_ms(run: Path) -> float | None:
-    """Return the time that a run took to import TensorFlow; None where it is not recorded."""
-    head = read_file(run / EVENTS, 0, 4096)
-    events = (decode(line) for line in head.splitlines())
-    return next((event.took_ms for event in events if isinstance(event, ImportEnded)), None)
-
-
 NAME = "copied.py"
 
 
@@ -291,8 +281,6 @@ def save_copy(folder: Path | None, text: str) -> Path | None:
 
 
 _PROBE_BYTES = 2**12
-#: As in `writer.BEGIN_S`: a folder that does not answer for so long is no obstacle, a run is recorded once it does.
-_PATIENCE_S = 2.0
 
 
 def find_problem(folder: Path) -> str:
@@ -318,14 +306,3 @@ def nearest(folder: Path) -> Path:
         if os.path.lexists(path):
             raise NotADirectoryError(0, f"{path} is not a folder")
     return folder
-
-
-def find_problem_soon(folder: Path) -> str:
-    """Return the result of `find_problem`, empty where the folder does not answer in time."""
-    problems: list[str] = []
-    thread = threading.Thread(
-        target=lambda: problems.append(find_problem(folder)), daemon=True, name="tfwatch-probe"
-    )
-    thread.start()
-    thread.join(_PATIENCE_S)
-    return problems[0] if problems else ""

@@ -75,15 +75,6 @@ def shorten(text: str, width: int) -> str:
     return text if cell_len(text) <= width else column(text, width, "...")
 
 
-def keep_end(text: str, width: int) -> str:
-    """Return the text; cut its start where it is wider than `width`: paths differ at the end."""
-    text = plain(text)
-    if cell_len(text) <= width:
-        return text
-    first = next(at for at in range(len(text)) if cell_len(text[at:]) <= width - 2)
-    return f"..{text[first:]}"
-
-
 def single_width(text: str) -> str:
     """Return the text with one cell per character; a character of another width becomes a question mark."""
     known = plain(text)[: len(text)]

@@ -50,11 +50,6 @@ class ParallelCalls:
         is_plain = bool(self.by_function) and setting == DEFAULT and kind_of(node) == "Map"
         return AUTO if self.makes_parallel and is_plain and is_stateless(node) else setting
 
-    @property
-    def sets_nothing(self) -> bool:
-        """True where every stage is as the script has it."""
-        return self.shared == DEFAULT and not self.by_function
-
 
 def _makes_parallel(chosen: Any) -> bool:
     """Return whether TensorFlow makes maps parallel by itself under these options."""

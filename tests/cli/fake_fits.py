@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.runs.begun import begin_run
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import Phase
 from tfwatch.runs.announcements import announce
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.create import begin_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.runs.begun import begin_run
 from tests.runs.requested import SentRequests
 from tests.screens.canned import usual
 from tests.screens.showing import shown
@@ -22,7 +23,6 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reading.reader import RunReader

@@ -163,7 +163,7 @@ def test_a_user_without_a_home_gets_a_sentence(
 def test_a_run_needs_a_terminal_to_be_replayed_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tfwatch.runs.create import begin_run
+    from tests.runs.begun import begin_run
 
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.runs.begun import begin_run
 from tests.runs.folders import write_run
 from tfwatch.cli.script.script_notices import ScriptNotices
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import STEP
 from tfwatch.runs.announcements import announce, announce_in
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import removal
 from tfwatch.runs.library.removal import RunsToKeep, start_pruning
 from tfwatch.terminal.notification import NotifyOptions

@@ -21,7 +21,7 @@ import sys, time
 from pathlib import Path
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.runs.create import begin_run
+from tests.runs.begun import begin_run
 
 writer, lost = begin_run(Path(sys.argv[1]), "cnn")
 print(writer.folder, flush=True)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock
 from tfwatch.core.events import Noted
 from tfwatch.runs import machine_info
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.machine_info import (
     ProcessLimits,
     limits,

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
+from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer
 from tests.runs.hanging import hang
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.reading import streams
 from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.runs.reading.reader import RunReader

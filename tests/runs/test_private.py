@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs.begun import begin_run
 from tfwatch.core.events import Noted
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import make_folder
 from tfwatch.runs.library import finding
 from tfwatch.terminal.capture import Capture

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.step_rows import plain
+from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock, make_writer, opened, write_run
 from tfwatch.runs import format as layout
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.script_process import ProcessRuns, record_signal

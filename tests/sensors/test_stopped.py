@@ -58,7 +58,7 @@ def test_a_stop_is_a_gap_without_cpu(
 _WAITS = """
 import sys
 from pathlib import Path
-from tfwatch.runs.create import begin_run
+from tests.runs.begun import begin_run
 from tfwatch.sensors.pauses import PauseDetector
 
 writer, _ = begin_run(Path(sys.argv[1]), "cnn")

@@ -1,4 +1,4 @@
-"""Begins a run: creates its folder and starts its writer."""
+"""Begins a run: makes its writer, and its folder."""
 
 from __future__ import annotations
 
@@ -25,32 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PACKAGES = ("tfwatch", "tensorflow", "keras", "tensorflow-metal", "numpy")
-
-
-class NotBegunError(RuntimeError):
-    """The system cannot start the writer's thread; the message is Python's."""
-
-
-def begin_run(
-    runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any
-) -> tuple[RunWriter, str]:
-    """Create a run's folder and start its writer; `details` are further fields of the manifest.
-
-    Returns the writer, and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory.
-    The wait for a slow disk ends after `writer.BEGIN_S`; rows in memory are recorded once it responds.
-
-    Raises:
-        NotBegunError: the writer's thread cannot be started; the folder records that the run failed.
-    """
-    writer = make_writer(workload, clock, **details)
-    reason = make_folder(writer, runs_dir)
-    try:
-        writer.start()
-    except RuntimeError as error:
-        writer.end("failed", f"the run could not begin: {error}")
-        writer.close()
-        raise NotBegunError(str(error)) from error
-    return writer, reason or why_not_recorded(writer, runs_dir)
 
 
 def make_writer(
@@ -89,13 +63,6 @@ def make_folder(
     if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
         writer.note(f"this process may use {allowed}")
     return _create_folder(writer, runs_dir, find_runs_dir or (lambda: runs_dir))
-
-
-def why_not_recorded(writer: RunWriter, runs_dir: Path) -> str:
-    """Wait for the first flush; return why nothing is recorded, empty where it is."""
-    if not writer.wait_until_begun():
-        return _report_delay(writer, runs_dir)
-    return f"{runs_dir} cannot be written: {writer.lost.reason}" if writer.lost else ""
 
 
 def _create_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[], Path]) -> str:

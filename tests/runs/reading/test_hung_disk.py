@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.step_rows import plain
+from tests.runs.begun import begin_run
 from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
 from tfwatch.runs import create, writer
 from tfwatch.runs import format as layout
-from tfwatch.runs.create import begin_run
 from tfwatch.runs.reading import streams
 from tfwatch.runs.reading.opened import open_run, read_run
 from tfwatch.runs.reading.reader import RunReader

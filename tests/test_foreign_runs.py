@@ -283,7 +283,7 @@ def card_rows(view: RunView) -> Iterator[Any]:
 def draw(view: RunView, zoom: Zoom) -> None:
     snapshot, seen, frame = view.snapshot, View(zoom), lay_out(100, 16, compact=False)
     bars = bars_in_view(snapshot, seen, frame.columns)
-    split = view.situation.judgement.breakdown
+    split = view.situation.setting.judgement.breakdown
     figures = picture.figures_of(snapshot, split)
     lanes = sampled(snapshot, bars, has_gpu=True)
     limits = snapshot.events.of(facts.Paused)

@@ -68,7 +68,7 @@ def measure(steps: int, filters: int) -> float:
         judged = JudgedRun(run)
         reached_ms, first_ms = median_ms(judged.run.steps[-200:]), median_ms(run.steps[10:_BEFORE])
         text = judged.finding.edit if judged.finding else ""
-        print(judged.situation.knobs, text, sep="\n")
+        print(judged.situation.setting.knobs, text, sep="\n")
         (folder / SCRIPT).write_text(pasted(source, text), encoding="utf-8")
         pasted_ms = bare_step_ms(folder, steps // 2, filters)
     word = judged.finding.word if judged.finding else "n/a"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
+import msgspec
+
+from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.banner import banner
-from tfwatch.judge.findings.situation import Situation
+from tfwatch.judge.findings.situation import FiguresOfSecond, MeasuredSetting, Situation
 from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Stat, Verdict
+from tfwatch.runs.format import Manifest
 
 
 def stat(ms: float) -> Stat:
@@ -33,19 +37,45 @@ def judged(
     return Judgement(verdict, 100, 20, split(wait, compute, host), bound)
 
 
-RUNNING = Situation(
+T = TypeVar("T")
+_OF_SETTING = {one.name for one in fields(MeasuredSetting)}
+_OF_FIGURES = {one.name for one in fields(FiguresOfSecond)}
+_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "metric"}
+
+
+def changed(what: T, **changes: Any) -> T:
+    """Return a situation with fields of it or of its parts changed, or another record with its own."""
+    if not isinstance(what, Situation):
+        return replace(what, **changes)  # type: ignore[type-var]
+    parts = {
+        name: {key: changes.pop(key) for key in names & changes.keys()}
+        for name, names in (("setting", _OF_SETTING), ("figures", _OF_FIGURES))
+    }
+    of_run = {key: changes.pop(key) for key in _OF_MANIFEST & changes.keys()}
+    if "started" in changes:
+        of_run["knobs"] = changes.pop("started")
+    return replace(
+        what,
+        manifest=msgspec.structs.replace(changes.pop("manifest", what.manifest), **of_run),
+        setting=replace(what.setting, **parts["setting"]),
+        figures=replace(what.figures, **parts["figures"]),
+        **changes,
+    )
+
+
+RUNNING = changed(
+    Situation(make_manifest()),
     phase=Phase.COMPUTE,
     step=412,
     steps_total=411,
-    device="the GPU",
     median_step_ms=23.4,
     knobs={"prefetch": "off", "workers": "off"},
-    switchable=("prefetch", "workers"),
+    switchable=["prefetch", "workers"],
     run="2026-11-20T10-17-03_cnn",
     now_s=100.0,
 )
 
 
 def finding(**changes: Any) -> tuple[str, str, str]:
-    found = banner(replace(RUNNING, **changes))
+    found = banner(changed(RUNNING, **changes))
     return found.word, found.sentence, found.advice

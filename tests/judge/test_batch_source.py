@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runs.folders import make_manifest
-from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.run_situation import MeasuredSetting, build_situation
+from tfwatch.judge.findings.situation import MeasuredSetting, SourceKind, build_situation
 
 
 @pytest.mark.parametrize(

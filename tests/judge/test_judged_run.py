@@ -139,7 +139,7 @@ def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path) -> None:
     rows, events = with_first_waits(0)
     fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100}
     lines = text_of(open_written(tmp_path / "fit", rows, *events, **fit))
-    of_loop = text_of(open_written(tmp_path / "loop", rows, *events))
+    of_loop = text_of(open_written(tmp_path / "loop", rows, *events, loop="train.py:22"))
 
     assert any("between steps; next: one iterator for all epochs" in line for line in of_loop)
     assert any("next: longer epochs (.repeat() with steps_per_epoch)" in line for line in lines)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.judge.situations import RUNNING
+from tests.judge.situations import RUNNING, changed
 from tests.screens.canned import Canned
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
@@ -18,10 +17,10 @@ from tfwatch.terminal.notification import NotifyOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
-STALLED = replace(RUNNING, phase=Phase.WAIT, phase_s=31.0)
-ENDED = replace(RUNNING, life="ended", ended=RunEnded(10**11, "finished", 411, ""))
-KILLED = replace(RUNNING, life="killed")
-SILENT = replace(RUNNING, life="not responding", silent_s=30.0)
+STALLED = changed(RUNNING, phase=Phase.WAIT, phase_s=31.0)
+ENDED = changed(RUNNING, life="ended", ended=RunEnded(10**11, "finished", 411, ""))
+KILLED = changed(RUNNING, life="killed")
+SILENT = changed(RUNNING, life="not responding", silent_s=30.0)
 
 
 def noticed(*situations: Any, ends: bool = True, **options: Any) -> list[str]:
@@ -42,9 +41,9 @@ def noticed(*situations: Any, ends: bool = True, **options: Any) -> list[str]:
         pytest.param((RUNNING, ENDED, ENDED), ["FINISHED"], id="an end, once"),
         pytest.param((RUNNING, KILLED), ["KILLED"], id="killed"),
         pytest.param((ENDED, ENDED), [], id="over before the first look"),
-        pytest.param((RUNNING, replace(ENDED, stopping_s=1.0)), [], id="the user stopped it"),
+        pytest.param((RUNNING, changed(ENDED, stopping_s=1.0)), [], id="the user stopped it"),
         pytest.param((RUNNING, STALLED, STALLED), ["NO BATCH FOR 31.0 s"], id="a stall, once"),
-        pytest.param((replace(STALLED, phase_s=29.0),), [], id="not yet a stall"),
+        pytest.param((changed(STALLED, phase_s=29.0),), [], id="not yet a stall"),
         pytest.param((STALLED, RUNNING, STALLED), ["NO BATCH", "NO BATCH"], id="two stalls"),
         pytest.param((RUNNING, SILENT, SILENT), ["NOT RESPONDING"], id="a process that hangs"),
     ],

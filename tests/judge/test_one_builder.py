@@ -27,7 +27,7 @@ def builders() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
-        ("Situation", {"judge/run_situation.py"}),
+        ("Situation", {"judge/findings/situation.py"}),
         ("EvidenceTables", {"judge/forecasts/follower.py"}),
         (
             "JudgedRun",

@@ -129,8 +129,8 @@ def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[]
     view = followed(run)
 
     assert words(view.finding) == words(judged.finding)
-    assert view.situation.judgement.verdict is judged.setting.judgement.verdict
-    assert view.situation.judgement.bound is judged.setting.judgement.bound
+    assert view.situation.setting.judgement.verdict is judged.setting.judgement.verdict
+    assert view.situation.setting.judgement.bound is judged.setting.judgement.bound
 
 
 @pytest.mark.parametrize("make", RUNS)

@@ -12,7 +12,7 @@ from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
-from tfwatch.judge.run_situation import steps_in_all
+from tfwatch.judge.findings.situation import steps_in_all
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.judge.view import Follower
 from tfwatch.screens.live.events import EventCollector
@@ -33,27 +33,32 @@ def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> 
 
 def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
     run = usual(None)
-    waited_s = look(run).situation.waited_s
+    waited_s = look(run).situation.figures.waited_s
     run.at_s += 20.0
     view = look(run.doing(Phase.WAIT, 20.0))
 
     assert view.situation.is_stalled
     assert view.situation.phase_s == pytest.approx(20.0)
-    assert view.situation.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
+    assert view.situation.figures.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
 
 
 def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     run = Canned(None).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     reader = run.reader()
     follower = Follower(reader.steps_between, live=True)
-    assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.HIGHLY
+    assert (
+        follower.follow(reader.tail(), (), None).situation.setting.judgement.verdict
+        is Verdict.HIGHLY
+    )
 
     run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
         120, (0.5, 12.9, 0.8)
     )
     run.doing(Phase.COMPUTE, 0.0).writer.flush()
 
-    assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.NOT
+    assert (
+        follower.follow(reader.tail(), (), None).situation.setting.judgement.verdict is Verdict.NOT
+    )
 
 
 def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
@@ -76,7 +81,7 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
     view = look(run)
 
     assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]
-    assert view.situation.waited_s == pytest.approx(30.0, abs=0.2)
+    assert view.situation.figures.waited_s == pytest.approx(30.0, abs=0.2)
     assert "1 stall, longest 30.0 s" in view.finding.advice
 
 

@@ -13,12 +13,11 @@ from tfwatch.judge.effects.comparison import find_better_settings
 from tfwatch.judge.findings import banner
 from tfwatch.judge.findings.between_epochs import find_slow_epoch_end
 from tfwatch.judge.findings.hardware.machine import Hardware, summarise_hardware
-from tfwatch.judge.findings.situation import Banner, Tone
+from tfwatch.judge.findings.situation import Banner, MeasuredSetting, Tone, build_situation
 from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, last_table
 from tfwatch.judge.forecasts.follower import build_evidence_tables_of_run, stages_found
 from tfwatch.judge.forecasts.forecast import Record, forecasts, record
-from tfwatch.judge.run_situation import MeasuredSetting, build_situation
 from tfwatch.judge.steps.fits import fits_end_epochs
 from tfwatch.judge.steps.summary import LastSetting, Summary, summarise
 from tfwatch.judge.steps.time_breakdown import (

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.judge.findings.banner import banner
-from tfwatch.judge.findings.situation import NOT_JUDGED
-from tfwatch.judge.run_situation import MeasuredSetting, at_this_moment, build_situation
+from tfwatch.judge.findings.situation import (
+    NOT_JUDGED,
+    MeasuredSetting,
+    at_this_moment,
+    build_situation,
+)
 from tfwatch.terminal.notification import NotifyCommand, notification
 
 if TYPE_CHECKING:

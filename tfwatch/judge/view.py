@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,18 +39,17 @@ from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
 from tfwatch.judge.findings.situation import (
     NOT_JUDGED,
-    Situation,
-)
-from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
-from tfwatch.judge.followed_run import StepSearch, pauses_of
-from tfwatch.judge.forecasts.follower import ForecastFollower
-from tfwatch.judge.run_situation import (
+    FiguresOfSecond,
     MeasuredSetting,
+    Situation,
     at_this_moment,
     build_situation,
     judge_now,
     steps_in_all,
 )
+from tfwatch.judge.findings.starving_cost import cost_of_data_wait
+from tfwatch.judge.followed_run import StepSearch, pauses_of
+from tfwatch.judge.forecasts.follower import ForecastFollower
 from tfwatch.judge.steps.causes import STOPPED
 from tfwatch.judge.steps.fits import FitCounter, FitFigures, fits_end_epochs
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown
@@ -64,9 +63,7 @@ if TYPE_CHECKING:
     from tfwatch.core.refusals import Fixed
     from tfwatch.core.rows import Rows
     from tfwatch.judge.earlier_runs import PreviousRun
-    from tfwatch.judge.findings.hardware.machine import MachineFigures
     from tfwatch.judge.findings.situation import Banner
-    from tfwatch.judge.findings.starving_cost import Energy
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Compiled
     from tfwatch.judge.steps.stalls import Stall
@@ -80,31 +77,27 @@ _ENDS = 8
 
 @dataclass(frozen=True, eq=False)
 class RunView:
-    """A run as the panes show it. `comparisons`, `stalls`, `patterns`, `compiles`: oldest first.
-
-    comparisons: of the switches.
-
-    energy: of the device that trains, so far; None where no power is read. said: known lines of TensorFlow's log.
-    tried: the settings that a run which is over left undecided.
-    fits: those that have ended, of the script's earlier runs too; fit: the number of the present one. script: the state
-    of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is none. previous: the run before of
-    the same workload; None where there is none, and until it is read.
-    """
+    """A run as the panes show it; tuples hold the oldest first."""
 
     snapshot: Snapshot
     situation: Situation
     finding: Banner
     knobs: dict[str, KnobState]
+    #: Of the switches.
     comparisons: tuple[Comparison, ...]
     stalls: tuple[Stall, ...]
     patterns: tuple[Pattern, ...] = ()
     compiles: tuple[Compiled, ...] = ()
-    energy: Energy | None = None
+    #: Known lines of TensorFlow's log.
     log_findings: tuple[LogFinding, ...] = ()
+    #: The settings that a run which is over left undecided.
     undecided: Undecided | None = None
+    #: Those that have ended, of the script's earlier runs too; and the number of the present one.
     fits: tuple[FitFigures, ...] = ()
     fit: int = 0
+    #: The state of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is none.
     script: str = ""
+    #: The run before of the same workload; None where there is none, and until it is read.
     previous: PreviousRun | None = None
 
     @property
@@ -139,22 +132,8 @@ class RunView:
         """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
         now = {knob: state.now for knob, state in self.knobs.items()}
         return self.finding.edit or pasted_lines(
-            now, {}, self.situation.stages, code=self.situation.code
+            now, {}, self.situation.setting.stages, code=self.situation.manifest.code
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _FiguresOfSecond:
-    """Figures that are made once a second."""
-
-    setting: MeasuredSetting = field(default_factory=MeasuredSetting)
-    median_step_ms: float | None = None
-    waited_s: float = 0.0
-    between_s: float = 0.0
-    machine: MachineFigures | None = None
-    energy: Energy | None = None
-    left_s: float | None = None
-    lost: DataWaitCost | None = None
 
 
 class Follower:
@@ -186,7 +165,8 @@ class Follower:
         self._ended_finding = ended_finding
         self._comparisons: tuple[Comparison, ...] = ()
         self._known = KnownSides()
-        self._figures = _FiguresOfSecond()
+        self._setting = MeasuredSetting()
+        self._figures = FiguresOfSecond()
         self._figured: tuple[int, int, int] | None = None
         self._step_search = StepSearch(steps_between)
         self._switches = 0
@@ -216,7 +196,9 @@ class Follower:
             self._step_search.searched if over else min(snapshot.steps_total, NEEDED),
         )
         if due != self._figured:
-            self._figures = self._figure(snapshot)
+            spent, newest_epoch = self._take_time_breakdown(snapshot)
+            self._setting = replace(self._measure(snapshot), epoch_spent=newest_epoch)
+            self._figures = self._figure(snapshot, spent)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(
                 compare(switches, total, self._steps_between, self._known, accelerated)
@@ -235,7 +217,6 @@ class Follower:
             self._step_search.stalls,
             tuple(self._step_search.patterns.values()),
             tuple(self._step_search.compiles),
-            self._figures.energy,
             self._log.findings,
             find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
             *self._fits_now,
@@ -257,13 +238,11 @@ class Follower:
         self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
         self._fits_counted = counted
 
-    def _figure(self, snapshot: Snapshot) -> _FiguresOfSecond:
+    def _figure(self, snapshot: Snapshot, total: TimeSpent) -> FiguresOfSecond:
         recent = snapshot.steps[-64:]
         steps_ms = step_ms(recent)
-        total, whole = self._take_time_breakdown(snapshot)
         examples = snapshot.latest.examples if snapshot.latest else None
-        return _FiguresOfSecond(
-            replace(self._measure(snapshot), epoch_spent=whole),
+        return FiguresOfSecond(
             float(np.median(steps_ms)) if len(recent) else None,
             total.data_wait_s,
             total.between_s,
@@ -276,7 +255,7 @@ class Follower:
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come later."""
         rows, switches = snapshot.steps, len(snapshot.events.of(PipelineSwitched))
-        before = self._figures.setting.judgement if switches == self._switches else NOT_JUDGED
+        before = self._setting.judgement if switches == self._switches else NOT_JUDGED
         judgement = judge_now(snapshot, before)
         self._switches = switches
         host_ms = judgement.breakdown.host.mean if judgement.breakdown else 0.0
@@ -304,9 +283,9 @@ class Follower:
     def _situation(
         self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
     ) -> Situation:
-        figures, comparisons = self._figures, self._comparisons
+        comparisons = self._comparisons
         setting = replace(
-            figures.setting,
+            self._setting,
             knobs={knob: state.now for knob, state in knobs.items()},
             forecasts=self._forecasts.forecasts,
             stages=self._forecasts.table,
@@ -320,12 +299,7 @@ class Follower:
             if self._ended_finding and snapshot.life.is_over
             else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
-            median_step_ms=figures.median_step_ms,
-            waited_s=figures.waited_s,
-            between_s=figures.between_s,
-            machine=figures.machine,
-            left_s=figures.left_s,
-            lost=figures.lost,
+            figures=self._figures,
             asked=_asked(snapshot, knobs),
             switch=comparisons[-1] if comparisons else None,
             better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),

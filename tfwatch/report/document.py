@@ -147,7 +147,7 @@ def _last_setting(judged: JudgedRun) -> dict[str, Any]:
     """Return the last setting: its knobs, its steps and their split."""
     setting = judged.setting
     return {
-        "knobs": by_name(judged.situation.knobs),
+        "knobs": by_name(judged.situation.setting.knobs),
         "step_ranges": [list(stretch) for stretch in setting.stretches],
         "steps": setting.judgement.steps,
         **split_json(setting.judgement.breakdown),

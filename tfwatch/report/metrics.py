@@ -244,15 +244,19 @@ def _add_sums(families: _Families, run: str, view: RunView) -> None:
 def _add_present(families: _Families, run: str, view: RunView) -> None:
     """Add the present figures of a run that runs."""
     now, latest = view.situation, view.snapshot.latest
-    split = now.judgement.breakdown if now.judgement.steps >= now.judgement.needed else None
+    split = (
+        now.setting.judgement.breakdown
+        if now.setting.judgement.steps >= now.setting.judgement.needed
+        else None
+    )
     text = "Data wait as a share of step time over the last seconds: from 0.05 moderately, from 0.2 highly input-bound."
     families.gauge("tfwatch_data_wait_ratio", text, split.wait_share if split else None, run=run)
     text = "Mean step time over the last seconds."
     families.gauge(
         "tfwatch_step_time_seconds", text, split.step.mean / 1e3 if split else None, run=run
     )
-    for bound in Bound if now.judgement.bound else ():
-        at = float(bound is now.judgement.bound)
+    for bound in Bound if now.setting.judgement.bound else ():
+        at = float(bound is now.setting.judgement.bound)
         families.gauge(
             "tfwatch_bound", "1 for the limit of the steps.", at, run=run, bound=bound.value
         )
@@ -263,7 +267,10 @@ def _add_present(families: _Families, run: str, view: RunView) -> None:
     epoch = latest.epoch + 1 if latest else None
     families.gauge("tfwatch_epoch", "The epoch, counted from 1.", epoch, run=run)
     families.gauge(
-        "tfwatch_remaining_seconds", "Forecast time until the end of the run.", now.left_s, run=run
+        "tfwatch_remaining_seconds",
+        "Forecast time until the end of the run.",
+        now.figures.left_s,
+        run=run,
     )
     _add_loss(families, run, view)
 

@@ -179,7 +179,7 @@ def _verdict_words(judgement: Judgement) -> str:
 
 def _next_words(judged: JudgedRun) -> list[str]:
     """Return the advice for the last setting, and the lines of its code."""
-    finding, spent = judged.finding, judged.situation.epoch_spent
+    finding, spent = judged.finding, judged.situation.setting.epoch_spent
     if finding is None:
         return []
     share = most = ""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from tests.judge.situations import split
+from tests.judge.situations import changed, split
 from tfwatch.judge.effects.before_after import WaitChange
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.effects.switch_text import (
@@ -23,7 +21,7 @@ BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
 SETTLED = Comparison(
     "prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True, low=1.61, high=1.74
 )
-ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
+ASKED = changed(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
 
 
 @pytest.mark.parametrize(
@@ -31,67 +29,67 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
     [
         pytest.param(SETTLED, "1.68 x faster (1.61 to 1.74) over 600 steps", id="settled"),
         pytest.param(
-            replace(SETTLED, ratio=0.5, low=0.4, high=0.625),
+            changed(SETTLED, ratio=0.5, low=0.4, high=0.625),
             "2.00 x slower (1.60 to 2.50) over 600 steps",
             id="slower",
         ),
         pytest.param(
-            replace(SETTLED, ratio=20.11, low=15.0, high=25.0),
+            changed(SETTLED, ratio=20.11, low=15.0, high=25.0),
             "20 x faster (15 to 25) over 600 steps",
             id="many times",
         ),
         pytest.param(
-            replace(SETTLED, ratio=1.01, low=0.98, high=1.02),
+            changed(SETTLED, ratio=1.01, low=0.98, high=1.02),
             "no difference (0.98 to 1.02) over 600 steps",
             id="same",
         ),
         pytest.param(
-            replace(SETTLED, ratio=1.24, low=0.97, high=1.4),
+            changed(SETTLED, ratio=1.24, low=0.97, high=1.4),
             "not clear (0.97 to 1.40) over 600 steps",
             id="an interval that holds 1",
         ),
         pytest.param(
-            replace(SETTLED, ratio=0.85, low=0.8, high=0.9, compute_drift=0.18),
+            changed(SETTLED, ratio=0.85, low=0.8, high=0.9, compute_drift=0.18),
             "compute drifted by 18 %, not the data wait, over 600 steps",
             id="compute alone",
         ),
         pytest.param(
-            replace(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -9.6, -9.1)),
+            changed(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -9.6, -9.1)),
             "data wait 9.6 → 0.2 ms, step: not clear (0.90 to 2.70) over 600 steps",
             id="the wait is gone, the step is open",
         ),
         pytest.param(
-            replace(SETTLED, wait=WaitChange(-9.4, -9.6, -9.1)),
+            changed(SETTLED, wait=WaitChange(-9.4, -9.6, -9.1)),
             "1.68 x faster (1.61 to 1.74) over 600 steps",
             id="a proved step needs no wait",
         ),
         pytest.param(
-            replace(SETTLED, ratio=1.01, low=0.98, high=1.02, wait=WaitChange(-0.4, -0.5, -0.3)),
+            changed(SETTLED, ratio=1.01, low=0.98, high=1.02, wait=WaitChange(-0.4, -0.5, -0.3)),
             "no difference (0.98 to 1.02) over 600 steps",
             id="below 2 % of a step",
         ),
         pytest.param(
-            replace(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -19.6, 0.1)),
+            changed(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -19.6, 0.1)),
             "not clear (0.90 to 2.70) over 600 steps",
             id="neither is proved",
         ),
         pytest.param(
-            replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
+            changed(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
             "1.68 x faster (1.61 to 1.74) so far, 34 of 60 steps",
             id="settling_steps",
         ),
         pytest.param(
-            replace(SETTLED, after=None, ratio=None, settled=False),
+            changed(SETTLED, after=None, ratio=None, settled=False),
             "0 of 60 steps",
             id="nothing measured",
         ),
         pytest.param(
-            replace(SETTLED, before=None, ratio=None),
+            changed(SETTLED, before=None, ratio=None),
             "not enough steps before it to compare",
             id="asked early",
         ),
         pytest.param(
-            replace(SETTLED, ratio=None, beside="workers"),
+            changed(SETTLED, ratio=None, beside="workers"),
             "switched together with workers: no ratio of its own",
             id="two at one step",
         ),
@@ -123,8 +121,8 @@ def test_the_parts_are_told_on_both_sides() -> None:
 
 
 def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> None:
-    bursts = replace(BEFORE, step=Stat(13.9, 23.4, 60.0), wait=Stat(0.1, 9.6, 46.0))
-    switch = replace(SETTLED, before=bursts)
+    bursts = changed(BEFORE, step=Stat(13.9, 23.4, 60.0), wait=Stat(0.1, 9.6, 46.0))
+    switch = changed(SETTLED, before=bursts)
 
     assert not SETTLED.in_bursts
     assert switch.in_bursts

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.judge.situations import RUNNING, judged, split
+from tests.judge.situations import RUNNING, changed, judged, split
 from tfwatch.judge.effects.switch_text import (
     best,
     expected_gain_text,
@@ -52,7 +51,7 @@ NONE = Forecast(
 
 def now(*forecasts: Forecast, **knobs: str) -> Situation:
     known = {(one.knob, one.value): one for one in forecasts}
-    return replace(RUNNING, forecasts=known, knobs={**RUNNING.knobs, **knobs})
+    return changed(RUNNING, forecasts=known, knobs={**RUNNING.setting.knobs, **knobs})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_the_banner_promises_a_number_and_says_about() -> None:
 
 
 def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
-    beside = replace(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
+    beside = changed(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
 
     assert advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
         "prefetch is on and cannot hide the wait. w workers auto: 22.3 to about 13.9 ms, 1.6 x (the rest is compute)"
@@ -85,7 +84,7 @@ def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
 
 
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
-    deeper = replace(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
+    deeper = changed(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
     assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith(
         "+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x"
@@ -100,13 +99,13 @@ def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
 
 
 def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
-    no_gain = replace(WORKERS, mean_ms=22.3, step_ms=22.3)
+    no_gain = changed(WORKERS, mean_ms=22.3, step_ms=22.3)
     table = StageTable(
         0,
         (Stage("read", "Map", 19.0),),
         Bottleneck(0, "storage", "read waits for storage: 19 of 22 ms"),
     )
-    known = replace(now(no_gain, prefetch="4"), stages=table)
+    known = changed(now(no_gain, prefetch="4"), stages=table)
 
     assert (
         advise_switch(known, STARVING).sentence
@@ -119,11 +118,11 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
 
 @pytest.mark.parametrize("live", [True, False])
 def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> None:
-    dear = replace(ON, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
-    forbidden = replace(now(dear), live=live)
+    dear = changed(ON, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
+    forbidden = changed(now(dear), live=live)
 
     found = advise_starving(forbidden, STARVING)
-    other = advise_starving(replace(now(dear, WORKERS), live=live), STARVING)
+    other = advise_starving(changed(now(dear, WORKERS), live=live), STARVING)
 
     assert found.sentence.startswith("prefetch 4 needs 2 MB, more than the memory limit")
     assert found.edit == ""
@@ -131,7 +130,7 @@ def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> No
 
 
 def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
-    idle = replace(
+    idle = changed(
         ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True
     )
 
@@ -143,8 +142,8 @@ def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
 
 @pytest.mark.parametrize("live", [True, False])
 def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
-    no_gain = replace(ON, mean_ms=23.4, step_ms=23.4)
-    found = banner(replace(now(no_gain), judgement=judged(Verdict.HIGHLY), live=live))
+    no_gain = changed(ON, mean_ms=23.4, step_ms=23.4)
+    found = banner(changed(now(no_gain), judgement=judged(Verdict.HIGHLY), live=live))
 
     assert found.edit == ""
     assert found.advice == (
@@ -155,9 +154,9 @@ def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
 
 
 def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
-    cache = replace(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
+    cache = changed(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
     room = MachineMemory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
-    known = replace(now(cache), memory=room, epoch=0)
+    known = changed(now(cache), memory=room, epoch=0)
 
     assert advise_switch(known, STARVING).sentence.endswith(
         "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"
@@ -173,7 +172,7 @@ def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() 
 
 
 def test_a_wide_range_is_told_beside_the_number() -> None:
-    wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
+    wide = changed(ON, high_ms=23.4, why="compute and data share the cores")
 
     assert (
         expected_gain_text(wide)
@@ -192,21 +191,21 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
     [
         pytest.param(ON, "13.8 ms  1.7 x", id="a gain"),
         pytest.param(
-            replace(ON, value="off", step_ms=23.4, mean_ms=23.4, now_ms=13.9, now_mean_ms=13.9),
+            changed(ON, value="off", step_ms=23.4, mean_ms=23.4, now_ms=13.9, now_mean_ms=13.9),
             "23.4 ms  0.6 x",
             id="a loss",
         ),
         pytest.param(
-            replace(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"
+            changed(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"
         ),
         pytest.param(
-            replace(ON, step_ms=5.5, mean_ms=5.5, now_ms=5.9, now_mean_ms=6.6),
+            changed(ON, step_ms=5.5, mean_ms=5.5, now_ms=5.9, now_mean_ms=6.6),
             "5.5 ms  1.1 x",
             id="the gain is of what is told: of medians",
         ),
         pytest.param(NONE, "no forecast: not seen without a cache", id="unknown"),
         pytest.param(
-            replace(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0),
+            changed(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0),
             "12.2 ms  1.8 x",
             id="bursts",
         ),
@@ -217,8 +216,8 @@ def test_beside_a_knob_stands_the_step_and_what_it_gains(known: Forecast, words:
 
 
 def test_of_equals_the_one_that_costs_least_is_proposed() -> None:
-    workers = replace(WORKERS, step_ms=13.7, mean_ms=13.7, now_ms=23.4, now_mean_ms=23.4)
-    much_better = replace(workers, step_ms=9.0, mean_ms=9.0)
+    workers = changed(WORKERS, step_ms=13.7, mean_ms=13.7, now_ms=23.4, now_mean_ms=23.4)
+    much_better = changed(workers, step_ms=9.0, mean_ms=9.0)
 
     assert best([workers, ON, NONE]) is ON
     assert best([ON, much_better]) is much_better
@@ -229,18 +228,18 @@ def test_of_equals_the_one_that_costs_least_is_proposed() -> None:
 def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(ON, "off") == "p prefetch on"
     assert (
-        key_text(replace(ON, value="1"), "off") == "+ depth off → 1"
+        key_text(changed(ON, value="1"), "off") == "+ depth off → 1"
     )  # p requests the last depth, not 1
-    assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
-    assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
-    assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"
-    device = replace(WORKERS, knob="device_prefetch", value="2")
+    assert key_text(changed(ON, value="off"), "4") == "p prefetch off"
+    assert key_text(changed(ON, value="2"), "4") == "- depth 4 → 2"
+    assert key_text(changed(ON, value="auto"), "4") == "+ depth 4 → auto"
+    device = changed(WORKERS, knob="device_prefetch", value="2")
     assert key_text(device, "off") == "g device prefetch 2"
 
 
 def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:
-    wide = replace(ON, low_ms=10.0, high_ms=20.0)
+    wide = changed(ON, low_ms=10.0, high_ms=20.0)
     assert interval_text(wide) == "10.0 to 20.0"
-    bursts = replace(wide, mean_ms=42.0, now_mean_ms=60.0)
+    bursts = changed(wide, mean_ms=42.0, now_mean_ms=60.0)
     assert interval_text(bursts) == ""
     assert expected_gain_text(bursts) == "60.0 to about 42.0 ms, 1.4 x (the rest is compute)"

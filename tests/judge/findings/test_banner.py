@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, finding, judged, split
+from tests.judge.situations import RUNNING, changed, finding, judged, split
+from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import Comparison
@@ -209,7 +209,11 @@ SHORT_EPOCH = TimeSpent(
             id="its end is not on disk",
         ),
         pytest.param(
-            {"life": "unknown", "silent_s": 720.0, "host": "there"},
+            {
+                "life": "unknown",
+                "silent_s": 720.0,
+                "manifest": make_manifest(machine={"host": "there"}),
+            },
             "UNKNOWN",
             "no new data for 12:00; run on another machine, there",
             id="unknown",
@@ -325,10 +329,10 @@ def test_a_failure_shows_the_message_of_tensorflow_without_its_graph_node() -> N
 
 
 def test_a_switch_in_bursts_of_batches_is_measured_by_means() -> None:
-    bursts = replace(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
-    now = replace(RUNNING, switch=replace(SWITCH, before=bursts), knobs={"prefetch": "4"})
-    after = replace(
-        now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"}
+    bursts = changed(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
+    now = changed(RUNNING, switch=changed(SWITCH, before=bursts), knobs={"prefetch": "4"})
+    after = changed(
+        now, switch=changed(SWITCH, after=changed(bursts, steps=34)), knobs={"prefetch": "4"}
     )
 
     assert banner(now).advice == "before: 23.4 ms/step"
@@ -355,9 +359,9 @@ def test_the_end_sums_up_the_data_wait() -> None:
 
 
 def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
-    last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    last = banner(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
     ended = RunEnded(100_000_000_000, "finished", 5000)
-    found = banner(replace(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
+    found = banner(changed(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
 
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
     assert (
@@ -384,8 +388,8 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
 def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
-    found = banner(replace(RUNNING, last_finding=last, **changes))
+    last = banner(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    found = banner(changed(RUNNING, last_finding=last, **changes))
 
     assert (found.sentence, found.edit) == (sentence, last.edit)
     assert found.remark == f"STARVING 41 %; {last.advice}"
@@ -397,7 +401,7 @@ def test_the_end_of_a_run_without_a_folder_names_none() -> None:
 
 def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
     found = banner(
-        replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY))
+        changed(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY))
     )
 
     assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)

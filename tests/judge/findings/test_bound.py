@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.judge.situations import RUNNING, finding, judged
+from tests.judge.situations import RUNNING, changed, finding, judged
 from tfwatch.core.events import EpochEnded, Paused
 from tfwatch.judge.findings.banner import describe_between_epochs
 from tfwatch.judge.findings.between_epochs import find_slow_epoch_end
@@ -85,7 +84,7 @@ def test_between_fits_of_one_epoch_it_is_the_scripts_own_code(
     spent: dict[str, float], part: str, expected: str
 ) -> None:
     epoch = TimeSpent(0, 250, 0, compute_s=3.0, **spent)
-    now = replace(
+    now = changed(
         RUNNING, judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch, fits_end_epochs=True
     )
     found = describe_between_epochs(now)
@@ -173,12 +172,12 @@ def test_a_shuffle_that_is_filled_before_each_epoch_is_named_with_what_it_waits_
 
 def test_the_lines_for_a_shuffle_repeat_it_and_not_its_batches() -> None:
     spent = TimeSpent(0, 250, compute_s=3.0, first_batch_s=2.0)
-    now = replace(
+    now = changed(
         RUNNING, judgement=judged(Verdict.NOT, 0.2), epoch_spent=spent, has_shuffle_fill=True
     )
 
     found = describe_between_epochs(
-        replace(now, filled_shuffle="shuffle(9)", map_below_shuffle="map", knobs={})
+        changed(now, filled_shuffle="shuffle(9)", map_below_shuffle="map", knobs={})
     )
     assert found
     assert (
@@ -186,11 +185,11 @@ def test_the_lines_for_a_shuffle_repeat_it_and_not_its_batches() -> None:
         == "dataset = dataset.shuffle(9).map(...)  # in place of .map(...).shuffle(9)"
     )
     assert "# or: dataset = dataset.shuffle(9).repeat()" in found.edit
-    fit = describe_between_epochs(replace(now, steps_per_epoch=250))
+    fit = describe_between_epochs(changed(now, steps_per_epoch=250))
     assert fit
     assert fit.edit.startswith("dataset = dataset.shuffle(...).repeat()")
     assert fit.edit.endswith("model.fit(dataset, steps_per_epoch=250)")
-    loop = describe_between_epochs(replace(now, has_own_loop=True))
+    loop = describe_between_epochs(changed(now, loop="train.py:22"))
     assert loop
     assert loop.edit.endswith("batches = iter(dataset) before the loop, next(batches) in each step")
 

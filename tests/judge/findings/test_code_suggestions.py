@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, judged, split
+from tests.judge.situations import RUNNING, changed, judged, split
 from tfwatch.judge.findings import code_suggestions
 from tfwatch.judge.findings.advice import advise_starving
 from tfwatch.judge.findings.banner import banner, describe_bound
@@ -106,9 +105,9 @@ def test_every_other_edit_is_a_comment_beside_python(line: str) -> None:
 
 
 def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:
-    table = replace(TABLE, stages=(DECODE,), bottleneck=find_bottleneck((DECODE,), 1.0, 8))
+    table = changed(TABLE, stages=(DECODE,), bottleneck=find_bottleneck((DECODE,), 1.0, 8))
     knobs = {"prefetch": "4", "workers": "off"}
-    now = replace(
+    now = changed(
         RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS}
     )
     found = advise_starving(now, split(9.6, 13.0, 0.8))
@@ -122,7 +121,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
 
 
 def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
-    now = replace(
+    now = changed(
         RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS}
     )
     found = banner(now)
@@ -152,7 +151,7 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
 def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(
     changes: dict[str, Any], edit: str
 ) -> None:
-    now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
+    now = changed(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
     found, over = banner(now), describe_bound(now)
     assert over
     assert found.edit == over.edit
@@ -173,7 +172,7 @@ def test_steps_that_do_not_starve_have_edits_too(
     bound: Bound, accelerated: bool, edit: str
 ) -> None:
     found = banner(
-        replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), accelerated=accelerated)
+        changed(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), accelerated=accelerated)
     )
     assert found.edit == edit
 
@@ -188,11 +187,11 @@ def test_steps_that_do_not_starve_have_edits_too(
 )
 def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    now = replace(
+    now = changed(
         RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), knobs=knobs, started=started
     )
     switched = "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
-    assert banner(replace(now, accelerated=bool(own))).edit == "\n".join(
+    assert banner(changed(now, accelerated=bool(own))).edit == "\n".join(
         filter(None, (switched, own))
     )
 
@@ -200,9 +199,9 @@ def test_the_edit_contains_the_switches_of_the_run(bound: Bound, own: str) -> No
 def test_epochs_that_lose_most_between_them_keep_the_lines_of_the_switches_made() -> None:
     spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
     knobs, started = {"prefetch": "16", "cache": "on"}, {"prefetch": "off", "cache": "off"}
-    now = replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, started=started)
-    own = banner(replace(now, knobs=started)).edit
-    lines = banner(replace(now, knobs=knobs)).edit.splitlines()
+    now = changed(RUNNING, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, started=started)
+    own = banner(changed(now, knobs=started)).edit
+    lines = banner(changed(now, knobs=knobs)).edit.splitlines()
 
     assert own
     assert [line.partition("(")[0] for line in lines[:2]] == [
@@ -214,7 +213,7 @@ def test_epochs_that_lose_most_between_them_keep_the_lines_of_the_switches_made(
 
 def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), knobs=knobs, started=started))
+    found = banner(changed(RUNNING, judgement=judged(Verdict.HIGHLY), knobs=knobs, started=started))
     assert [line.partition("(")[0] for line in found.edit.splitlines()] == [
         "dataset = dataset.map",
         "dataset = dataset.prefetch",
@@ -222,7 +221,7 @@ def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
 
 
 def test_the_advice_on_longer_calls_has_a_number() -> None:
-    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
+    found = banner(changed(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
     assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms/step; or ")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.judge.situations import RUNNING, stat
+from tests.judge.situations import RUNNING, changed, stat
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.code_suggestions import UINT8
 from tfwatch.judge.findings.copying import bandwidth
@@ -24,7 +23,7 @@ SPLIT = Breakdown(
 
 def copying(**copied_bytes: int) -> Situation:
     judgement = Judgement(Verdict.NOT, 100, 20, SPLIT, Bound.COPY)
-    return replace(RUNNING, judgement=judgement, accelerated=True, copied_bytes=copied_bytes)
+    return changed(RUNNING, judgement=judgement, accelerated=True, copied_bytes=copied_bytes)
 
 
 def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
@@ -67,10 +66,11 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
     ahead = Breakdown(
         100, stat(12.0), stat(0.2), stat(10.0), stat(11.5), stat(0.3), 0.0125, copy=stat(0.0)
     )
-    now = replace(
+    now = changed(
         copying(float32=60 * 2**20),
         judgement=Judgement(Verdict.NOT, 100, 20, ahead, Bound.COPY),
-        copy_ahead_ms=9.0,
+        copy_ms=9.0,
+        copied_ahead=True,
     )
 
     found = banner(now)
@@ -87,7 +87,9 @@ def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
         100, stat(12.5), stat(0.2), stat(3.0), stat(4.0), stat(0.5), 0.02, copy=stat(7.8)
     )
     judgement = Judgement(Verdict.NOT, 100, 20, waits, Bound.COPY)
-    found = banner(replace(copying(float32=60 * 2**20), judgement=judgement, copy_ahead_ms=10.0))
+    found = banner(
+        changed(copying(float32=60 * 2**20), judgement=judgement, copy_ms=10.0, copied_ahead=True)
+    )
 
     assert found.word == "COPY-BOUND 80 %"
     assert found.sentence.endswith(

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.judge.situations import RUNNING, changed
 from tests.judge.step_rows import make_steps
 from tfwatch.core import units
 from tfwatch.core.events import StallLocated
 from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
-from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.steps.verdict import breakdown
 
 
@@ -16,7 +16,7 @@ def test_the_ratio_of_the_figures_in_the_sentence_is_the_share() -> None:
     split = breakdown(make_steps(np.tile([0.0, 0.0, 0.0, 40.0], 10), compute=10.0, host=0.0))
     assert split
 
-    assert wait_sentence(Situation(), split) == "each step waits 10.0 of 20.0 ms for data"
+    assert wait_sentence(RUNNING, split) == "each step waits 10.0 of 20.0 ms for data"
     assert units.percent(split.wait_share) == "50 %"
 
 
@@ -50,10 +50,10 @@ def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
     ],
 )
 def test_a_stall_names_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
-    assert stall_sentence(Situation(step=412, now_s=40.3, located=where)) == sentence
+    assert stall_sentence(changed(RUNNING, step=412, now_s=40.3, located=where)) == sentence
 
 
 def test_a_shuffle_buffer_that_fills_comes_first() -> None:
-    now = Situation(step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
+    now = changed(RUNNING, step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
 
     assert stall_sentence(now) == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import StagesFound
 from tfwatch.judge.findings.advice import batch_first_text
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
 ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
-SCRIPT = replace(
+SCRIPT = changed(
     RUNNING,
     live=False,
     judgement=judged(Verdict.HIGHLY),
     knobs={"prefetch": "default", "workers": "default"},
     started={"prefetch": "default", "workers": "default"},
-    switchable=("prefetch",),
+    switchable=["prefetch"],
 )
 
 
@@ -38,7 +37,7 @@ def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
 
 
 def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
-    return banner(replace(SCRIPT, origin=BatchSource(given, workers), stages=stages))
+    return banner(changed(SCRIPT, origin=BatchSource(given, workers), stages=stages))
 
 
 def pipeline(number: int, *kinds: str) -> StagesFound:
@@ -88,7 +87,7 @@ def test_the_stages_show_the_kind_of_data_passed_to_fit(
 
 
 def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
-    source = replace(ROWS, name="PyDataset", kind="FlatMap python PyDataset")
+    source = changed(ROWS, name="PyDataset", kind="FlatMap python PyDataset")
     waits = found(SourceKind.PY_DATASET, table(source, PREFETCH))
     computes = found(SourceKind.PY_DATASET, table(source, PREFETCH, wait_cores=1.0))
     has_some = found(SourceKind.PY_DATASET, workers=True)
@@ -103,7 +102,7 @@ def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
 
 def test_generators_and_arrays_have_their_own_advice() -> None:
     generator = found(
-        SourceKind.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH)
+        SourceKind.GENERATOR, table(changed(ROWS, kind="FlatMap python generator"), PREFETCH)
     )
     arrays = found(
         SourceKind.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
@@ -233,7 +232,7 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(
 ) -> None:
     spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
     one = banner(
-        replace(
+        changed(
             SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)
         )
     )
@@ -251,18 +250,18 @@ def test_each_kind_of_data_has_its_own_way_to_longer_epochs(
     ],
 )
 def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent, words: str) -> None:
-    now = replace(
+    now = changed(
         SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, fits_end_epochs=True
     )
-    one = banner(replace(now, origin=BatchSource(SourceKind.ARRAYS)))
+    one = banner(changed(now, origin=BatchSource(SourceKind.ARRAYS)))
 
     assert one.advice.startswith(words)
     assert one.edit.startswith("model.fit(..., epochs=epochs)")
 
 
 def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
-    live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
-    fixed = replace(live, switchable=())
+    live = changed(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
+    fixed = changed(live, switchable=[])
 
     assert banner(live).advice.endswith("four batches are prepared in parallel; no key helps")
     assert banner(fixed).advice.endswith(
@@ -272,21 +271,21 @@ def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> Non
 
 @pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
 def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Situation) -> None:
-    full = replace(PREFETCH, buffered=4.0, filled=1.0)
-    ready = replace(
+    full = changed(PREFETCH, buffered=4.0, filled=1.0)
+    ready = changed(
         now,
         judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
             8, 0.0, 0.1, 0.9
         ),
-        knobs={**now.knobs, "prefetch": "4"},
-        started={**now.started, "prefetch": "4"},
+        knobs={**now.setting.knobs, "prefetch": "4"},
+        started={**now.manifest.knobs, "prefetch": "4"},
         origin=BatchSource(SourceKind.TF_DATA),
     )
     one = banner(ready)
 
-    assert ready.stages is not None
-    assert ready.stages.bottleneck is None
+    assert ready.setting.stages is not None
+    assert ready.setting.stages.bottleneck is None
     assert one.sentence.endswith("MODERATELY input-bound: each step waits 0.1 of 1.0 ms for data")
     assert one.advice.startswith("larger batches need fewer fetches")
     assert "prefetch" not in one.advice + one.edit
@@ -294,7 +293,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
 
 def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None:
     quick, slow = Stage("map", "Map", 0.1), Stage("map", "Map", 1.1)
-    full = replace(PREFETCH, filled=1.0)
+    full = changed(PREFETCH, filled=1.0)
 
     assert StageTable(0, (quick, full)).is_ahead(0.9)
     assert not StageTable(0, (quick, PREFETCH)).is_ahead(0.9)
@@ -304,30 +303,30 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
 
 def test_a_py_dataset_without_workers_is_given_them_by_keys() -> None:
     knobs = {"prefetch": "default", "workers": "off", "multiprocessing": "off", "queue_size": "10"}
-    now = replace(
+    now = changed(
         SCRIPT,
         live=True,
         knobs=knobs,
         started=knobs,
-        switchable=("prefetch", "workers", "multiprocessing", "queue_size"),
+        switchable=["prefetch", "workers", "multiprocessing", "queue_size"],
         origin=BatchSource(SourceKind.PY_DATASET),
     )
     assert banner(now).advice.startswith(
         "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"
     )
-    computing = replace(now, stages=table(ROWS, wait_cores=1.0))
+    computing = changed(now, stages=table(ROWS, wait_cores=1.0))
     assert banner(computing).advice.startswith(
         "w and m, from the next epoch: workers=4, use_multiprocessing=True"
     )
-    with_workers = replace(now, knobs={**knobs, "workers": "4"})
+    with_workers = changed(now, knobs={**knobs, "workers": "4"})
     assert banner(with_workers).advice.startswith(
         "m makes the workers processes from the next epoch"
     )
-    with_both = replace(now, knobs={**knobs, "workers": "4", "multiprocessing": "on"})
+    with_both = changed(now, knobs={**knobs, "workers": "4", "multiprocessing": "on"})
     assert "from the next epoch" not in banner(with_both).advice
 
 
-LOOP = replace(RUNNING, live=False, has_own_loop=True, knobs={}, started={}, switchable=())
+LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])
 
 
 @pytest.mark.parametrize(
@@ -351,7 +350,7 @@ LOOP = replace(RUNNING, live=False, has_own_loop=True, knobs={}, started={}, swi
     ],
 )
 def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, advice: str) -> None:
-    found = banner(replace(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
+    found = banner(changed(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
     assert advice in found.advice
     assert "steps_per_epoch" not in found.advice + found.edit
     assert "on_epoch_end" not in found.advice + found.edit
@@ -361,13 +360,17 @@ def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, adv
 
 def test_the_time_in_which_another_loop_trains_is_advised_against_nowhere() -> None:
     spent = TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, others_s=6.0, epoch_end_s=0.1)
-    found = banner(replace(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
+    found = banner(changed(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
     assert "between two epochs" not in found.advice
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
 def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> None:
-    said = banner(replace(SCRIPT, origin=BatchSource(given), replicas=2, switchable=(), live=True))
+    said = banner(
+        changed(
+            SCRIPT, origin=BatchSource(given), replicas=["GPU:0", "GPU:1"], switchable=[], live=True
+        )
+    )
 
     assert said.advice.startswith(
         "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy"
@@ -387,12 +390,12 @@ BUSY = "cheaper operations or a map over whole batches: all workers of map("
 
 
 def busy(*stages: Stage, **known: Any) -> Banner:
-    now = replace(
+    now = changed(
         SCRIPT,
         origin=BatchSource(SourceKind.TF_DATA),
         stages=table(*stages, PREFETCH, wait_cores=4.0),
     )
-    return banner(replace(now, **known))
+    return banner(changed(now, **known))
 
 
 def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> None:
@@ -412,14 +415,17 @@ def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
     "known",
     [
         pytest.param(
-            {"why_no_cache": "map(decode) draws random numbers"},
+            {"fixed": {"cache": "map(decode) draws random numbers"}},
             id="each epoch gives something else",
         ),
         pytest.param(
             {"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"
         ),
         pytest.param(
-            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}},
+            {
+                "knobs": {**SCRIPT.setting.knobs, "cache": "on"},
+                "started": {**SCRIPT.setting.knobs, "cache": "on"},
+            },
             id="it is on",
         ),
         pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
@@ -434,10 +440,10 @@ def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, A
 
 def test_arrays_with_large_batches_need_fewer_bytes() -> None:
     gather = table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
-    now = replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
+    now = changed(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
     large, small = (
-        banner(replace(now, batch_bytes=25 * 2**20)),
-        banner(replace(now, batch_bytes=5_000)),
+        banner(changed(now, batch_bytes=25 * 2**20)),
+        banner(changed(now, batch_bytes=5_000)),
     )
 
     assert large.advice.startswith("fewer bytes: each batch is 25 MB of the arrays; as uint8")
@@ -451,16 +457,16 @@ def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> No
 
     assert (
         "batch_size="
-        in banner(replace(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
+        in banner(changed(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
     )
     assert (
         "batch_size="
-        not in banner(replace(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+        not in banner(changed(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
     )
 
 
 def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
-    unknown = table(replace(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
+    unknown = table(changed(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
 
     assert (
         "; use_multiprocessing=True too if it computes in Python"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from tests.judge.situations import RUNNING, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.hardware.machine import MachineFigures
@@ -69,17 +67,17 @@ def test_what_is_finite_again_does_not_last() -> None:
 
 
 def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
-    ok = replace(RUNNING, judgement=judged(Verdict.NOT, 0.2), machine=MachineFigures(heat=3))
+    ok = changed(RUNNING, judgement=judged(Verdict.NOT, 0.2), machine=MachineFigures(heat=3))
     assert banner(ok).tone is Tone.GOOD
 
-    found = banner(replace(ok, diverged=AT_151))
+    found = banner(changed(ok, diverged=AT_151))
 
     assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
     assert found.remark == "loss is NaN since step 1 151; heat is heavy: clocks are lowered"
 
 
 def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
-    ended = replace(
+    ended = changed(
         RUNNING, life="ended", ended=RunEnded(10**10, "finished", 1400), diverged=AT_151
     )
 
@@ -88,7 +86,7 @@ def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
 
 
 def test_a_diverged_loss_does_not_hide_starving() -> None:
-    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), diverged=AT_151))
+    found = banner(changed(RUNNING, judgement=judged(Verdict.HIGHLY), diverged=AT_151))
 
     assert (found.word, found.tone, found.remark) == (
         "STARVING 41 %",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
@@ -28,7 +27,7 @@ CACHE = Forecast(
     23.4,
     23.4,
 )
-NO_GAIN = replace(CACHE, step_ms=23.0, mean_ms=23.0)
+NO_GAIN = changed(CACHE, step_ms=23.0, mean_ms=23.0)
 FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
 #: Batches wait in a full buffer: the data wait is the fetch itself.
 READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 0.1, 0.9)
@@ -43,7 +42,7 @@ def situation(bound: Bound, **changes: Any) -> Situation:
         "origin": BatchSource(SourceKind.TF_DATA),
         **(starved if bound is Bound.INPUT else {"knobs": {"cache": "off"}}),
     }
-    return replace(RUNNING, **{**values, **changes})
+    return changed(RUNNING, **{**values, **changes})
 
 
 BOUNDS = [
@@ -82,10 +81,10 @@ def test_steps_that_run_op_by_op_are_to_run_as_a_graph_first() -> None:
 
 
 def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
-    ahead = replace(CACHE, knob="device_prefetch", value="2")
+    ahead = changed(CACHE, knob="device_prefetch", value="2")
     now = situation(
-        Bound.INPUT, switchable=("device_prefetch",), forecasts={("device_prefetch", "2"): ahead}
+        Bound.INPUT, switchable=["device_prefetch"], forecasts={("device_prefetch", "2"): ahead}
     )
-    found = banner(replace(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
+    found = banner(changed(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
     assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
     assert "cannot be switched" not in found.advice

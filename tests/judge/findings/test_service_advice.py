@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.judge.findings.test_one_advice import CACHE
-from tests.judge.situations import RUNNING, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.service_advice import forecast_workers, service_workers
@@ -35,7 +34,7 @@ def situation(
         "cores_free": free,
         "knobs": {"prefetch": "default", "workers": "default"},
     }
-    return replace(RUNNING, **{**values, **changes})
+    return changed(RUNNING, **{**values, **changes})
 
 
 def test_a_batch_that_all_cores_cannot_prepare_asks_for_other_machines_with_the_lines() -> None:
@@ -73,15 +72,15 @@ def test_what_this_machine_can_do_comes_before_other_machines(now: Situation) ->
         pytest.param(
             situation(MAP, Stage("take(9)", "FiniteTake", 0.1), BATCH, EMPTY), id="a take"
         ),
-        pytest.param(situation(replace(MAP, kind="Map python"), BATCH, EMPTY), id="Python"),
+        pytest.param(situation(changed(MAP, kind="Map python"), BATCH, EMPTY), id="Python"),
         pytest.param(situation(BATCH, MAP, EMPTY), id="no last batch"),
-        pytest.param(situation(replace(MAP, kind="ParallelInterleave"), BATCH, EMPTY), id="no map"),
+        pytest.param(situation(changed(MAP, kind="ParallelInterleave"), BATCH, EMPTY), id="no map"),
         pytest.param(
             situation(Stage("data_service", "DataService", 21.0), MAP, BATCH, EMPTY), id="fed"
         ),
         pytest.param(situation(MAP, BATCH, EMPTY, stages=None), id="no stages"),
-        pytest.param(situation(MAP, BATCH, EMPTY, has_own_loop=True), id="a loop"),
-        pytest.param(situation(MAP, BATCH, EMPTY, replicas=2), id="a strategy"),
+        pytest.param(situation(MAP, BATCH, EMPTY, loop="train.py:22"), id="a loop"),
+        pytest.param(situation(MAP, BATCH, EMPTY, replicas=["GPU:0", "GPU:1"]), id="a strategy"),
         pytest.param(
             situation(MAP, BATCH, EMPTY, origin=BatchSource(SourceKind.GENERATOR)), id="a generator"
         ),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from tests.judge.situations import RUNNING
+from tests.judge.situations import RUNNING, changed
 from tfwatch.core.rows import Phase
 
 
@@ -24,6 +22,6 @@ from tfwatch.core.rows import Phase
 def test_a_wait_is_a_stall_by_the_length_of_a_step(
     phase_s: float, median_step_ms: float | None, stalled: bool
 ) -> None:
-    now = replace(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
+    now = changed(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
 
     assert now.is_stalled is stalled

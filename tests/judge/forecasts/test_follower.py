@@ -99,7 +99,7 @@ def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_b
 
     view = look(run)
 
-    back = view.situation.forecasts["prefetch", "off"]
+    back = view.situation.setting.forecasts["prefetch", "off"]
     assert back.measured
     assert back.step_ms == pytest.approx(23.4, rel=0.02)
     assert notes(view)["depth"].endswith("no gain")
@@ -117,7 +117,7 @@ def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
 
     view = look(run)
 
-    assert view.situation.forecasts == {}
+    assert view.situation.setting.forecasts == {}
     assert view.situation.record
     assert len(view.situation.record.checked) == 1
 
@@ -150,7 +150,7 @@ def test_the_forecasts_of_a_second_are_made_over_its_frames_and_told_together() 
 
     told = []
     for _ in range(9):
-        told.append(follower.follow(reader.tail(), (), None).situation.forecasts)
+        told.append(follower.follow(reader.tail(), (), None).situation.setting.forecasts)
         run.steps(11, STARVING).writer.flush()
 
     changes = [before is not after for before, after in pairwise(told)]

@@ -59,7 +59,7 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
         assert view
         for key in "pw":
             (knob,) = [one for one in show.live.knobs.knobs if one.key == key]
-            forecast = view.situation.forecasts[knob.name, knob.next]
+            forecast = view.situation.setting.forecasts[knob.name, knob.next]
             assert knob.note == forecast_note(forecast), "as beside any other knob"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.banner import banner
@@ -37,7 +36,7 @@ def forecast_for(
 ) -> dict[str, Any]:
     """Make a forecast for a step of 23.4 ms, with a wide interval."""
     known = Forecast(knob, value, ms, ms * 0.5, ms * 1.4, ms, why, None, ms, 23.4, 23.4)
-    return {"forecasts": {(knob, value): replace(known, **changes)}}
+    return {"forecasts": {(knob, value): changed(known, **changes)}}
 
 
 def epoch(**seconds: float) -> dict[str, Any]:
@@ -49,7 +48,7 @@ def epoch(**seconds: float) -> dict[str, Any]:
 
 def last(**changes: Any) -> dict[str, Any]:
     """Make a finished run, with the finding of its last setting."""
-    found = banner(replace(RUNNING, live=False, **changes))
+    found = banner(changed(RUNNING, live=False, **changes))
     return {
         "ended": RunEnded(12_000_000_000_000, "finished", 5000),
         "waited_s": 5000.0,
@@ -212,7 +211,7 @@ FINDINGS: list[Any] = [
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)
 def test_the_banner_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
     pane = BannerPane()
-    pane.banner = found = banner(replace(RUNNING, **changes))
+    pane.banner = found = banner(changed(RUNNING, **changes))
     first, sentence, line = pane.rows(WIDTH, 3)
     assert found.word in first.plain
     assert advice in line.plain
@@ -230,7 +229,7 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
         BURNS,
         STORAGE,
         LOCKED,
-        *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)),
+        *(changed(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)),
     )
     situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
     for stages, workers, knobs, switchable in situations:
@@ -247,7 +246,7 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
                 else None
             )
             pane.banner = banner(
-                replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes)
+                changed(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes)
             )
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain

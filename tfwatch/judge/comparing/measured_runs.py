@@ -176,7 +176,7 @@ class RunToCompare:
             path=str(self.run.path.resolve()) if self.run.path else self.name,
             workload=manifest.workload,
             batch_size=manifest.batch_size,
-            settings={**settings, **self.judged.situation.knobs},
+            settings={**settings, **self.judged.situation.setting.knobs},
             versions=manifest.versions,
             host=str(machine.get("host") or ""),
             hardware=(

@@ -111,7 +111,9 @@ def _advise_fetch(now: Situation) -> Advice:
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
-    can_switch = PREFETCH in now.switchable and bool(switch.setting or WORKERS in now.switchable)
+    can_switch = PREFETCH in now.manifest.switchable and bool(
+        switch.setting or WORKERS in now.manifest.switchable
+    )
     if not can_switch or now.origin.has_no_pipeline:
         return _advise_script(now, switch)
     advice = _advise_edit(now, part, switch)
@@ -123,7 +125,7 @@ def advise_gain(now: Situation) -> Advice | None:
 
     It comes before any advice that calls the input pipeline not the limit: data and compute may share the cores.
     """
-    forecast = best(now.forecasts.values())
+    forecast = best(now.setting.forecasts.values())
     if forecast is None:
         return None
     sentence = _forecast_advice(now, forecast) if now.live else _forecast_phrase(now, forecast)
@@ -137,19 +139,22 @@ def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
         return Advice(f"{cheaper.sentence}{_limit(now)}", cheaper.edit)
     if advice := _py_dataset_advice(now, cheaper):
         return advice
-    if switch.setting and switch.setting[0] in now.switchable:
+    if switch.setting and switch.setting[0] in now.manifest.switchable:
         return Advice(switch.sentence, cheaper.edit)
-    if PREFETCH not in now.switchable:
+    if PREFETCH not in now.manifest.switchable:
         return Advice(f"{cheaper.sentence}; this pipeline cannot be switched live", cheaper.edit)
     return Advice(f"{cheaper.sentence}; no key helps", cheaper.edit)
 
 
 def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
     """Return the keys that give a `PyDataset` workers, or make them processes; None where it has both, or no keys."""
-    processes = MULTIPROCESSING in now.switchable and now.knobs.get(MULTIPROCESSING) == "off"
-    if MULTIPROCESSING not in now.knobs or WORKERS not in now.switchable:
+    processes = (
+        MULTIPROCESSING in now.manifest.switchable
+        and now.setting.knobs.get(MULTIPROCESSING) == "off"
+    )
+    if MULTIPROCESSING not in now.setting.knobs or WORKERS not in now.manifest.switchable:
         return None
-    if now.knobs.get(WORKERS) == "off":
+    if now.setting.knobs.get(WORKERS) == "off":
         keys = "w and m" if processes and input_advice.computes(now) else "w"
         return Advice(f"{keys}, from the next epoch: {advice.sentence}", advice.edit)
     return (
@@ -161,7 +166,7 @@ def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
 
 def _limit(now: Situation) -> str:
     """Return `; map(decode) runs serially on one of 8 cores: 21.0 ms/batch`; empty where no stage is the limit."""
-    place = now.stages.bottleneck if now.stages else None
+    place = now.setting.stages.bottleneck if now.setting.stages else None
     return f"; {place.sentence}" if place else ""
 
 
@@ -169,24 +174,28 @@ def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
     if (knob, value) in now.better:
         return ""
-    knobs = {**now.knobs, knob: value}
-    return lines_of(now, knobs) or code_suggestions.switch_line(knob, value, now.stages, now.code)
+    knobs = {**now.setting.knobs, knob: value}
+    return lines_of(now, knobs) or code_suggestions.switch_line(
+        knob, value, now.setting.stages, now.manifest.code
+    )
 
 
 def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     """Return the lines of Python for these knobs where they differ from those of the start."""
-    return code_suggestions.pasted_lines(knobs, now.started, now.stages, now.better, code=now.code)
+    return code_suggestions.pasted_lines(
+        knobs, now.manifest.knobs, now.setting.stages, now.better, code=now.manifest.code
+    )
 
 
 def _advise_cheaper_batches(now: Situation) -> Advice:
     advice = input_advice.advise_data_wait(now)
     # The lines for a `PyDataset` set all that its switches do.
-    return advice if MULTIPROCESSING in now.knobs else beside_switches(now, advice)
+    return advice if MULTIPROCESSING in now.setting.knobs else beside_switches(now, advice)
 
 
 def beside_switches(now: Situation, advice: Advice) -> Advice:
     """Return advice that is no switch, with the lines of the switches already made before its own."""
-    lines = (*lines_of(now, now.knobs).split("\n"), *advice.edit.split("\n"))
+    lines = (*lines_of(now, now.setting.knobs).split("\n"), *advice.edit.split("\n"))
     return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
 
 
@@ -201,13 +210,13 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advic
 
 def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
     edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
-    forecast = best(now.forecasts.values())
+    forecast = best(now.setting.forecasts.values())
     if forecast is not None:
         return Advice(_forecast_phrase(now, forecast), edit)
     if over_limit := memory_limit_text(now):
         return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
-    prefetch = now.knobs.get(PREFETCH, "default")
-    if now.replicas > 1:  # it prepares batches ahead in any case
+    prefetch = now.setting.knobs.get(PREFETCH, "default")
+    if len(now.manifest.replicas) > 1:  # it prepares batches ahead in any case
         return _advise_cheaper_batches(now)
     if prefetch == "off" and switch.setting and switch.setting[0] == PREFETCH:
         work = units.milliseconds(part.work_mean_ms)
@@ -258,12 +267,14 @@ def of_step(part: Stat, step: Stat) -> str:
 def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
     """Return True if batches are ready and the data wait is the fetch itself, not a few long waits."""
     alike = part.wait.mean < FETCH_MS or part.wait.median >= part.wait.mean / 2
-    return alike and now.stages is not None and now.stages.is_ahead(part.work_mean_ms)
+    return (
+        alike and now.setting.stages is not None and now.setting.stages.is_ahead(part.work_mean_ms)
+    )
 
 
 def wait_sentence(now: Situation, part: Breakdown) -> str:
     """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch instead."""
-    prefetches = now.knobs.get(PREFETCH, "default") not in ("off", "default")
+    prefetches = now.setting.knobs.get(PREFETCH, "default") not in ("off", "default")
     if not prefetches or part.wait.median < part.wait.mean / 2 or is_fetch_bound(now, part):
         return f"each step waits {of_step(part.wait, part.step)} for data"
     batch, work = units.milliseconds(part.step.mean), units.milliseconds(part.work_mean_ms)
@@ -280,27 +291,27 @@ class SwitchAdvice:
 
 def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
     """Advise a switch on a live screen; the sentence holds a number where there is a forecast."""
-    forecast = best(now.forecasts.values())
+    forecast = best(now.setting.forecasts.values())
     if forecast is not None:
-        prefetches = forecast.knob != PREFETCH and now.knobs.get(PREFETCH, "off") != "off"
+        prefetches = forecast.knob != PREFETCH and now.setting.knobs.get(PREFETCH, "off") != "off"
         begin = "prefetch is on and cannot hide the wait. " if prefetches else ""
         return SwitchAdvice(
             f"{begin}{_forecast_advice(now, forecast)}", (forecast.knob, forecast.value)
         )
-    if any(one.is_known for one in now.forecasts.values()):
+    if any(one.is_known for one in now.setting.forecasts.values()):
         return SwitchAdvice(_no_switch_helps(now))
     return _advise_without_forecast(now, part)
 
 
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
-    prefetches = now.knobs.get(PREFETCH, "off") != "off"
+    prefetches = now.setting.knobs.get(PREFETCH, "off") != "off"
     if not prefetches:
         return SwitchAdvice(
             f"p turns prefetch on: it prepares batches during the {work} of compute and host",
             _PREFETCH,
         )
-    if WORKERS in now.switchable and now.knobs.get(WORKERS, "off") == "off":
+    if WORKERS in now.manifest.switchable and now.setting.knobs.get(WORKERS, "off") == "off":
         return SwitchAdvice(
             "prefetch is on and cannot hide all of the wait: w prepares batches on several cores",
             _WORKERS,
@@ -311,8 +322,8 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 
 def _forecast_advice(now: Situation, forecast: Forecast) -> str:
-    current = now.knobs.get(forecast.knob, "off")
-    part = now.judgement.breakdown
+    current = now.setting.knobs.get(forecast.knob, "off")
+    part = now.setting.judgement.breakdown
     gain = expected_gain_text(forecast, part.step.mean if part else math.nan)
     advice = f"{key_text(forecast, current)}: {gain}"
     if forecast.knob == CACHE:
@@ -332,10 +343,13 @@ def _no_switch_helps(now: Situation) -> str:
     """Return the reason why no switch helps, where every switch has a forecast and none an expected gain."""
     if over_limit := memory_limit_text(now):
         return f"{over_limit}; no other key helps"
-    place = now.stages.bottleneck if now.stages else None
+    place = now.setting.stages.bottleneck if now.setting.stages else None
     why = place.sentence if place else "preparing batches is the limit"
     return "; ".join(
-        filter(None, (f"no key helps: {why}", batch_first_text(now.stages, now.batch_size)))
+        filter(
+            None,
+            (f"no key helps: {why}", batch_first_text(now.setting.stages, now.manifest.batch_size)),
+        )
     )
 
 
@@ -375,7 +389,9 @@ def batch_first_text(table: StageTable | None, batch_size: int | None) -> str:
 def memory_limit_text(now: Situation) -> str:
     """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes no useful switch."""
     useful = (
-        one for one in now.forecasts.values() if one.is_over_memory_limit and has_expected_gain(one)
+        one
+        for one in now.setting.forecasts.values()
+        if one.is_over_memory_limit and has_expected_gain(one)
     )
     needs = (
         f"{knob_name(one.knob)} {one.value} needs {units.memory(one.needs_bytes)}" for one in useful

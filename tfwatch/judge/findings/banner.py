@@ -30,15 +30,15 @@ _WORTH_SHOWING_S = 1.0
 
 def describe_between_epochs(now: Situation) -> Banner | None:
     """Describe the time between epochs, where it is the largest loss."""
-    spent = now.epoch_spent
+    spent = now.setting.epoch_spent
     if spent is None or spent.between_share < max(
-        between_epochs.BETWEEN_SHARE, advice.share(now.judgement.breakdown)
+        between_epochs.BETWEEN_SHARE, advice.share(now.setting.judgement.breakdown)
     ):
         return None
-    end = "between fits" if now.fits_end_epochs else "epoch's end"
+    end = "between fits" if now.setting.fits_end_epochs else "epoch's end"
     first = (
-        f"filling {now.filled_shuffle or 'a shuffle buffer'}"
-        if now.has_shuffle_fill
+        f"filling {now.manifest.filled_shuffle or 'a shuffle buffer'}"
+        if now.setting.has_shuffle_fill
         else "first batch"
     )
     spans = between_epochs.parts_between(spent, end, first)
@@ -54,18 +54,18 @@ def describe_between_epochs(now: Situation) -> Banner | None:
 
 def _with_switches(now: Situation, finding: Banner) -> Banner:
     """Return a finding that has no lines of its own with those of the switches already made."""
-    return replace(finding, edit=finding.edit or advice.lines_of(now, now.knobs))
+    return replace(finding, edit=finding.edit or advice.lines_of(now, now.setting.knobs))
 
 
 def describe_bound(now: Situation) -> Banner | None:
     """Describe the limit of the steps; None without enough data."""
-    part = now.judgement.breakdown
-    describe = _BOUND.get(now.judgement.bound) if now.judgement.bound else None
+    part = now.setting.judgement.breakdown
+    describe = _BOUND.get(now.setting.judgement.bound) if now.setting.judgement.bound else None
     return _with_switches(now, describe(now, part)) if describe and part else None
 
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
-    if now.fetches_in_calls:
+    if now.manifest.fetches_in_calls:
         return _compute_or_data_wait(part)
     spent = advice.of_step(part.wait, part.step)
     next_step = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
@@ -91,15 +91,15 @@ def _compute_or_data_wait(part: Breakdown) -> Banner:
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
     spent = f"{advice.of_step(part.dispatch, part.step)}/step"
-    gain = None if now.op_by_op else advice.advise_gain(now)
+    gain = None if now.manifest.op_by_op else advice.advise_gain(now)
     next_step = gain or advice.beside_switches(now, _next(now, part))
-    if now.op_by_op and not now.accelerated:
+    if now.manifest.op_by_op and not now.manifest.accelerated:
         brief = f"Python between operations takes {spent}"
         sentence = brief
     else:
         brief = f"launching kernels takes {spent}"
-        small = ": its kernels are too small" if now.accelerated else ""
-        sentence = f"{brief}, longer than {now.device} then computes{small}"
+        small = ": its kernels are too small" if now.manifest.accelerated else ""
+        sentence = f"{brief}, longer than the GPU then computes{small}"
     return Banner(
         f"LAUNCH-BOUND {share}",
         sentence,
@@ -111,9 +111,11 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
 
 
 def _input_bound(now: Situation, part: Breakdown) -> Banner:
-    highly = now.judgement.verdict is Verdict.HIGHLY
-    sentence = f"{now.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
-    brief = f"{now.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
+    highly = now.setting.judgement.verdict is Verdict.HIGHLY
+    sentence = f"{now.setting.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
+    brief = (
+        f"{now.setting.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
+    )
     word = f"STARVING {units.percent(part.wait_share)}"
     next_step = advice.advise_starving(now, part)
     tone = Tone.BAD if highly else Tone.WARN
@@ -124,8 +126,8 @@ def _host_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
     brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
     where = (
-        f"most of it callback {now.callback}"
-        if now.callback
+        f"most of it callback {now.setting.callback}"
+        if now.setting.callback
         else "in callbacks and Python between the steps"
     )
     next_step = advice.beside_switches(now, advice.advise_longer_calls(part))
@@ -141,8 +143,10 @@ def _host_bound(now: Situation, part: Breakdown) -> Banner:
 
 def _next(now: Situation, part: Breakdown) -> Advice:
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    bound = now.judgement.bound or Bound.COMPUTE
-    return advice.advise_next(bound, work, accelerated=now.accelerated, op_by_op=now.op_by_op)
+    bound = now.setting.judgement.bound or Bound.COMPUTE
+    return advice.advise_next(
+        bound, work, accelerated=now.manifest.accelerated, op_by_op=now.manifest.op_by_op
+    )
 
 
 _BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
@@ -237,9 +241,8 @@ def _killed(now: Situation) -> Banner | None:
         how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
         return Banner(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
-        silence = (
-            f"no new data for {units.seconds(now.silent_s)}; run on another machine, {now.host}"
-        )
+        host = now.manifest.machine.get("host") or "unknown"
+        silence = f"no new data for {units.seconds(now.silent_s)}; run on another machine, {host}"
         return Banner("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)
     return None
 
@@ -252,7 +255,7 @@ def _silent(now: Situation) -> Banner | None:
     if now.life != "not responding":
         return None
     why = "training is stopped, asleep, or holds the GIL"
-    alive = f"its process {now.pid} is alive; the screen shows the last data"
+    alive = f"its process {now.manifest.pid} is alive; the screen shows the last data"
     return Banner(f"NOT RESPONDING for {units.seconds(now.silent_s)}", why, alive, Tone.BAD)
 
 
@@ -316,8 +319,10 @@ def _long_step(now: Situation) -> Banner | None:
         where = f"in compute, in {now.detail}" if now.detail else "in compute"
     else:
         where = f"in callback {now.detail}" if now.detail else "in host code"
-    usual = units.milliseconds(now.median_step_ms)
-    note = f"a step usually takes {usual}; this is not data wait" if now.median_step_ms else ""
+    usual = units.milliseconds(now.figures.median_step_ms)
+    note = (
+        f"a step usually takes {usual}; this is not data wait" if now.figures.median_step_ms else ""
+    )
     word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"
     return Banner(word, where, note, Tone.WARN)
 
@@ -359,7 +364,9 @@ def _switching(now: Situation) -> Banner | None:
     if not now.asked:
         return None
     knob, new = next(reversed(list(now.asked.items())))
-    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the current batch"
+    sentence = (
+        f"{knob_name(knob)} {now.setting.knobs.get(knob, '?')} → {new}: waits for the current batch"
+    )
     return Banner("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
 
 
@@ -372,7 +379,7 @@ def _settling(now: Situation) -> Banner | None:
         or now.steps_total - switch.step > _SETTLES_WITHIN
     ):
         return None
-    if now.knobs.get(switch.knob, switch.new) != switch.new:
+    if now.setting.knobs.get(switch.knob, switch.new) != switch.new:
         return None  # the knob changed again: an A/B test that is ended restores its own setting
     done = switch.after.steps if switch.after else 0
     so_far = (
@@ -390,8 +397,8 @@ def _settling(now: Situation) -> Banner | None:
 
 
 def _measuring(now: Situation) -> Banner:
-    done, needed = now.judgement.steps, now.judgement.needed
-    left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
+    done, needed = now.setting.judgement.steps, now.setting.judgement.needed
+    left_s = max(0, needed - done) * (now.figures.median_step_ms or 0.0) / 1e3
     advice = (
         f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
     )
@@ -426,7 +433,7 @@ def _early_keys(now: Situation) -> str:
     if now.asked:
         requested = ", ".join(f"{knob_name(knob)} {new}" for knob, new in now.asked.items())
         return f"requested: {requested}; takes effect with the first batch"
-    return "settings can be changed already" if now.switchable else ""
+    return "settings can be changed already" if now.manifest.switchable else ""
 
 
 def _sum_up(now: Situation) -> str:
@@ -435,9 +442,9 @@ def _sum_up(now: Situation) -> str:
 
 def _cost(now: Situation) -> str:
     """Return `data wait 4:12 (2 %); without it: 3 h 8 min at best; 3 stalls, longest 41.0 s`."""
-    cost = DataWaitCost(now.waited_s, now.now_s)
+    cost = DataWaitCost(now.figures.waited_s, now.now_s)
     share = units.percent(cost.share if now.now_s > 0 else None)
-    parts = [f"data wait {units.seconds(now.waited_s)} ({share})"]
+    parts = [f"data wait {units.seconds(now.figures.waited_s)} ({share})"]
     if cost.is_notable:
         parts.append(f"without it: {units.seconds(cost.without_s)} at best")
     if now.stalls:

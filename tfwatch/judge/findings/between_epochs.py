@@ -65,7 +65,7 @@ def parts_between(
 def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
     """Advise on epochs that lose most time between them."""
     part = next(iter(parts_between(spent)))
-    if part == _FIRST_BATCH and now.has_shuffle_fill and not now.fits_end_epochs:
+    if part == _FIRST_BATCH and now.setting.has_shuffle_fill and not now.setting.fits_end_epochs:
         return _advise_shuffle(now)
     if now.has_own_loop:
         return {_FIRST_BATCH: _LOOP_BEGINS, "validation": _LOOP_VALIDATES}.get(part, _LOOP_ENDS)
@@ -73,7 +73,7 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
         return _advise_epoch_end(now, spent)
     if part == "validation":
         return _VALIDATION
-    if now.fits_end_epochs:
+    if now.setting.fits_end_epochs:
         return _FIT_BEGINS
     return input_advice.advise_longer_epochs(now)
 
@@ -83,9 +83,12 @@ def _advise_shuffle(now: Situation) -> Advice:
 
     A `repeat` at the end of the pipeline keeps its iterator, and still has each epoch wait for the buffer.
     """
-    shuffle, below = code_suggestions.call(now.filled_shuffle or "shuffle"), now.map_below_shuffle
+    shuffle, below = (
+        code_suggestions.call(now.manifest.filled_shuffle or "shuffle"),
+        now.manifest.map_below_shuffle,
+    )
     edit = code_suggestions.shuffle_lines(
-        shuffle, below, now.steps_per_epoch, of_loop=now.has_own_loop
+        shuffle, below, now.manifest.steps_per_epoch, of_loop=now.has_own_loop
     )
     if below:
         first = f"put .{shuffle} before .{code_suggestions.call(below)}"
@@ -95,9 +98,9 @@ def _advise_shuffle(now: Situation) -> Advice:
 
 
 def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
-    slow = now.slow_epoch_end
+    slow = now.setting.slow_epoch_end
     if slow is None or slow.took_ms < _MOST * spent.epoch_end_s * 1e3:
-        if now.fits_end_epochs:
+        if now.setting.fits_end_epochs:
             return _BETWEEN_FITS
         longer = input_advice.advise_longer_epochs(now)
         return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)

@@ -25,18 +25,18 @@ _WORTH_IT = 0.2
 
 def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
     """Describe steps whose limit is the copy of the batch to the device."""
-    took_ms = part.copying_ms(now.copy_ahead_ms)
+    took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
     spent = " of ".join(units.in_one_unit(took_ms, part.step.mean))
-    brief = f"copying batches to {now.device} takes {spent}/step"
+    brief = f"copying batches to the GPU takes {spent}/step"
     sentence = f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}"
     remedy = advise_copy(now, part)
-    word = f"COPY-BOUND {units.percent(part.copying_share(now.copy_ahead_ms))}"
+    word = f"COPY-BOUND {units.percent(part.copying_share(now.manifest.copy_ahead_ms))}"
     return Banner(word, sentence, remedy.sentence, Tone.WARN, edit=remedy.edit, brief=brief)
 
 
 def _ahead(now: Situation, part: Breakdown) -> str:
     """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where none is ahead."""
-    if now.copy_ahead_ms is None or part.copy is None:
+    if now.manifest.copy_ahead_ms is None or part.copy is None:
         return ""
     if part.copy.mean >= MODERATELY_FROM * part.step.mean:
         return f", ahead of the steps, which wait {units.milliseconds(part.copy.mean)} for it"
@@ -45,13 +45,18 @@ def _ahead(now: Situation, part: Breakdown) -> str:
 
 def advise_copy(now: Situation, part: Breakdown) -> Advice:
     """Advise on a long copy: device prefetch where it is forecast to help more, else fewer bytes."""
-    small, all_bytes = _small_bytes(now.copied_bytes), sum(now.copied_bytes.values())
-    saved_ms = part.copying_ms(now.copy_ahead_ms) * (1 - small / all_bytes) if small else 0.0
-    ahead = best(one for one in now.forecasts.values() if one.knob == DEVICE_PREFETCH)
+    small, all_bytes = (
+        _small_bytes(now.manifest.copied_bytes),
+        sum(now.manifest.copied_bytes.values()),
+    )
+    saved_ms = (
+        part.copying_ms(now.manifest.copy_ahead_ms) * (1 - small / all_bytes) if small else 0.0
+    )
+    ahead = best(one for one in now.setting.forecasts.values() if one.knob == DEVICE_PREFETCH)
     if ahead is not None and part.step.median - ahead.step_ms > saved_ms:
         edit = advice.edit_with_switch(now, ahead.knob, ahead.value)
         key = (
-            f"{advice.key_text(ahead, now.knobs.get(ahead.knob, 'off'))}: "
+            f"{advice.key_text(ahead, now.setting.knobs.get(ahead.knob, 'off'))}: "
             if now.live
             else "prefetch_to_device: "
         )
@@ -74,10 +79,10 @@ def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
 
 def _rate(now: Situation, copy_ms: float) -> str:
     """Return `: 74 MB at 5.0 GB/s`; empty where the size of batches is unknown."""
-    rate = bandwidth(now.copied_bytes, copy_ms)
+    rate = bandwidth(now.manifest.copied_bytes, copy_ms)
     if rate is None:
         return ""
-    return f": {units.memory(sum(now.copied_bytes.values()))} at {units.number(rate / 1e9)} GB/s"
+    return f": {units.memory(sum(now.manifest.copied_bytes.values()))} at {units.number(rate / 1e9)} GB/s"
 
 
 def _small_bytes(copied_bytes: Mapping[str, int]) -> int:

@@ -23,7 +23,7 @@ _LARGE_BATCH = 2**22
 
 def advise_data_wait(now: Situation) -> Advice:
     """Advise on data wait for this kind of data, with lines of Python."""
-    if now.replicas > 1 and not now.origin.has_no_pipeline:
+    if len(now.manifest.replicas) > 1 and not now.origin.has_no_pipeline:
         return _below_strategy(now)
     return _FOR[now.origin.kind](now)
 
@@ -32,7 +32,9 @@ def _below_strategy(now: Situation) -> Advice:
     """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
     several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
     size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
-    lines = code_suggestions.switch_line(WORKERS, "auto", now.stages, code=now.code)
+    lines = code_suggestions.switch_line(
+        WORKERS, "auto", now.setting.stages, code=now.manifest.code
+    )
     return Advice(f"{several}; {size}", f"{lines}\n{code_suggestions.SPREAD}")
 
 
@@ -40,7 +42,7 @@ def advise_longer_epochs(now: Situation) -> Advice:
     """Advise on longer epochs for this kind of data."""
     kind = now.origin.kind
     if kind is SourceKind.ARRAYS:
-        lines = code_suggestions.one_iterator(now.steps_per_epoch, of_arrays=True)
+        lines = code_suggestions.one_iterator(now.manifest.steps_per_epoch, of_arrays=True)
         return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", lines)
     if kind is SourceKind.PY_DATASET:
         return Advice(
@@ -50,7 +52,7 @@ def advise_longer_epochs(now: Situation) -> Advice:
         return Advice("longer epochs: a larger steps_per_epoch")
     return Advice(
         "longer epochs (.repeat() with steps_per_epoch)",
-        code_suggestions.one_iterator(now.steps_per_epoch),
+        code_suggestions.one_iterator(now.manifest.steps_per_epoch),
     )
 
 
@@ -71,7 +73,7 @@ def _py_dataset(now: Situation) -> Advice:
 
 def _generator(now: Situation) -> Advice:
     # Keras prefetches a generator already, and a generator cannot yield batches in parallel.
-    place = now.stages.bottleneck if now.stages else None
+    place = now.setting.stages.bottleneck if now.setting.stages else None
     way = "workers=4, use_multiprocessing=True" if computes(now) else "workers=4"
     made = f"a PyDataset({way}) in place of the generator, which cannot run in parallel"
     is_unknown = place is None or (place.reason == "python" and place.waits is None)
@@ -93,9 +95,9 @@ def _iterator(now: Situation) -> Advice:
 
 def _arrays(now: Situation) -> Advice:
     # Keras gathers the rows in parallel and prefetches them: no data set of one's own was faster.
-    if (now.batch_bytes or 0) >= _LARGE_BATCH:
-        assert now.batch_bytes
-        fewer = f"fewer bytes: each batch is {units.memory(now.batch_bytes)} of the arrays"
+    if (now.manifest.batch_bytes or 0) >= _LARGE_BATCH:
+        assert now.manifest.batch_bytes
+        fewer = f"fewer bytes: each batch is {units.memory(now.manifest.batch_bytes)} of the arrays"
         return Advice(
             f"{fewer}; as uint8 or float16 it is smaller, and the model's first layer casts; Keras prefetches already",
             code_suggestions.SMALLER_ARRAYS,
@@ -105,13 +107,13 @@ def _arrays(now: Situation) -> Advice:
 
 
 def _tf_data(now: Situation) -> Advice:
-    table = now.stages
+    table = now.setting.stages
     if table is None:
         return _unknown(now)
     if not table.is_prefetched and not table.stages[-1].is_parallel:
         return Advice(
             ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline: prepares batches during steps",
-            code_suggestions.switch_line(PREFETCH, "auto", table, code=now.code),
+            code_suggestions.switch_line(PREFETCH, "auto", table, code=now.manifest.code),
         )
     place = table.bottleneck
     stage = table.stages[place.stage] if place else None
@@ -125,14 +127,14 @@ def _tf_data(now: Situation) -> Advice:
         return _costly_stage(now, place, stage)
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",
-        code_suggestions.switch_line(WORKERS, "auto", table, code=now.code),
+        code_suggestions.switch_line(WORKERS, "auto", table, code=now.manifest.code),
     )
 
 
 def _costly_stage(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
     """Advise on a stage that parallel calls of a map do not help."""
     if stage.kind.startswith("Interleave"):
-        return Advice(_INTERLEAVE, edited_lines(now.code, {WORKERS: "auto"}))
+        return Advice(_INTERLEAVE, edited_lines(now.manifest.code, {WORKERS: "auto"}))
     if not stage.is_parallel:
         return _DEARER
     return _busy(now, place, stage) if place.reason == "cpu" else _more_calls(stage)
@@ -144,20 +146,30 @@ def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
     if not _can_cache(now, place):
         return Advice(words)
     size = (
-        f" ({units.memory(now.cache_bytes)})" if now.cache_bytes else " where it fits into memory"
+        f" ({units.memory(now.manifest.cache_bytes)})"
+        if now.manifest.cache_bytes
+        else " where it fits into memory"
     )
-    general = code_suggestions.CACHE_AFTER.format(stage=now.cache_after or "the slow stages")
-    return Advice(f".cache(){size}, {words}", edited_lines(now.code, {CACHE: "on"}) or general)
+    general = code_suggestions.CACHE_AFTER.format(
+        stage=now.manifest.cache_after or "the slow stages"
+    )
+    return Advice(
+        f".cache(){size}, {words}", edited_lines(now.manifest.code, {CACHE: "on"}) or general
+    )
 
 
 def _can_cache(now: Situation, place: Bottleneck) -> bool:
     """Return whether a cache may save the work of a stage: its results are kept, or nothing is known of a cache."""
-    if now.knobs.get(CACHE) == "on" or (CACHE, "on") in now.better:
+    if now.setting.knobs.get(CACHE) == "on" or (CACHE, "on") in now.better:
         return False
-    if not now.cache_after:
-        return not now.why_no_cache
-    names = [one.name.split(", ") for one in now.stages.stages] if now.stages else []
-    return place.stage <= next((n for n, parts in enumerate(names) if now.cache_after in parts), -1)
+    if not now.manifest.cache_after:
+        return not now.manifest.fixed.get(CACHE)
+    names = (
+        [one.name.split(", ") for one in now.setting.stages.stages] if now.setting.stages else []
+    )
+    return place.stage <= next(
+        (n for n, parts in enumerate(names) if now.manifest.cache_after in parts), -1
+    )
 
 
 def _python_map(place: Bottleneck, stage: Stage) -> Advice:
@@ -203,13 +215,13 @@ def _from_generator(now: Situation, stage: Stage) -> Advice:
 
 
 def _unknown(now: Situation) -> Advice:
-    on = now.knobs.get(PREFETCH, "default") not in ("off", "default")
+    on = now.setting.knobs.get(PREFETCH, "default") not in ("off", "default")
     return CANNOT_HIDE if on else GENERAL
 
 
 def computes(now: Situation) -> bool:
     """Return True if preparing batches uses the CPU, False also where that is unknown."""
-    return now.stages is not None and now.stages.is_computing
+    return now.setting.stages is not None and now.setting.stages.is_computing
 
 
 #: The advice where the stages are unknown.

@@ -92,7 +92,7 @@ def _limits(judged: JudgedRun) -> Iterator[Finding]:
     if bound is None or limit is None:
         return
     if judged.between_epochs:
-        spent = judged.situation.epoch_spent
+        spent = judged.situation.setting.epoch_spent
         share = spent.between_share if spent else math.nan
         facts = (Fact("between_epochs_share", share, "share"),)
         yield _finding(
@@ -129,7 +129,7 @@ def _limit_evidence(judged: JudgedRun) -> tuple[tuple[Fact, ...], Confidence, st
     facts += [Fact(f"{name}_mean", part.mean, "ms") for name, part in parts]
     if (table := judged.pipeline) and table.bottleneck:
         facts.append(Fact("bottleneck", table.bottleneck.sentence))
-    forecast = best(judged.situation.forecasts.values())
+    forecast = best(judged.situation.setting.forecasts.values())
     if forecast is not None:
         knob = f"forecast_step_time_{forecast.knob}_{forecast.value}"
         facts.append(Fact(knob, forecast.step_ms, "ms", forecast.low_ms, forecast.high_ms))

@@ -61,13 +61,13 @@ def forecast_workers(supply_ms: float, rest_ms: float, batch_size: int) -> Worke
 
 def service_workers(now: Situation) -> WorkerCount | None:
     """Return the workers on other machines that a run needs; None where this one can do more."""
-    part, table = now.judgement.breakdown, now.stages
-    if part is None or table is None or now.judgement.bound is not Bound.INPUT:
+    part, table = now.setting.judgement.breakdown, now.setting.stages
+    if part is None or table is None or now.setting.judgement.bound is not Bound.INPUT:
         return None
     if not _can_move(now, table) or _has_order_kept(now, table, part):
         return None
     # Behind a buffer the pipeline works all of a step.
-    supply_ms, size = part.step.mean, now.batch_size or _BATCH
+    supply_ms, size = part.step.mean, now.manifest.batch_size or _BATCH
     if not _exceeds_machine(now, table, supply_ms, part.work_mean_ms, size):
         return None
     return forecast_workers(supply_ms, part.work_mean_ms, size)
@@ -75,7 +75,7 @@ def service_workers(now: Situation) -> WorkerCount | None:
 
 def _can_move(now: Situation, table: StageTable) -> bool:
     """Return whether the pipeline can run in workers."""
-    is_fit = not now.has_own_loop and now.replicas <= 1
+    is_fit = not now.has_own_loop and len(now.manifest.replicas) <= 1
     is_tf_data = now.origin.kind in (SourceKind.TF_DATA, SourceKind.UNKNOWN)
     is_served = any(stage.is_service for stage in table.stages)
     return is_fit and is_tf_data and not is_served and _stages_move(table.stages)
@@ -105,7 +105,7 @@ def _has_order_kept(now: Situation, table: StageTable, part: Breakdown) -> bool:
         or place.reason == "storage"
         or table.is_ahead(part.work_mean_ms)
         or not _overlaps(table)
-        or best(now.forecasts.values()) is not None
+        or best(now.setting.forecasts.values()) is not None
     )
 
 
@@ -114,7 +114,7 @@ def _exceeds_machine(
 ) -> bool:
     """Return whether a batch is more work than all cores do in a step, and worth the sending."""
     own = table.wait_cores if table.wait_cores > 0 else table.all_ms / table.rate_ms
-    cores, work_ms = own + now.cores_free, own * supply_ms
+    cores, work_ms = own + now.setting.cores_free, own * supply_ms
     is_worth_sending = work_ms > size * (_SENDING_MS[1] + _TAKING_MS)
     can_take = size * _TAKING_MS < max(cores, 1.0) * rest_ms
     return work_ms > cores * rest_ms and is_worth_sending and can_take

@@ -1,34 +1,48 @@
-"""The situation of a run at one moment in plain values, and the types of the finding that is made from it."""
+"""The situation of a run at one moment, live or over, and the types of the finding made from it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tfwatch.core.errors import printable
+from tfwatch.core.events import (
+    EpochStarted,
+    LossDiverged,
+    LossRecovered,
+    RecordingLost,
+    StallLocated,
+    TrainingFailed,
+    WatchFailed,
+)
+from tfwatch.core.knobs import MULTIPROCESSING, WORKERS
 from tfwatch.core.rows import Phase
-from tfwatch.judge.steps.verdict import Judgement, Verdict
+from tfwatch.core.units import is_missing
+from tfwatch.judge.findings.loss import current_divergence
+from tfwatch.judge.steps.verdict import Judgement, Verdict, judge
+from tfwatch.runs.library.finding import replay_argument
+from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
-    from tfwatch.core.code_edits import CodeEdit
-    from tfwatch.core.events import (
-        LossDiverged,
-        Paused,
-        RunEnded,
-        StagesFound,
-        StallLocated,
-        TrainingFailed,
-    )
+    from tfwatch.core.events import Paused, RunEnded, StagesFound
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_text import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.hardware.machine import MachineFigures
-    from tfwatch.judge.findings.starving_cost import DataWaitCost
+    from tfwatch.judge.findings.starving_cost import DataWaitCost, Energy
     from tfwatch.judge.forecasts.forecast import Forecast, Record
     from tfwatch.judge.steps.time_breakdown import TimeSpent
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.reading.reader import Snapshot
+
+#: Characters of a metric's name: its figure stands behind it.
+_LONGEST_METRIC = 24
 
 
 class SourceKind(Enum):
@@ -142,115 +156,113 @@ def reading_text(searched: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredSetting:
+    """One setting of the knobs, and the measurements that its finding is made from."""
+
+    judgement: Judgement = NOT_JUDGED
+    #: The settings in effect, in words.
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    #: The time of the newest complete epoch.
+    epoch_spent: TimeSpent | None = None
+    #: The class that takes most of the host time of a step, where known.
+    callback: str = ""
+    #: A shuffle buffer was filled before the newest epoch's first batch.
+    has_shuffle_fill: bool = False
+    #: See `between_epochs.find_slow_epoch_end`.
+    slow_epoch_end: Paused | None = None
+    #: See `fits.fits_end_epochs`.
+    fits_end_epochs: bool = False
+    #: By knob and value, for the settings that the keys request now.
+    forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
+    #: Of the pipeline, None where they cannot be read.
+    stages: StageTable | None = None
+    #: Cores that no program uses; NaN where unknown.
+    cores_free: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresOfSecond:
+    """Figures of a run that goes on, made once a second."""
+
+    median_step_ms: float | None = None
+    #: Seconds of data wait, and between epochs, over the whole run.
+    waited_s: float = 0.0
+    between_s: float = 0.0
+    #: Over the last seconds; None before the first sample.
+    machine: MachineFigures | None = None
+    #: Of the device that trains, so far; None where no power is read.
+    energy: Energy | None = None
+    #: Until the run's end, None where unknown.
+    left_s: float | None = None
+    #: The cost of data wait so far.
+    lost: DataWaitCost | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
-    """One moment of a run.
+    """One moment of a run."""
 
-    life: `running`, `not responding`, `ended`, `killed`, `unknown` or `folder gone`.
-    silent_s: seconds since the last sign of life.
-    step: the step in progress, counted from 1, or the last one of a finished run.
-    phase_s: seconds in the current phase. asked: settings that were requested and are not yet in effect.
-    device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
-    a graph. fetches_in_calls: see `Manifest`.
-    has_own_loop: the training is a loop of the script's own, and no `fit`. fits_end_epochs: see `fits.fits_end_epochs`.
-    knobs: the settings in effect, in words. live: keys take effect.
-    located: the place of the current data wait; None where it is short, or the place unknown.
-    shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
-    epoch_spent: the time of the newest complete epoch. steps_per_epoch: of the data; None where its length is unknown.
-    waited_s, between_s: seconds of data wait, and between epochs, over the whole run. longest_stall_s, stalls: the
-    longest stall, and the number of stalls. searched: the share of the steps among which these are, while a long run
-    is read; None once all are searched.
-    machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
-    cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
-    known. has_shuffle_fill: a shuffle buffer was filled before the newest epoch's first batch. slow_epoch_end: see
-    `between_epochs.find_slow_epoch_end`.
-    forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
-    started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
-    source of its batches. cores_free: that no program uses; NaN where unknown.
-    replicas: the devices of the distribution strategy that trains; 0 without one.
-    batch_bytes: of one batch of `batch_size` examples; None where unknown. copied_bytes, copy_ahead_ms: see
-    `Manifest`.
-    lost: the cost of data wait so far.
-    code: the changes of the script's lines that set its knobs.
-    cache_after: the stage whose results a cache keeps, empty where it is not known; cache_bytes: its size, None where
-    unknown; why_no_cache: why there can be none, or empty.
-    filled_shuffle, map_below_shuffle: see `Manifest`.
-    diverged: the start of a loss that is NaN or infinite; None where it is finite, or unknown.
-    better: the faster value of each setting that the run measured as slower, by knob and value.
-    last_finding: the finding on the last setting of a finished run; None before its end, and with too few steps.
-    """
-
+    manifest: Manifest
+    setting: MeasuredSetting = field(default_factory=MeasuredSetting)
+    figures: FiguresOfSecond = field(default_factory=FiguresOfSecond)
+    #: The source of the pipeline's batches.
+    origin: BatchSource = field(default_factory=BatchSource)
+    #: Keys take effect.
+    live: bool = True
+    #: `running`, `not responding`, `ended`, `killed`, `unknown` or `folder gone`.
     life: str = "running"
+    #: The present phase, its seconds so far, and what it does in words.
     phase: Phase = Phase.STARTING
     phase_s: float = 0.0
     detail: str = ""
+    #: The step in progress, counted from 1, or the last one of a finished run.
     step: int = 0
     steps_total: int = 0
     epoch: int = 0
+    epoch_begins: bool = False
+    #: Seconds since the last sign of life.
     silent_s: float = 0.0
     now_s: float = 0.0
-    pid: int = 0
-    host: str = ""
-    live: bool = True
-    judgement: Judgement = NOT_JUDGED
-    median_step_ms: float | None = None
-    device: str = "the device"
-    accelerated: bool = False
-    op_by_op: bool = False
-    fetches_in_calls: bool = False
-    has_own_loop: bool = False
-    fits_end_epochs: bool = False
-    knobs: Mapping[str, str] = field(default_factory=dict)
-    switchable: tuple[str, ...] = ()
-    asked: Mapping[str, str] = field(default_factory=dict)
-    switch: Comparison | None = None
-    experiment: RunningExperiment | None = None
-    autopilot_run: AutopilotRun | None = None
-    epoch_spent: TimeSpent | None = None
-    steps_per_epoch: int | None = None
-    epoch_begins: bool = False
-    shuffle: tuple[int, int] | None = None
-    located: StallLocated | None = None
+    #: Why steps are not recorded, and since which; empty while they are.
     unrecorded: str = ""
     unrecorded_step: int = 0
     watch_failed: str = ""
-    stopping_s: float | None = None
     ended: RunEnded | None = None
     failed: TrainingFailed | None = None
-    waited_s: float = 0.0
-    between_s: float = 0.0
-    stalls: int = 0
-    longest_stall_s: float = 0.0
-    searched: float | None = None
+    #: The newest metric, e.g. `acc 0.71`.
     metric: str = ""
     memory: MachineMemory | None = None
-    machine: MachineFigures | None = None
-    left_s: float | None = None
-    cpu_asked: bool = False
-    callback: str = ""
-    has_shuffle_fill: bool = False
-    slow_epoch_end: Paused | None = None
+    #: The argument of `tfwatch replay`.
     run: str = ""
-    forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
-    record: Record | None = None
-    started: Mapping[str, str] = field(default_factory=dict)
-    stages: StageTable | None = None
-    cores_free: float = math.nan
-    code: tuple[CodeEdit, ...] = ()
-    cache_after: str = ""
-    cache_bytes: float | None = None
-    why_no_cache: str = ""
-    origin: BatchSource = field(default_factory=BatchSource)
-    replicas: int = 0
-    batch_size: int | None = None
-    batch_bytes: int | None = None
-    copied_bytes: Mapping[str, int] = field(default_factory=dict)
-    copy_ahead_ms: float | None = None
-    lost: DataWaitCost | None = None
-    filled_shuffle: str = ""
-    map_below_shuffle: str = ""
+    #: The place of the current data wait; None where it is short, or the place unknown.
+    located: StallLocated | None = None
+    #: The start of a loss that is NaN or infinite; None where it is finite, or unknown.
     diverged: LossDiverged | None = None
-    last_finding: Banner | None = None
+    #: Elements in the shuffle buffer and its size, while it fills.
+    shuffle: tuple[int, int] | None = None
+    #: Seconds since stop was requested.
+    stopping_s: float | None = None
+    #: Settings that were requested and are not yet in effect.
+    asked: Mapping[str, str] = field(default_factory=dict)
+    #: The newest switch.
+    switch: Comparison | None = None
+    #: The faster value of each setting that the run measured as slower, by knob and value.
     better: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    experiment: RunningExperiment | None = None
+    autopilot_run: AutopilotRun | None = None
+    #: The errors of earlier forecasts.
+    record: Record | None = None
+    stalls: int = 0
+    longest_stall_s: float = 0.0
+    #: The share of the steps searched for stalls, while a long run is read; None once all are.
+    searched: float | None = None
+    #: The finding on the last setting of a finished run; None before, and with too few steps.
+    last_finding: Banner | None = None
+
+    @property
+    def has_own_loop(self) -> bool:
+        """True where the training is a loop of the script's own, and no `fit`."""
+        return bool(self.manifest.loop)
 
     @property
     def is_starting(self) -> bool:
@@ -276,4 +288,141 @@ class Situation:
         return self.life == "running" and busy and self.phase_s >= self._long_s()
 
     def _long_s(self) -> float:
-        return max(LONG_S, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)
+        return max(LONG_S, LONG_STEPS * (self.figures.median_step_ms or 0.0) / 1e3)
+
+
+def build_situation(
+    manifest: Manifest,
+    pipelines: Mapping[int, StagesFound],
+    setting: MeasuredSetting,
+    *,
+    live: bool = False,
+) -> Situation:
+    """Return the situation of a run with this setting. live: keys are obeyed."""
+    source = _batch_source(setting.knobs, pipelines, manifest.data)
+    return Situation(manifest, setting, origin=source, live=live)
+
+
+def _batch_source(
+    knobs: Mapping[str, str], pipelines: Mapping[int, StagesFound], data: str
+) -> BatchSource:
+    """Return the source of the batches.
+
+    Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a `PyDataset` is known by
+    its knobs.
+    """
+    if MULTIPROCESSING in knobs:
+        has_workers = knobs.get(WORKERS, "off") != "off" or knobs[MULTIPROCESSING] == "on"
+        return BatchSource(SourceKind.PY_DATASET, has_workers)
+    source = find_batch_source(pipelines.values())
+    return (
+        source
+        if source.kind is not SourceKind.UNKNOWN
+        else BatchSource(_KINDS.get(data, SourceKind.UNKNOWN))
+    )
+
+
+_KINDS = {kind.value: kind for kind in SourceKind}
+
+
+def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
+    """Return the situation of a setting at the moment of a snapshot."""
+    pulse, events = snapshot.pulse, snapshot.events
+    lost, failed = events.newest(RecordingLost), events.newest(WatchFailed)
+    return replace(
+        setting,
+        life=snapshot.life.value,
+        phase=pulse.phase if pulse else Phase.STARTING,
+        phase_s=max(0.0, (pulse.now_ns - pulse.since_ns) / 1e9) if pulse else snapshot.now_s,
+        detail=pulse.detail if pulse else "",
+        step=max(pulse.step if pulse else 0, snapshot.steps_total),
+        steps_total=snapshot.steps_total,
+        epoch=pulse.epoch if pulse else 0,
+        silent_s=snapshot.silent_s,
+        now_s=snapshot.now_s,
+        epoch_begins=_epoch_begins(snapshot),
+        unrecorded=snapshot.unrecorded,
+        unrecorded_step=lost.step if lost else 0,
+        watch_failed=failed.reason if failed else "",
+        ended=snapshot.ended,
+        failed=events.newest(TrainingFailed),
+        metric=_metric_text(snapshot),
+        memory=_memory(snapshot),
+        run=_run_argument(snapshot.folder, bool(snapshot.manifest.group))
+        if snapshot.folder
+        else "",
+        located=_located(snapshot),
+        diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
+    )
+
+
+@lru_cache(maxsize=64)
+def _run_argument(folder: Path, is_rank: bool) -> str:
+    """Return the argument of `tfwatch replay`, found once. The manifest knows of the group: the disk may hang."""
+    return replay_argument(folder, is_rank)
+
+
+def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
+    """The judgement of the newest steps of the present setting. before: the last one of this setting."""
+    manifest = snapshot.manifest
+    return judge(
+        snapshot.steps,
+        before.verdict,
+        accelerated=manifest.accelerated,
+        op_by_op=manifest.op_by_op,
+        bound=before.bound,
+        copy_ahead_ms=manifest.copy_ahead_ms,
+    )
+
+
+def _located(snapshot: Snapshot) -> StallLocated | None:
+    """The place of the wait that lasts now."""
+    located, pulse = snapshot.events.newest(StallLocated), snapshot.pulse
+    is_now = located and pulse and pulse.phase is Phase.WAIT and located.at_ns >= pulse.since_ns
+    return located if is_now else None
+
+
+def _metric_text(snapshot: Snapshot) -> str:
+    """`acc 0.71`; empty before there is one."""
+    latest = snapshot.latest
+    name = metric_name(snapshot.manifest.metric)
+    if latest is None or is_missing(latest.metric) or not name:
+        return ""
+    return f"{name} {latest.metric:.2f}"
+
+
+def metric_name(name: str) -> str:
+    """`acc` for accuracy: where it stands there is little room."""
+    short = printable(name.replace("accuracy", "acc"))
+    return short if len(short) <= _LONGEST_METRIC else f"{short[: _LONGEST_METRIC - 3]}..."
+
+
+def _epoch_begins(snapshot: Snapshot) -> bool:
+    started = snapshot.events.newest(EpochStarted)
+    if started is None:
+        return False
+    return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
+
+
+def _memory(snapshot: Snapshot) -> MachineMemory | None:
+    if not len(snapshot.samples):
+        return None
+    row = snapshot.samples[-1]
+    used, available, swap = (
+        float(row[name])
+        for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
+    )
+    return (
+        None
+        if math.isnan(used)
+        else MachineMemory(used, available, swap, memory_total(snapshot.manifest.machine))
+    )
+
+
+def steps_in_all(snapshot: Snapshot) -> int | None:
+    """Return the planned number of steps of the run; None where unknown."""
+    steps: int | None = snapshot.manifest.settings.get("steps")
+    if steps is not None:
+        return steps
+    epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
+    return epochs * per_epoch if epochs and per_epoch else None

@@ -278,7 +278,7 @@ def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
 
 def make_settings(judged: JudgedRun) -> list[tuple[str, str]]:
     """Return the settings of the start, and those of the knobs that were switched since."""
-    manifest, now = judged.run.manifest, judged.situation.knobs
+    manifest, now = judged.run.manifest, judged.situation.setting.knobs
     knobs = [
         (
             knob_name(knob),

@@ -34,8 +34,7 @@ from tfwatch.judge.effects.switch_text import comparison_line, setting_text
 from tfwatch.judge.findings.hardware.machine import GPU
 from tfwatch.judge.findings.log_lines import LogSummary, summarise_log
 from tfwatch.judge.findings.loss import divergence_text, recovery_text
-from tfwatch.judge.findings.situation import reading_text
-from tfwatch.judge.run_situation import metric_name
+from tfwatch.judge.findings.situation import metric_name, reading_text
 from tfwatch.judge.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.judge.steps.fits import FitFigures
 from tfwatch.judge.steps.patterns import Pattern, pattern_text

@@ -77,7 +77,7 @@ class MachinePane(FramedPane, can_focus=True):
 
     def show(self, view: RunView) -> None:
         """Show the machine of a view, once a second: faster figures are unreadable."""
-        energy = view.energy if view.is_over else None
+        energy = view.situation.figures.energy if view.is_over else None
         second, has_sample = (
             second_of(view.snapshot.now_s, Slot.MACHINE),
             len(view.snapshot.samples) > 0,
@@ -121,7 +121,7 @@ _MIN_SHARE = 0.01
 
 def readings(view: RunView) -> tuple[Reading, ...]:
     """Make the pane's rows, in display order."""
-    now, machine = view.situation, view.situation.machine
+    now, machine = view.situation, view.situation.figures.machine
     if machine is None:
         return (*_of_gpu_missing(view), Reading("sensors", ("no sample yet",)), _lost(view))
     rows = (
@@ -155,7 +155,9 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
     shares += [] if gpu.others is None else [f"others {units.percent(gpu.others)}"]
     short = ", ".join([units.percent(gpu.busy), *shares])
     unused = machine_remark.is_gpu_unused(view.situation, machine)
-    alert = unused or (view.situation.accelerated and machine_remark.is_gpu_shared(machine))
+    alert = unused or (
+        view.situation.manifest.accelerated and machine_remark.is_gpu_shared(machine)
+    )
     texts = (
         ("TensorFlow does not use it: tfwatch doctor", "unused: see tfwatch doctor")
         if unused
@@ -223,7 +225,7 @@ def _power(machine: MachineFigures) -> Iterable[Reading]:
 
 
 def _energy(view: RunView) -> Iterable[Reading]:
-    spent = view.energy
+    spent = view.situation.figures.energy
     if spent is None:
         return []
     share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
@@ -258,7 +260,7 @@ def _memory(view: RunView, machine: MachineFigures) -> Reading:
         [of],
     ]
     tight = available is not None and available < 0.1 * total
-    alert = tight or machine_remark.is_running_out(machine, view.situation.left_s)
+    alert = tight or machine_remark.is_running_out(machine, view.situation.figures.left_s)
     return Reading("memory", tuple(", ".join(parts) for parts in texts), alert)
 
 
@@ -357,15 +359,15 @@ def _missing(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
 def _lost(view: RunView) -> Reading:
     now = view.situation
     so_far = "" if view.is_over else " so far"
-    waiting = f"data wait {_share_of_run(now.waited_s, now.now_s, so_far)}"
+    waiting = f"data wait {_share_of_run(now.figures.waited_s, now.now_s, so_far)}"
     parts = [waiting]
-    if now.between_s >= 0.01 * now.now_s > 0:
-        parts.append(f"between epochs {_share_of_run(now.between_s, now.now_s)}")
+    if now.figures.between_s >= 0.01 * now.now_s > 0:
+        parts.append(f"between epochs {_share_of_run(now.figures.between_s, now.now_s)}")
     if view.stalls:
         parts.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
     if now.searched is not None:
         parts.append(reading_text(now.searched))
-    instead = starving_cost.cost_text(now.lost) if now.lost else ""
+    instead = starving_cost.cost_text(now.figures.lost) if now.figures.lost else ""
     texts = (f"{', '.join(parts)}; {instead}",) if instead else ()
     return Reading("cost", (*texts, ", ".join(parts), waiting), rank=2)
 

@@ -112,7 +112,12 @@ class PipelinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the stages of a view, once a second: faster figures are unreadable."""
         now = view.situation
-        key = (second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located)
+        key = (
+            second_of(now.now_s, Slot.SEARCH),
+            view.snapshot.life,
+            now.setting.stages,
+            now.located,
+        )
         if key != self._shown:
             self._shown, self.view = key, pipeline_view(view)
 
@@ -243,11 +248,11 @@ _PARALLEL_KINDS = ("Map", "Parallel")
 
 def pipeline_view(view: RunView) -> PipelineView:
     """Make the content of the pane from the newest reading, or from the reason why there is none."""
-    table = view.situation.stages
+    table = view.situation.setting.stages
     if table is None:
         return PipelineView(sentence=_explain_unread(view))
     stages = tuple(_row(view, table, n, stage) for n, stage in enumerate(table.stages))
-    part = view.situation.judgement.breakdown
+    part = view.situation.setting.judgement.breakdown
     fetch_ms = table.fetch_ms(part.wait.mean) if part else math.nan
     if not math.isnan(fetch_ms):
         stages = (*stages, StageFigures(_FETCH, _known(fetch_ms)))
@@ -289,7 +294,10 @@ def _compare(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
         return ()
     work, waits = part.work_mean_ms, units.number(part.wait.mean)
     beside = f"{units.number(work)} {'copy + ' if part.copy else ''}compute + host"
-    if view.situation.knobs.get(PREFETCH) == "off" and view.situation.replicas < 2:
+    if (
+        view.situation.setting.knobs.get(PREFETCH) == "off"
+        and len(view.situation.manifest.replicas) < 2
+    ):
         return (
             f"+ {beside}: no batch is prepared ahead",
             f"+ {units.number(work)}: no batch is prepared ahead",
@@ -328,7 +336,7 @@ def _stalled(view: RunView) -> bool:
 
 
 def _starves(view: RunView) -> bool:
-    return view.situation.judgement.verdict in (Verdict.MODERATELY, Verdict.HIGHLY)
+    return view.situation.setting.judgement.verdict in (Verdict.MODERATELY, Verdict.HIGHLY)
 
 
 def _age(view: RunView, table: StageTable) -> str:

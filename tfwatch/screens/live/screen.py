@@ -249,7 +249,7 @@ class LiveScreen(Screen[None], CachedLines):
             return
         self.banner.banner = beside(view.finding, self._reader.disk)
         self.banner.note = banner_note(view, self.live)
-        self.timeline.split = view.situation.judgement.breakdown
+        self.timeline.split = view.situation.setting.judgement.breakdown
         self.timeline.snapshot = view.snapshot
         self.header.show(view)
         for pane in (*self.panes, self.curves_tab):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from tests.judge.samples import make_samples
-from tests.judge.situations import RUNNING, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
@@ -41,10 +40,10 @@ LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
 
 
 def remark_of(machine: MachineFigures, **changes: Any) -> str:
-    now: Situation = replace(
+    now: Situation = changed(
         RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine
     )
-    return remark(replace(now, **changes))
+    return remark(changed(now, **changes))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_a_leak_is_reported_only_if_memory_runs_out_before_the_end() -> None:
     assert remark_of(MachineFigures(growth=LEAK), left_s=9 * HOUR).endswith(
         "swaps in 4 h, before the end"
     )
-    assert remark_of(MachineFigures(growth=replace(LEAK, left_s=13 * HOUR))) == ""
+    assert remark_of(MachineFigures(growth=changed(LEAK, left_s=13 * HOUR))) == ""
 
 
 def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
@@ -150,7 +149,7 @@ def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
         == "TensorFlow does not use the GPU; tfwatch doctor shows why"
     )
     assert remark_of(idle, accelerated=False, steps_total=0) == ""
-    assert remark_of(idle, accelerated=False, cpu_asked=True) == ""
+    assert remark_of(idle, accelerated=False, settings={"device": "cpu"}) == ""
     assert remark_of(idle) == ""
 
 
@@ -163,7 +162,7 @@ def test_a_run_that_is_not_running_has_no_remark(changes: dict[str, Any]) -> Non
 
 def test_the_finding_carries_it() -> None:
     found = banner(
-        replace(
+        changed(
             RUNNING,
             accelerated=True,
             judgement=judged(Verdict.HIGHLY),
@@ -217,7 +216,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
 )
 def test_missing_figures_are_none_and_never_zero(rows: Rows) -> None:
     found = summarise_machine(rows, [])
-    assert replace(found, row={}) == MachineFigures()
+    assert changed(found, row={}) == MachineFigures()
     assert set(found.row.values()) == {None}
     assert gpu_figures(rows) is None
     assert medians(rows, ["gpu_busy", "process_bytes"]) == {"gpu_busy": None, "process_bytes": None}

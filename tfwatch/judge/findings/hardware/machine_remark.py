@@ -28,9 +28,9 @@ _SOON_S = 12 * 3600.0
 
 def remark(now: Situation) -> str:
     """Return the most urgent problem; empty where there is none, or the run is not running."""
-    if now.machine is None or now.life != "running" or now.ended is not None:
+    if now.figures.machine is None or now.life != "running" or now.ended is not None:
         return ""
-    return next((text for check in _CHECKS if (text := check(now, now.machine))), "")
+    return next((text for check in _CHECKS if (text := check(now, now.figures.machine))), "")
 
 
 def is_gpu_shared(machine: MachineFigures) -> bool:
@@ -59,8 +59,8 @@ def is_gpu_unused(now: Situation, machine: MachineFigures) -> bool:
     """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the CPU."""
     return (
         machine.found is not None
-        and not now.accelerated
-        and not now.cpu_asked
+        and not now.manifest.accelerated
+        and now.manifest.settings.get("device") != "cpu"
         and bool(now.steps_total)
     )
 
@@ -102,7 +102,7 @@ def _buffers(now: Situation) -> Iterable[tuple[str, float, float, float]]:
 
     tf.data's model has the size of a prefetch only; the size of a shuffle is in the log while it fills.
     """
-    for stage in now.stages.stages if now.stages else ():
+    for stage in now.setting.stages.stages if now.setting.stages else ():
         filling = now.shuffle[1] if now.shuffle and stage.kind.startswith("Shuffle") else math.nan
         size = stage.buffer_size if stage.buffer_size > 0 else filling
         if size > 0 and stage.buffered > 0 and stage.buffered_bytes > 0:
@@ -118,22 +118,22 @@ def _hot(now: Situation, machine: MachineFigures) -> str:
 
 
 def _others(now: Situation, machine: MachineFigures) -> str:
-    if machine.gpu is None or not now.accelerated or not is_gpu_shared(machine):
+    if machine.gpu is None or not now.manifest.accelerated or not is_gpu_shared(machine):
         return ""
     return f"other programs use {units.percent(machine.gpu.others)} of the GPU"
 
 
 def _disagrees(now: Situation, machine: MachineFigures) -> str:
-    return disagreement_text(machine.gpu_check, now.judgement.bound, now.accelerated)
+    return disagreement_text(
+        machine.gpu_check, now.setting.judgement.bound, now.manifest.accelerated
+    )
 
 
 def _runs_out(now: Situation, machine: MachineFigures) -> str:
-    if machine.growth is None or not is_running_out(machine, now.left_s):
+    if machine.growth is None or not is_running_out(machine, now.figures.left_s):
         return ""
     grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
-    return (
-        f"{grows}: {swap_time_text(machine)}{', before the end' if now.left_s is not None else ''}"
-    )
+    return f"{grows}: {swap_time_text(machine)}{', before the end' if now.figures.left_s is not None else ''}"
 
 
 def _battery(now: Situation, machine: MachineFigures) -> str:

@@ -158,7 +158,7 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     names = view.snapshot.manifest.parallel_stages
     for stage, name in enumerate(names):
         wanted = knob_state.one_stage_toggled(state, len(names), stage)
-        forecast = view.situation.forecasts.get((WORKERS, wanted))
+        forecast = view.situation.setting.forecasts.get((WORKERS, wanted))
         has_forecast = bool(forecast and forecast.is_known) and not (
             refused or view.situation.is_stalled
         )
@@ -190,7 +190,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
     following = knob_state.deeper(state.coming) if knob is _DEPTH else knob_state.toggled(state)
     text = _forecast_text(view, state, following) if can_switch else ""
-    forecast = view.situation.forecasts.get((knob.name, following))
+    forecast = view.situation.setting.forecasts.get((knob.name, following))
     note, busy = _note(view, state, knob, can_switch) or (
         text or knob.purpose or _purpose(view, state),
         False,
@@ -223,7 +223,7 @@ def _purpose(view: RunView, state: KnobState) -> str:
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
     """Return the forecast of a switch, and the memory that a cache needs; empty where there is no forecast yet."""
-    forecast = view.situation.forecasts.get((state.knob, value))
+    forecast = view.situation.setting.forecasts.get((state.knob, value))
     if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
     if state.knob != CACHE:

@@ -21,7 +21,7 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
-from tfwatch.judge.run_situation import metric_name
+from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.whole_run import NO_CURVE, STEP_TIME, LearningCurves, MetricChart
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane

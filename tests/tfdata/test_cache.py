@@ -38,7 +38,7 @@ def rows(numbers: list[int]) -> tuple[Any, Any]:
 def kept_batches(store: ExampleStore, batches: list[list[int]]) -> list[Any]:
     import tensorflow as tf
 
-    kept = store.examples_of()
+    kept = store.examples()
     data = tf.data.Dataset.from_generator(
         lambda: ((np.array(numbers), *rows(numbers)) for numbers in batches),
         output_signature=(
@@ -53,7 +53,7 @@ def kept_batches(store: ExampleStore, batches: list[list[int]]) -> list[Any]:
 def read(store: ExampleStore, numbers: list[int]) -> tuple[Any, Any]:
     import tensorflow as tf
 
-    data = tf.data.Dataset.from_tensors(np.array(numbers, np.int64)).map(store.examples_of().get)
+    data = tf.data.Dataset.from_tensors(np.array(numbers, np.int64)).map(store.examples().get)
     (batch,) = data.as_numpy_iterator()
     return batch  # type: ignore[no-any-return]
 
@@ -74,42 +74,20 @@ def test_cached_examples_are_read_bit_for_bit_in_any_order() -> None:
     images, labels = read(store, [9, 3, 1])
     np.testing.assert_array_equal(images, rows([9, 3, 1])[0])
     assert labels.tolist() == [9, 3, 1]
-    assert [bool(store.examples_of().has(number)) for number in range(COUNT)] == [
+    assert [bool(store.examples().has(number)) for number in range(COUNT)] == [
         n in (3, 1, 4, 0, 9) for n in range(COUNT)
     ]
     assert not store.is_settled
     kept_batches(store, [[2, 5, 6, 7, 8]])
-    assert store.examples_of().is_full
+    assert store.examples().is_full
     assert store.is_settled
-
-
-def test_python_makes_an_example_once() -> None:
-    store, made = make(), list[int]()
-    store.open()
-
-    def example(number: int) -> tuple[Any, int]:
-        made.append(number)
-        return np.full(SHAPE, number / 7, np.float32), number
-
-    first, second = (store.examples_of().example(4, example) for _ in range(2))
-    assert made == [4]
-    np.testing.assert_array_equal(first[0], second[0])
-    assert second[1] == 4
-
-
-def test_each_form_of_a_pipeline_has_its_own_cache() -> None:
-    store = make()
-    store.open()
-    store.examples_of("slow").example(4, lambda number: (np.ones(SHAPE, np.float32), number))
-    assert bool(store.examples_of("slow").has(4))
-    assert not bool(store.examples_of("fast").has(4))
 
 
 def test_off_empties_the_cache_and_frees_its_memory() -> None:
     store = make()
     store.open()
     kept_batches(store, [list(range(COUNT))])
-    before = store.examples_of()
+    before = store.examples()
     free(store)
     assert not store.is_open
     # The system has the pages back: they read as zeros.
@@ -117,7 +95,7 @@ def test_off_empties_the_cache_and_frees_its_memory() -> None:
     assert before._parts[0]._variable.shape[0] is None
     assert before._parts[0].read().shape[0] == 0
     store.open()
-    assert not any(bool(store.examples_of().has(number)) for number in range(COUNT))
+    assert not any(bool(store.examples().has(number)) for number in range(COUNT))
 
 
 def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
@@ -125,10 +103,12 @@ def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
 
     process, store = psutil.Process(), make(2**40, (MEGABYTE // 4,), 96)
     store.open()
-    kept = store.examples_of()
+    kept = store.examples()
     empty = process.memory_info().rss
     for number in range(96):
-        kept.example(number, lambda number: (np.full(MEGABYTE // 4, number, np.float32), number))
+        kept.keep(
+            [number], np.full((1, MEGABYTE // 4), number, np.float32), np.array([number], np.int32)
+        )
     full = process.memory_info().rss
     free(store)
     assert full - empty > 64 * MEGABYTE
@@ -172,11 +152,11 @@ def test_it_stops_filling_if_memory_is_low_or_unknown(
     store.notify = sentences.append
     store.open()
     for number in range(40):
-        store.examples_of().example(number, lambda number: (np.full(MEGABYTE, number, np.float32),))
+        store.examples().keep([number], np.full((1, MEGABYTE), number, np.float32))
     assert sentences[-1] == f"the cache stopped filling: {why}; it keeps 16 of 40 examples"
-    assert store.examples_of().is_stopped
+    assert store.examples().is_stopped
     assert store.is_settled
-    assert [bool(store.examples_of().has(number)) for number in (15, 16)] == [True, False]
+    assert [bool(store.examples().has(number)) for number in (15, 16)] == [True, False]
 
 
 def test_opening_the_cache_reports_its_size() -> None:

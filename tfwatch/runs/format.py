@@ -34,7 +34,6 @@ from tfwatch.core.errors import printable
 from tfwatch.core.knobs import (
     KNOBS,
     MOST_STAGES,
-    PREFETCH,
     check_value,
     epochs_until,
 )
@@ -209,11 +208,6 @@ class Manifest(msgspec.Struct, frozen=True):
         if knob in self.switchable:
             return None
         return Fixed(self.fixed[knob]) if self.fixed.get(knob) else Refusal.FIXED
-
-    @property
-    def begins_live(self) -> bool:
-        """True while all knobs wait for the first epoch of a strategy's with live switches."""
-        return PREFETCH in self.from_epoch
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""

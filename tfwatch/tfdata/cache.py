@@ -38,7 +38,7 @@ class NoRoomError(Exception):
 
 
 class ExampleStore:
-    """The cache of one workload: `count` examples, each a tuple of tensors of `specs`. Closed at first.
+    """The cache of one data set: `count` examples, each a tuple of tensors of `specs`. Closed at first.
 
     available_bytes: memory that is free without swapping. notify: receives a sentence when the cache is opened, and
     when it stops filling.
@@ -57,9 +57,8 @@ class ExampleStore:
         self._count = count
         self._specs = specs
         self._available_bytes = available_bytes or free_bytes
-        self._examples: dict[str, CachedExamples] = {}
+        self._examples: CachedExamples | None = None
         self._is_open = False
-        self._closed = 0
 
     @property
     def is_open(self) -> bool:
@@ -69,14 +68,8 @@ class ExampleStore:
     @property
     def is_settled(self) -> bool:
         """True once the cache is full or has stopped filling."""
-        return any(part.is_full or part.is_stopped for part in self._examples.values())
-
-    @property
-    def state(self) -> tuple[int, frozenset[str]]:
-        """The number of closes and the full parts; when it changes, pipelines must be rebuilt."""
-        return self._closed, frozenset(
-            maker for maker, part in self._examples.items() if part.is_full
-        )
+        known = self._examples
+        return known is not None and (known.is_full or known.is_stopped)
 
     def open(self) -> None:
         """Turn the cache on.
@@ -103,23 +96,22 @@ class ExampleStore:
 
         Freeing 4 GB takes 0.4 s, so another thread does it.
         """
-        freed, self._examples, self._is_open = list(self._examples.values()), {}, False
-        self._closed += 1
-        if not freed:
+        freed, self._examples, self._is_open = self._examples, None, False
+        if freed is None:
             return
         try:
-            threading.Thread(target=_free, args=(freed,), name="tfwatch-cache", daemon=True).start()
+            threading.Thread(target=freed.free, name="tfwatch-cache", daemon=True).start()
         except RuntimeError:  # the system has no thread left
-            _free(freed)
+            freed.free()
 
-    def examples_of(self, maker: str = "") -> CachedExamples:
-        """Return the examples as `maker` makes them: another form of a pipeline may differ in the last bit."""
-        if maker not in self._examples:
+    def examples(self) -> CachedExamples:
+        """Return the cached examples, none at first."""
+        if self._examples is None:
             min_free_bytes = _MIN_FREE_SHARE * self._available_bytes()
-            self._examples[maker] = CachedExamples(
+            self._examples = CachedExamples(
                 self._count, self._specs, lambda: self._no_memory(min_free_bytes), self._on_stop
             )
-        return self._examples[maker]
+        return self._examples
 
     def _no_memory(self, min_free_bytes: float) -> str:
         try:
@@ -175,14 +167,6 @@ class CachedExamples:
         """In a graph: cache a batch of examples, and return it."""
         with tf.control_dependencies([tf.numpy_function(self._write, [numbers, *parts], tf.int64)]):
             return tuple(tf.identity(part) for part in parts)
-
-    def example(self, number: int, make: Callable[[int], Any]) -> Any:
-        """In Python: return one example, a tuple of its parts; make it if it is not cached."""
-        if self._is_cached.array[number]:
-            return tuple(part.array[number] for part in self._parts)
-        made = make(number)
-        self._keep(number, made)
-        return made
 
     def free(self) -> None:
         """Free the memory."""
@@ -245,8 +229,3 @@ class _Shared:
         first = (0,) * self.array.ndim
         self.array[first] = 1
         return bool(self.read()[first] == 1)
-
-
-def _free(freed: list[CachedExamples]) -> None:
-    for each in freed:
-        each.free()

@@ -96,11 +96,7 @@ class _AutopilotJob:
     def _begin(self) -> None:
         """Wait for a first step and for earlier requests, and publish the memory limit."""
         self._driver.wait(
-            lambda snapshot: (
-                snapshot.steps_total > 0
-                and not snapshot.manifest.begins_live
-                and not self._driver.is_switching
-            )
+            lambda snapshot: snapshot.steps_total > 0 and not self._driver.is_switching
         )
         self._began = self._driver.snapshot.steps_total
         available = self._sampled("memory_available_bytes")

@@ -76,13 +76,7 @@ def _carry_out(driver: Driver, request: Experiment) -> str:
             f"{', '.join(request.values)} are not different settings of {knob_name(knob)}"
         )
     # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
-    driver.wait(
-        lambda snapshot: (
-            snapshot.steps_total >= _WARM
-            and not snapshot.manifest.begins_live
-            and not driver.is_switching
-        )
-    )
+    driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
     manifest = driver.snapshot.manifest
     if knob not in manifest.switchable:
         raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")

@@ -79,7 +79,7 @@ def test_far_is_what_takes_long_to_read_again(batches: int, buffer: int, far: bo
 def test_the_order_of_a_large_shuffle_is_noted_before_its_buffer_fills() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.rebuilding.shuffle_order import noted_seeds, read_seeds
+    from tfwatch.tfdata.rebuilding.replay import noted_seeds, read_seeds
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     iterators = [

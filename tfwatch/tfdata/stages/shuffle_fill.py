@@ -10,7 +10,6 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.pipeline_tree import (
     BATCHES,
     MAPS,
@@ -20,7 +19,7 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     label_of,
 )
 from tfwatch.tfdata.stages.stage_model import NoModelError, read_model, subtree
-from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
+from tfwatch.tfdata.stages.stage_names import dataset_of, inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

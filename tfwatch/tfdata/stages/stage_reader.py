@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.rows import STAGE, Phase
-from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.stages.stage_model import (
     AUTOTUNE_FIX,
     NOT_TFDATA,
@@ -31,6 +30,7 @@ from tfwatch.tfdata.stages.stage_model import (
 from tfwatch.tfdata.stages.stage_names import (
     CodeStage,
     align,
+    dataset_of,
     find_code_stages,
     label_of_all,
     label_of_kind,

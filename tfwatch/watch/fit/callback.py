@@ -30,9 +30,13 @@ from tfwatch.core.knobs import (
 from tfwatch.runs.announcements import launched, take_switches
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
-from tfwatch.watch.fit.fit_data import find_epochs, kind_of_data
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
-from tfwatch.watch.fit.py_dataset import PyDatasetSettings, find_py_dataset
+from tfwatch.watch.fit.py_dataset import (
+    PyDatasetSettings,
+    find_epochs,
+    find_py_dataset,
+    kind_of_data,
+)
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session

@@ -24,7 +24,6 @@ from tfwatch.core.knobs import (
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
-from tfwatch.tfdata.distributed import dataset_of
 from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
 from tfwatch.tfdata.rebuilding.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
@@ -36,10 +35,16 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     reshuffles,
     split_tree,
 )
-from tfwatch.tfdata.rebuilding.replay import Replay, elements_ahead, is_far
-from tfwatch.tfdata.rebuilding.shuffle_order import note_seeds, noted_seeds, read_seeds
+from tfwatch.tfdata.rebuilding.replay import (
+    Replay,
+    elements_ahead,
+    is_far,
+    note_seeds,
+    noted_seeds,
+    read_seeds,
+)
 from tfwatch.tfdata.script_code.source_edits import find_edits
-from tfwatch.tfdata.stages.stage_names import find_code_stages, nodes_of
+from tfwatch.tfdata.stages.stage_names import dataset_of, find_code_stages, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -246,7 +251,7 @@ class ScriptPipeline:
                 self.store.open()
         except NoRoomError as error:
             raise CannotRebuildError(str(error)) from error
-        cached = place.build(self.store.examples_of(), seeds, calls)
+        cached = place.build(self.store.examples(), seeds, calls)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
         return replace(_rebuilt(cached), options=self._dataset.options())

@@ -14,7 +14,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
-from tfwatch.judge.notices import Notifier
+from tfwatch.notices import Notifier, NotifyOptions
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
     COPY_COLOUR,
@@ -25,7 +25,6 @@ from tfwatch.screens.basics.glyphs import (
 )
 from tfwatch.screens.live.footer import FrameMeter
 from tfwatch.screens.themes import THEMES
-from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

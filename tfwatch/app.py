@@ -10,8 +10,8 @@ from textual.app import App, SystemCommand
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.judge.earlier_runs import PreviousRunSearch
 from tfwatch.judge.judged_run import EndedFinding
-from tfwatch.judge.notices import Notifier
 from tfwatch.judge.view import Follower
+from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.dialogs.leave import (
@@ -28,7 +28,6 @@ from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
 from tfwatch.screens.live.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
-from tfwatch.terminal.notification import NO_NOTICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

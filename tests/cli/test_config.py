@@ -15,9 +15,9 @@ from tests.cli.test_cli import _taken, run
 from tfwatch.cli import completion
 from tfwatch.config import VARIABLE
 from tfwatch.judge.effects.jobs import Autopilot
+from tfwatch.notices import NotifyOptions
 from tfwatch.runs.library.removal import RunsToKeep
 from tfwatch.runs.request_text import parse_change, parse_settings, parse_switch
-from tfwatch.terminal.notification import NotifyOptions
 
 if TYPE_CHECKING:
     from tfwatch.cli.script.run import RunOptions

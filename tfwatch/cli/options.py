@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tfwatch.notices import NotifyOptions
     from tfwatch.runs.library.removal import RunsToKeep
-    from tfwatch.terminal.notification import NotifyOptions
 
 THEMES, path = config.THEMES, config.path
 #: The help of an argument that names a run.
@@ -164,7 +164,7 @@ def of_config(args: argparse.Namespace, name: str) -> Any:
 
 def notify(args: argparse.Namespace) -> NotifyOptions:
     """Return the notices that the user asks for. `--no-notify` turns the command of the config file off too."""
-    from tfwatch.terminal.notification import NotifyOptions
+    from tfwatch.notices import NotifyOptions
 
     command = args.notify_command if args.notify is False else of_config(args, "notify-command")
     return NotifyOptions(bool(of_config(args, "notify")), command or ())

@@ -12,13 +12,13 @@ from tfwatch.cli.factories import Factories, make_checkup
 from tfwatch.cli.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
+from tfwatch.notices import NO_NOTICES
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group, signs_of
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder
 from tfwatch.terminal.capture import why_no_screen
-from tfwatch.terminal.notification import NO_NOTICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.judge.script_runs import ScriptRuns
+    from tfwatch.notices import NotifyOptions
     from tfwatch.runs.requests import RequestSender
-    from tfwatch.terminal.notification import NotifyOptions
 
 
 def add_replay(commands: Any, text: str) -> None:
@@ -156,7 +156,7 @@ def show_run(
 
     runs: of the process that trains, where the screen goes on with its next run.
     """
-    from tfwatch.judge.notices import Notifier
+    from tfwatch.notices import Notifier
     from tfwatch.tuner.thread import Tuner
 
     make_app = (factories or Factories()).app

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 from tfwatch.cli.factories import Factories
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
+from tfwatch.notices import NO_NOTICES
 from tfwatch.runs.announcements import Launch
 from tfwatch.terminal.child import describe_end, end_as, run_child
-from tfwatch.terminal.notification import NO_NOTICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.judge.steps.fits import FitFigures
+    from tfwatch.notices import NotifyOptions
     from tfwatch.runs.library.removal import RunsToKeep
     from tfwatch.runs.requests import SwitchRequest
-    from tfwatch.terminal.notification import NotifyOptions
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 _UNSEEN = """\
@@ -189,12 +189,12 @@ def _run_bare(options: RunOptions, clock: Clock) -> Ran:
 
 def _run_workload(options: RunOptions, clock: Clock) -> Ran:
     """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one leaves it."""
-    from tfwatch.cli.script.script_notices import ScriptNotices
+    from tfwatch.cli.script.headless import HeadlessRuns
     from tfwatch.cli.script.script_thread import ScriptThread
     from tfwatch.terminal.capture import Signals, held_signals
 
     with held_signals():
-        notices = ScriptNotices(options.notify, clock, options.job)
+        notices = HeadlessRuns(options.notify, clock, options.job)
         script = ScriptThread(options.script, options.launch, notices.announced, clock)
         with Signals(script.send, _drop_output):
             notices.start()
@@ -221,11 +221,11 @@ def _run_child(options: RunOptions, clock: Clock) -> Ran:
     if not options.notify.is_asked and options.job is None:
         code = run_child(_command(options, None), pids.append)
         return Ran(pids[0], code)
-    from tfwatch.cli.script.script_notices import ScriptNotices
+    from tfwatch.cli.script.headless import HeadlessRuns
 
-    notices: list[ScriptNotices] = []
+    notices: list[HeadlessRuns] = []
     with fails_open(_report_no_notices):
-        notices.append(ScriptNotices(options.notify, clock, options.job))
+        notices.append(HeadlessRuns(options.notify, clock, options.job))
 
     def begin(pid: int) -> None:
         pids.append(pid)

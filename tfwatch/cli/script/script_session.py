@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.factories import make_checkup
 from tfwatch.cli.screen_host import ScreenHost
-from tfwatch.cli.script.script_notices import FollowedRuns
+from tfwatch.cli.script.headless import FollowedRuns
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.judge.notices import Notifier
 from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.format import LOG
 from tfwatch.runs.reading.buffers import LogLines
@@ -24,7 +24,6 @@ from tfwatch.runs.reading.streams import read_file
 from tfwatch.runs.script_process import AwaitedRun, record_signal
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
-from tfwatch.terminal.notification import NO_NOTICES
 from tfwatch.terminal.pseudo_terminal import OutputRelay
 from tfwatch.tuner.thread import Tuner
 
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
     from tfwatch.cli.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
     from tfwatch.judge.effects.jobs import TunerJob
+    from tfwatch.notices import NotifyOptions
     from tfwatch.runs.announcements import Launch
     from tfwatch.screens.dialogs.leave import Leave
-    from tfwatch.terminal.notification import NotifyOptions
 
 _IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
 #: Seconds between two looks at the terminal's size and at the script.

@@ -1,46 +1,21 @@
-"""Notices and limits around a whole training, without TensorFlow."""
+"""Limits of the runs folder, kept beside a training."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tests.runs.begun import begin_run
 from tests.runs.folders import write_run
-from tfwatch.cli.script.script_notices import ScriptNotices
-from tfwatch.core.clock import SYSTEM
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import STEP
-from tfwatch.runs.announcements import announce, announce_in
 from tfwatch.runs.library import removal
 from tfwatch.runs.library.removal import RunsToKeep, start_pruning
-from tfwatch.terminal.notification import NotifyOptions
-
-if TYPE_CHECKING:
-    import pytest
 
 NO_STEPS = np.empty(0, dtype=STEP)
-
-
-def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    notices = ScriptNotices(NotifyOptions(in_terminal=True), SYSTEM)
-    announce_in(str(notices.announced))
-    writer, _ = begin_run(tmp_path, "cnn")
-    assert writer.folder
-    announce(writer.folder)
-    announce_in("")
-    writer.end("finished")
-    notices.start()
-    notices.end("script ended, exit code 3")
-
-    assert capfd.readouterr().err == "tfwatch: script ended, exit code 3\n"
-    assert not notices.announced.parent.exists()
-    writer.close()
 
 
 def test_the_limit_is_kept_by_a_process_beside_the_training(tmp_path: Path) -> None:

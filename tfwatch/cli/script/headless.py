@@ -1,4 +1,4 @@
-"""The notices of a script that runs without a screen: a thread of the waiting process follows its runs."""
+"""The runs of a script without a screen: a thread of the waiting process passes their notices on and begins the tuner."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, printable
-from tfwatch.judge.notices import Notifier
 from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.notices import Notifier
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.reading.reader import follow_folder
 from tfwatch.tuner.thread import Tuner
@@ -20,8 +20,8 @@ from tfwatch.tuner.thread import Tuner
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.judge.effects.jobs import TunerJob
+    from tfwatch.notices import NotifyOptions
     from tfwatch.runs.reading.reader import RunReader
-    from tfwatch.terminal.notification import NotifyOptions
 
 _LOOK_S = 1.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
@@ -49,7 +49,7 @@ class FollowedRuns:
         return follow_folder(self._runs.folder, self._clock) if self._runs.folder else None
 
 
-class ScriptNotices:
+class HeadlessRuns:
     """Follows the runs that a script announces in the file `announced`, until `end`.
 
     job: an A/B test, or the autopilot, to begin with the first run.

@@ -1,0 +1,34 @@
+"""A script without a screen: its end is noticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.runs.begun import begin_run
+from tfwatch.cli.script.headless import HeadlessRuns
+from tfwatch.core.clock import SYSTEM
+from tfwatch.notices import NotifyOptions
+from tfwatch.runs.announcements import announce, announce_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notices = HeadlessRuns(NotifyOptions(in_terminal=True), SYSTEM)
+    announce_in(str(notices.announced))
+    writer, _ = begin_run(tmp_path, "cnn")
+    assert writer.folder
+    announce(writer.folder)
+    announce_in("")
+    writer.end("finished")
+    notices.start()
+    notices.end("script ended, exit code 3")
+
+    assert capfd.readouterr().err == "tfwatch: script ended, exit code 3\n"
+    assert not notices.announced.parent.exists()
+    writer.close()

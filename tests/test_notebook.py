@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -76,7 +75,7 @@ def train(runs_dir: Path, error: str = "") -> None:
         sum(range(20_000))
 
 
-def test_a_cell_that_trained_shows_text_and_a_picture(shell: Shell, tmp_path: Path) -> None:
+def test_a_cell_that_trained_shows_its_summary(shell: Shell, tmp_path: Path) -> None:
     (shown,) = shell.run_cell(lambda: train(tmp_path))
 
     assert ": finished, 40 steps in " in shown["text/plain"].partition("\n")[0]
@@ -155,18 +154,12 @@ def test_loading_the_extension_loads_no_heavy_library() -> None:
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_the_parts_of_the_bar_are_those_of_the_mean_step(tmp_path: Path) -> None:
+def test_the_page_of_a_cell_has_the_finding_and_the_whole_summary_as_text(tmp_path: Path) -> None:
     rows = make_steps(np.full(200, 10.0), compute=8.0, host=2.0, dispatch=2.0)
     judged = JudgedRun(open_written(tmp_path, rows, FINISHED))
 
     html = as_html(judged, "the summary & <more>")
 
-    assert re.findall(r'width="([\d.]+)" height="22"', html) == ["320.0", "256.0", "64.0"]
-    assert re.findall(r"<text [^>]*>([^<]*)</text>", html) == [
-        "data wait 10.0 ms (50 %)",
-        "compute 8.0 ms (40 %)",
-        "host 2.0 ms (10 %)",
-    ]
     assert judged.finding
     assert f"<b>{judged.finding.word}</b>" in html
     assert "<pre>the summary &amp; &lt;more&gt;</pre>" in html

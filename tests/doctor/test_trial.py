@@ -76,7 +76,7 @@ def test_each_stage_is_notified_as_it_begins() -> None:
         pytest.param(
             "import no_such_module_at_all",
             "No module named 'no_such_module_at_all'",
-            "the missing module",
+            "fresh virtual environment",
             id="missing module",
         ),
         pytest.param(

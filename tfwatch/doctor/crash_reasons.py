@@ -99,11 +99,6 @@ _KNOWN = (
         "install NVIDIA's driver",
     ),
     (rf"{_CUDA_LIBRARY}\S{{0,20}}: cannot open shared object file[^\n]{{0,100}}", AND_CUDA),
-    (r"\S{1,200}: cannot open shared object file[^\n]{0,100}", _REINSTALL),
-    (
-        r"(?m)^ModuleNotFoundError: No module named [^\n]{1,200}",
-        f"install the missing module; or {_REINSTALL}",
-    ),
     (
         r"(?m)^[^\n]{0,100}(?:out of memory|OOM when allocating)[^\n]{0,200}",
         "free the device's memory: another program holds it",

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.recorded import FINISHED, add_memory, noisy_rows, record
 from tfwatch.cli import main
 from tfwatch.core.events import LossDiverged, RunEnded, TrainingFailed
-from tfwatch.judge.comparing.checked_run import CheckedFigure, decide, worst
+from tfwatch.judge.comparing.checked_run import CheckedFigure, decide
 from tfwatch.report.check_report import (
     github_annotations,
     junit_xml,
@@ -213,9 +213,3 @@ def test_a_limit_is_decided_by_the_end_of_the_interval(
     low: float, high: float, outcome: str
 ) -> None:
     assert decide(low, high, limit=5) == outcome
-
-
-def test_the_worst_outcome_counts() -> None:
-    assert worst(["passed", "inconclusive", "failed"]) == "failed"
-    assert worst(["passed", "inconclusive"]) == "inconclusive"
-    assert worst(["passed"]) == "passed"

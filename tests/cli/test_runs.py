@@ -89,13 +89,6 @@ def test_a_narrow_table_keeps_the_names(
     assert columns == 10 or [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
 
 
-def test_the_table_has_a_row_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert runs(folder) == 0
-    head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["run", "age", "state", "steps", "step", "wait", "size"]
-    assert [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
-
-
 def test_runs_are_removed_with_all_their_files(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,18 +144,11 @@ def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
     [
         pytest.param("exec sleep 600", False, "did not respond within 1 s", id="hangs"),
         pytest.param(
-            "exec sleep 600 >&- 2>&-", False, "did not respond within 1 s", id="closes its output"
-        ),
-        pytest.param(
-            "while :; do echo aaaa; done", False, "did not respond within 1 s", id="floods"
-        ),
-        pytest.param(
             "echo a password is required >&2; exit 1",
             True,
             "it ended with 1: a password is required",
             id="asks",
         ),
-        pytest.param("kill -9 $$", True, "it ended with -9", id="dies"),
     ],
 )
 def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(

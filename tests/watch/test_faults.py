@@ -14,7 +14,7 @@ import tfwatch
 from tests.keras_fixtures import compile_built, determinism
 from tests.whole import events_of, only
 from tfwatch import Watch
-from tfwatch.core.events import RunEnded, WatchFailed
+from tfwatch.core.events import Noted, RunEnded, WatchFailed
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def switching(watch: Watch) -> Any:
         ("tfdata.live_switch.SwitchablePipeline.is_switching", 1),
         ("tfdata.live_switch.SwitchablePipeline.take_over", 1),
         ("tfdata.live_switch.SwitchablePipeline.take_over", 2),
+        ("runs.writer.RunWriter.step", 1),
         ("runs.writer.RunWriter.event", 1),
         ("runs.writer.RunWriter.now_ns", 2),
         ("runs.writer.RunWriter.describe", 2),
@@ -127,6 +128,27 @@ def test_an_error_in_a_part_of_tfwatch_changes_no_training(
     assert raised
     assert not isinstance(trained[steps].model.train_function, TrainFunction)
     assert trained[steps].fit() == trained[steps].stock
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "switching.requested_switches.RequestedSwitches._refusal",
+        "switching.requested_switches.RequestedSwitches._accept",
+        "switching.requested_switches.RequestedSwitches.report",
+        "switching.script_pipeline.ScriptPipeline.read",
+        "fetch.Fetch._measure",
+    ],
+)
+def test_an_error_in_a_switch_changes_no_training_and_is_noted(
+    part: str, trained: dict[int, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"tfwatch.watch.fit.{part}", lambda *_: 1 / 0)
+    watch = Watch(tmp_path)
+    assert trained[1].fit(watch, switching(watch)) == trained[1].stock
+    assert watch.run_path
+    notes = [event.text for event in events_of(open_run(watch.run_path), Noted)]
+    assert any("ZeroDivisionError" in text for text in notes)
 
 
 def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_and_keras(

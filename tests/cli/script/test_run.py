@@ -249,15 +249,6 @@ def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
         assert terminal.wait() == 9
 
 
-@pytest.mark.terminal
-def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("print('ran')")
-    with Pseudo("-m", "tfwatch", "run", str(script), TERM="dumb") as terminal:
-        assert terminal.wait() == 2
-    assert "a terminal of type dumb (TERM) cannot show the screen: use --headless" in terminal.words
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -274,10 +265,6 @@ def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
         (
             ["--"],
             "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
-        ),
-        (
-            ["--headles", "a.py"],
-            "tfwatch: unrecognized arguments: --headles: did you mean --headless?\n",
         ),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",

@@ -356,14 +356,6 @@ def test_activity_that_is_missing_has_its_reason(
         pytest.param("exit 1", "ioreg: it ended with 1", id="fails"),
         pytest.param("exit 0", "ioreg no longer prints the activity of a GPU", id="prints nothing"),
         pytest.param("exec sleep 600", "ioreg: did not respond within 0.3 s", id="hangs"),
-        pytest.param(
-            "while :; do cat /bin/sh; done", "ioreg: prints more than 8388608 bytes", id="floods"
-        ),
-        pytest.param(
-            "while :; do printf x; sleep 0.02; done",
-            "ioreg: did not respond within 0.3 s",
-            id="prints slowly",
-        ),
     ],
 )
 def test_a_tool_that_fails_during_a_run_has_a_reason(
@@ -372,7 +364,7 @@ def test_a_tool_that_fails_during_a_run_has_a_reason(
     source = make_source(tools, monkeypatch, gpu(), client(OWN, 5))
     assert source.available() == Available()
     (tmp_path / "ioreg").write_text(f"#!/bin/sh\n{lines}\n")
-    monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20 if "cat" in lines else 0.3)
+    monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20 if "exit" in lines else 0.3)
 
     with pytest.raises(SensorError) as raised:
         source.read()

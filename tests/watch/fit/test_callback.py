@@ -214,18 +214,6 @@ def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: P
         assert len(open_run(copied.run_path).fits[-1]) == STEPS
 
 
-def test_fits_one_after_another_have_a_folder_each(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    model, watch, paths = make_model(), watch_in(tmp_path), []
-    for _ in range(2):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-        paths.append(watch.run_path)
-        model.compile("sgd", "mse")
-    assert paths[0] != paths[1]
-    assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
-
-
 def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:

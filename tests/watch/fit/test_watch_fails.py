@@ -138,44 +138,6 @@ def test_an_error_while_a_failure_is_reported_does_not_replace_it(
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_an_error_in_tfwatch_never_reaches_the_training(
-    arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfwatch.runs.writer import RunWriter
-
-    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
-    model, watch = make_model(), watch_in(tmp_path)
-    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
-    assert fingerprint(model, history) == stock
-    assert len(events_of(open_run(watch.run_path), WatchFailed)) == 1
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        "fit.switching.requested_switches.RequestedSwitches._refusal",
-        "fit.switching.requested_switches.RequestedSwitches._accept",
-        "fit.fetch.Fetch._measure",
-        "fit.switching.requested_switches.RequestedSwitches.report",
-        "fit.switching.script_pipeline.ScriptPipeline.read",
-    ],
-)
-def test_an_error_in_a_switch_never_reaches_the_training(
-    part: str, arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stock = make_model()
-    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
-    monkeypatch.setattr(f"tfwatch.watch.{part}", lambda *_: 1 / 0)
-    model, watch = make_model(), watch_in(tmp_path)
-    watch.set(prefetch=2)
-    assert (
-        fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch]))
-        == expected
-    )
-    notes = [event.text for event in events_of(open_run(watch.run_path), Noted)]
-    assert any("ZeroDivisionError" in text for text in notes)
-
-
 def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,22 +161,6 @@ def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
         len(events_of(run, WatchFailed)),
         len(run.steps),
     ) == (1, 1, 7)
-
-
-def test_a_watch_that_cannot_begin_does_not_affect_fit(
-    arrays: Any,
-    make_model: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from tfwatch.watch.fit import fit_runs
-
-    monkeypatch.setattr(fit_runs, "find_device", lambda: 1 / 0)
-    watch = watch_in(tmp_path)
-    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
-    assert watch.run_path is None
-    assert "this fit is not recorded: ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds(

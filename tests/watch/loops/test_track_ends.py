@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 import tfwatch
 from tests.watch.tracked import BATCHES, cause, flushed, opened, python, runs_in
 from tests.whole import events_of
-from tfwatch.core.events import EpochStarted, TrainingFailed
+from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.opened import open_run
 
@@ -139,8 +138,23 @@ def test_an_interrupt_is_no_failure(tmp_path: Path) -> None:
     assert run.ended.detail == "KeyboardInterrupt"
 
 
-def test_a_loop_that_is_left_ends_as_stopped(tmp_path: Path) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path)
+class Endless(list[Any]):
+    def cardinality(self) -> int:
+        return -1  # tf.data.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize(
+    ("batches", "ends"),
+    [
+        (BATCHES, ("stopped", "the loop was left before its data ended")),
+        (Endless(BATCHES), ("finished", "")),
+    ],
+    ids=["finite", "endless"],
+)
+def test_a_loop_that_is_left_ends_as_stopped_unless_its_data_is_endless(
+    batches: list[Any], ends: tuple[str, str], tmp_path: Path
+) -> None:
+    tracked = tfwatch.track(batches, tmp_path)
     for _ in range(2):
         for n, _ in enumerate(tracked):
             if n == 2:
@@ -150,29 +164,8 @@ def test_a_loop_that_is_left_ends_as_stopped(tmp_path: Path) -> None:
     assert path
     run = open_run(path)
     assert run.ended is not None
-    assert (run.ended.cause, run.ended.detail) == (
-        "stopped",
-        "the loop was left before its data ended",
-    )
+    assert (run.ended.cause, run.ended.detail) == ends
     assert run.steps["epoch"].tolist() == [0] * 3 + [1] * 3
-
-
-def test_a_loop_over_endless_data_is_finished_when_it_is_left(tmp_path: Path) -> None:
-    class Repeated(list[Any]):
-        def cardinality(self) -> int:
-            return -1  # tf.data.INFINITE_CARDINALITY
-
-    tracked = tfwatch.track(Repeated(BATCHES), tmp_path)
-    for _ in range(2):
-        for n, _ in enumerate(tracked):
-            if n == 2:
-                break
-    path = tracked.run_path
-    del tracked
-    assert path
-    run = open_run(path)
-    assert run.ended is not None
-    assert (run.ended.cause, run.ended.detail) == ("finished", "")
 
 
 def test_a_run_ends_when_its_last_loop_did_and_not_with_the_process(tmp_path: Path) -> None:
@@ -329,13 +322,3 @@ def test_an_invalid_number_of_epochs_is_refused_before_the_loop(
         ValueError, match=f"^epochs must be a positive integer or None, not {epochs!r}$"
     ):
         tfwatch.track(BATCHES, tmp_path, epochs=epochs)
-
-
-@pytest.mark.parametrize("epochs", [1, np.int64(2)])
-def test_the_run_ends_after_its_number_of_epochs(tmp_path: Path, epochs: int) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path, epochs=epochs)
-    for _ in range(epochs):
-        list(tracked)
-    run = opened(tracked)
-    assert cause(run) == "finished"
-    assert [epoch.epochs for epoch in events_of(run, EpochStarted)] == [epochs] * epochs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import tfwatch
@@ -106,14 +107,16 @@ def test_objects_that_exist_at_the_same_time_have_their_own_runs(tmp_path: Path)
     assert len(list_runs(tmp_path)) == 2
 
 
-def test_a_run_ends_with_the_epochs_that_were_announced(tmp_path: Path) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path, epochs=2)
+@pytest.mark.parametrize("epochs", [2, np.int64(2)])
+def test_a_run_ends_with_the_epochs_that_were_announced(tmp_path: Path, epochs: int) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path, epochs=epochs)
     for epoch in range(3):
         for _ in tracked:
             pass
         if epoch == 1:
             first = opened(tracked)
     assert (cause(first), len(first.steps), first.manifest.epochs) == ("finished", 10, 2)
+    assert [epoch.epochs for epoch in events_of(first, EpochStarted)] == [2, 2]
     assert tracked.run_path != first.path
     tracked.close()
     assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 5)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.judge.step_rows import make_steps
+from tests.runs.folders import make_manifest
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.forecasts.evidence import Evidence
 from tfwatch.judge.steps.verdict import breakdown
+from tfwatch.runs.format import Manifest
 
 if TYPE_CHECKING:
     from tfwatch.judge.forecasts.forecast import Forecast
@@ -20,8 +22,11 @@ KNOBS = {"prefetch": "off", "workers": "off"}
 def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) -> Evidence:
     rows = make_steps(np.asarray(wait) + np.zeros(200), compute=compute, host=host)
     knobs = {**KNOBS, **known.pop("knobs", {})}
-    given = {"switchable": tuple(knobs), "cores": 16, "accelerated": True, **known}
-    return Evidence(breakdown=breakdown(rows), knobs=knobs, rows=rows, **given)
+    given = {"switchable": [*knobs], "machine": {"cores": known.pop("cores", 16)}, **known}
+    of_run = {key: given.pop(key) for key in {*Manifest.__struct_fields__} & given.keys()}
+    settings = {"memory_limit_bytes": given.pop("memory_limit", None)}
+    run = make_manifest(**{"accelerated": True, "settings": settings, **of_run})
+    return Evidence(run, breakdown(rows), knobs, rows=rows, **given)
 
 
 def step_ms_of(found: Forecast) -> float:

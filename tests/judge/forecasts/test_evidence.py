@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.judge.findings.test_bottleneck import FOUND, row
-from tests.judge.forecasts.test_record import Manifest, made, rows_of
+from tests.judge.forecasts.test_record import made, rows_of
 from tests.judge.samples import make_samples
+from tests.runs.folders import make_manifest
 from tfwatch.judge.forecasts.evidence import (
     build_evidence,
     last_table,
@@ -49,7 +50,7 @@ def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of
     ],
 )
 def test_cores_are_those_that_the_run_may_use(machine: dict[str, float | None], cores: int) -> None:
-    assert replace(made(rows_of([20.0])), run=Manifest(machine=machine)).cores == cores
+    assert replace(made(rows_of([20.0])), run=make_manifest(machine=machine)).cores == cores
 
 
 def test_a_sample_tells_of_the_half_second_before_it() -> None:
@@ -62,9 +63,3 @@ def test_a_sample_tells_of_the_half_second_before_it() -> None:
 
 def test_the_last_table_of_a_run_without_readings_is_none() -> None:
     assert last_table(made(rows_of([20.0])), row(1, 1, 1.0)[:0], None) is None
-
-
-def test_what_the_user_lets_buffers_take_is_known() -> None:
-    limited = replace(made(rows_of([20.0] * 100)), run=Manifest(memory_limit=5e6))
-
-    assert build_evidence(limited, [], 100, int(3e9)).memory_limit == 5e6

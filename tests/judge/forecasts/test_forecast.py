@@ -287,7 +287,6 @@ def copied_by_the_step(copy: float, dispatch: float, drain: float, host: float =
         rows=rows,
         breakdown=breakdown(rows),
         knobs={"device_prefetch": "off"},
-        accelerated=True,
     )
 
 

@@ -118,7 +118,7 @@ def test_every_possible_switch_has_a_forecast_in_the_order_of_the_keys() -> None
     found = forecasts(now)
 
     assert [(one.knob, one.value) for one in found] == [
-        (knob, value) for knob in now.switchable for value in choices(now, knob)
+        (knob, value) for knob in now.run.switchable for value in choices(now, knob)
     ]
     assert [one.knob for one in found if not one.is_known] == ["cache"]
 

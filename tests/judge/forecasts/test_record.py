@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from tests.judge.effects.test_switches import asked, switched
 from tests.judge.samples import make_samples
 from tests.judge.step_rows import restart
+from tests.runs.folders import make_manifest
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import STEP, Flag, Rows
 from tfwatch.judge.effects.comparison import compare
@@ -20,21 +20,6 @@ from tfwatch.judge.forecasts.forecast import Record, evidence_before, record
 
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
-
-
-@dataclass(frozen=True)
-class Manifest:
-    knobs: dict[str, str] = field(default_factory=lambda: {"prefetch": "off", "workers": "off"})
-    switchable: tuple[str, ...] = ("prefetch", "workers")
-    accelerated: bool = True
-    batch_size: int | None = 32
-    batch_bytes: int | None = 1000
-    cache_bytes: int | None = None
-    cache_after: str = ""
-    parallel_stages: tuple[str, ...] = ()
-    from_epoch: tuple[str, ...] = ()
-    memory_limit: float | None = None
-    machine: dict[str, Any] = field(default_factory=lambda: {"cores": 16, "cores_allowed": 3.5})
 
 
 #: 100 steps of 20 ms data and 10 ms compute, 100 behind a prefetch that hides 10 of it, and 100 without again.
@@ -58,7 +43,14 @@ def made(rows: Rows, events: list[Event] = EVENTS) -> EvidenceTables:
         event for event in events if isinstance(event, PipelineSwitched) and event.step <= len(rows)
     ]
     return EvidenceTables(
-        Manifest(),
+        make_manifest(
+            knobs={"prefetch": "off", "workers": "off"},
+            switchable=["prefetch", "workers"],
+            accelerated=True,
+            batch_size=32,
+            batch_bytes=1000,
+            machine={"cores": 16, "cores_allowed": 3.5},
+        ),
         lambda first, last: rows[max(first, 1) - 1 : last],
         samples,
         lambda step, at_ns: None,
@@ -125,7 +117,7 @@ def test_cores_are_those_of_the_samples_of_the_setting_and_those_that_a_containe
     assert known.cores_used == pytest.approx(1.5)
     assert known.cores_free == pytest.approx(2.0)
     assert known.memory_free == 8e9
-    assert known.batch_size == 32
+    assert known.run.batch_size == 32
 
 
 def test_switches_that_are_not_compared_count_too() -> None:

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.runs.format import Manifest
 
 #: A sample covers the half second before it: the first one after a switch belongs to the old setting.
 _PERIOD_NS = 500_000_000
@@ -36,43 +37,32 @@ _BLOCK = 20
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The measurements of a run at one moment, of its current setting except `comparisons`.
+    """The measurements of a run at one moment, of its current setting except `comparisons`."""
 
-    breakdown: of the steady steps since the last switch, None where there are none. rows: these steps, the newest last.
-    knobs: the value of every knob in words, in effect. switchable: the knobs that can be switched.
-    from_epoch: those of them that take effect with an epoch.
-    stages: the cost of a batch in each stage; None where tf.data's model cannot be read.
-    cores: of the machine. cores_free: idle. cores_used: by the process that trains. NaN where unknown.
-    accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
-    memory_limit: of the user for buffers, bytes, None where there is no limit.
-    comparisons: of the switches so far, oldest first. switches: all that took effect, where not all are compared.
-    batch_size: examples in a batch, None where unknown.
-    batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
-    cache_after: the name of the stage whose results a cache keeps; empty where it is not known.
-    parallel_stages: the names of the stages whose parallel calls are set one by one, in the order of the pipeline.
-    no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
-    """
-
+    run: Manifest
+    #: Of the steady steps since the last switch, None where there are none.
     breakdown: Breakdown | None
+    #: The value of every knob in words, in effect.
     knobs: Mapping[str, str]
-    switchable: tuple[str, ...]
+    #: The cost of a batch in each stage; None where tf.data's model cannot be read.
     stages: StageTable | None = None
-    cores: int = 1
+    #: The cores that are idle, and those that the training uses; NaN where unknown.
     cores_free: float = math.nan
     cores_used: float = math.nan
-    accelerated: bool = False
+    #: Bytes, None where unknown.
     memory_free: float | None = None
-    memory_limit: float | None = None
+    #: Of the switches so far, oldest first; and all that took effect, where not all are compared.
     comparisons: tuple[Comparison, ...] = ()
     switches: tuple[PipelineSwitched, ...] = ()
-    batch_size: int | None = None
-    batch_bytes: float | None = None
-    cache_bytes: float | None = None
+    #: The steady steps since the last switch, the newest last.
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
+    #: E.g. `stalled`; empty where a forecast can be made.
     no_forecast_reason: str = ""
-    from_epoch: tuple[str, ...] = ()
-    cache_after: str = ""
-    parallel_stages: Sequence[str] = ()
+
+    @property
+    def cores(self) -> int:
+        """The cores that the run may use."""
+        return cores_of(self.run)
 
     @cached_property
     def history(self) -> list[SettingSpan]:
@@ -85,46 +75,18 @@ class Evidence:
         return block_variation(self.rows)
 
 
-class RunDescription(Protocol):
-    """The fields that are read of a run's manifest (`runs.format.Manifest`)."""
-
-    @property
-    def knobs(self) -> Mapping[str, str]: ...
-    @property
-    def switchable(self) -> Sequence[str]: ...
-    @property
-    def from_epoch(self) -> Sequence[str]: ...
-    @property
-    def accelerated(self) -> bool: ...
-    @property
-    def batch_size(self) -> int | None: ...
-    @property
-    def batch_bytes(self) -> int | None: ...
-    @property
-    def cache_bytes(self) -> int | None: ...
-    @property
-    def cache_after(self) -> str: ...
-    @property
-    def parallel_stages(self) -> Sequence[str]: ...
-    @property
-    def memory_limit(self) -> float | None: ...
-    @property
-    def machine(self) -> Mapping[str, Any]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class EvidenceTables:
-    """The tables of a run.
+    """The tables of a run."""
 
-    rows_between: rows of `core.rows.STEP`, by the first and the last step. samples: all rows of `SAMPLE`.
-    table_at: the last stages before `at_ns`, after this many steps; None where none were read.
-    switches: all that took effect, in order.
-    """
-
-    run: RunDescription
+    run: Manifest
+    #: Rows of `core.rows.STEP`, by the first and the last step.
     rows_between: Callable[[int, int], Rows]
+    #: All rows of `core.rows.SAMPLE`.
     samples: Rows
+    #: The last stages before `at_ns`, after this many steps; None where none were read.
     table_at: Callable[[int, int], StageTable | None]
+    #: All that took effect, in order.
     switches: Sequence[PipelineSwitched]
 
     @property
@@ -133,7 +95,7 @@ class EvidenceTables:
         return cores_of(self.run)
 
 
-def cores_of(run: RunDescription) -> int:
+def cores_of(run: Manifest) -> int:
     """Return the cores that a run may use; 1 where its manifest lacks them."""
     known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
     return max(1, math.ceil(min(filter(None, known), default=1)))
@@ -176,26 +138,17 @@ def build_evidence(
     split = breakdown(rows)
     table = tables.table_at(step, at_ns)
     return Evidence(
-        breakdown=split,
-        knobs=knobs_in_effect(run.knobs, made),
-        switchable=tuple(run.switchable),
+        run,
+        split,
+        knobs_in_effect(run.knobs, made),
         stages=_judged(tables, table, samples, split),
-        cores=tables.cores,
         cores_free=max(tables.cores - _mean(samples, "cpu_cores"), 0.0),
         cores_used=_mean(samples, "process_cores"),
-        accelerated=run.accelerated,
         memory_free=None if math.isnan(available) else available,
-        memory_limit=run.memory_limit,
         comparisons=tuple(switch for switch in comparisons if switch.step is not None),
         switches=tuple(made),
-        batch_size=run.batch_size,
-        batch_bytes=run.batch_bytes,
-        cache_bytes=run.cache_bytes,
         rows=rows,
         no_forecast_reason=no_forecast_reason,
-        from_epoch=tuple(run.from_epoch),
-        cache_after=run.cache_after,
-        parallel_stages=run.parallel_stages,
     )
 
 

@@ -92,7 +92,7 @@ def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
     """Return the forecast of every switch that the keys offer, in their order."""
     return tuple(
         forecast(evidence, knob, value)
-        for knob in evidence.switchable
+        for knob in evidence.run.switchable
         for value in choices(evidence, knob)
     )
 
@@ -108,7 +108,7 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     )
     return knob_state.choices(
         knob_state.KnobState(knob, now, last_on or KNOBS[knob].first_on),
-        len(evidence.parallel_stages),
+        len(evidence.run.parallel_stages),
     )
 
 
@@ -151,14 +151,14 @@ def forecast(
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
     """Return whether a script's pipeline stays as written: there, off and default are the same (see `Watch.set`)."""
     as_written = ("off", "default")
-    own = knob == PREFETCH and WORKERS not in evidence.switchable
+    own = knob == PREFETCH and WORKERS not in evidence.run.switchable
     return own and value in as_written and evidence.knobs.get(knob) in as_written
 
 
 def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
     """Return the reason why the training would refuse a cache; None where it would not."""
     return (
-        no_room(evidence.cache_bytes, evidence.memory_free)
+        no_room(evidence.run.cache_bytes, evidence.memory_free)
         if (knob, value) == (CACHE, "on")
         else None
     )
@@ -198,8 +198,8 @@ def _make_forecast(
     prediction: Prediction,
     is_measured: bool,
 ) -> Forecast:
-    usual = _OFF if evidence.accelerated else _OFF_SHARED
-    needs, limit = _needs_bytes(evidence, {knob: value, **together_with}), evidence.memory_limit
+    usual = _OFF if evidence.run.accelerated else _OFF_SHARED
+    needs, limit = _needs_bytes(evidence, {knob: value, **together_with}), evidence.run.memory_limit
     off = math.hypot(
         usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence)
     )
@@ -237,12 +237,12 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
 
 def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
     if turned.get(CACHE) == "on":
-        return evidence.cache_bytes
-    if not turned.keys() & {PREFETCH, WORKERS} or evidence.batch_bytes is None:
+        return evidence.run.cache_bytes
+    if not turned.keys() & {PREFETCH, WORKERS} or evidence.run.batch_bytes is None:
         return None
     then, now = {**evidence.knobs, **turned}, evidence.knobs
-    more = batch_supply.needed_bytes(then, evidence.batch_bytes) - batch_supply.needed_bytes(
-        now, evidence.batch_bytes
+    more = batch_supply.needed_bytes(then, evidence.run.batch_bytes) - batch_supply.needed_bytes(
+        now, evidence.run.batch_bytes
     )
     return max(more, 0.0)
 

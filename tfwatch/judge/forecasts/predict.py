@@ -131,7 +131,7 @@ def predict(
         if queue is not None:
             likely = float(np.median(queue))
             prediction = Prediction(likely, float(queue.mean()), likely, likely, "")
-        if evidence.accelerated and _holds_lock(evidence, split):
+        if evidence.run.accelerated and _holds_lock(evidence, split):
             prediction = replace(prediction, high_ms=prediction.high_ms + split.dispatch.mean)
     return _on_shared_cores(evidence, split, prediction, then)
 
@@ -155,9 +155,11 @@ def _model(
         evidence.knobs.get(WORKERS, "off"),
     )
     if knob in _STAGED and BETWEEN_STAGES in now + new.get(WORKERS, ""):
-        stages = staged(guesses, evidence.stages, evidence.parallel_stages, evidence.batch_size)
+        stages = staged(
+            guesses, evidence.stages, evidence.run.parallel_stages, evidence.run.batch_size
+        )
         wanted = value if knob == WORKERS else new.get(WORKERS, now)
-        if stages is None or _is_as_written_again(now, wanted, len(evidence.parallel_stages)):
+        if stages is None or _is_as_written_again(now, wanted, len(evidence.run.parallel_stages)):
             return _AS_WRITTEN if stages else _NO_STAGE
         return _Model(stages, stages, [{**known, WORKERS: now} for known in runs], is_staged=True)
     turned = _turned(evidence, guesses, knob, value)
@@ -187,7 +189,7 @@ def _sets_interleave(evidence: Evidence, knob: str) -> bool:
     stages = evidence.stages.stages if evidence.stages else ()
     return (
         knob == WORKERS
-        and knob in evidence.from_epoch
+        and knob in evidence.run.from_epoch
         and any("Interleave" in stage.kind for stage in stages)
     )
 
@@ -226,7 +228,7 @@ def _step_ms(
 
 
 def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
-    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.batch_size)
+    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.run.batch_size)
 
 
 def _work(evidence: Evidence, split: Breakdown) -> Range:
@@ -334,7 +336,7 @@ def _turned(
 ) -> tuple[Supply, ...] | None:
     if knob == CACHE:
         return (
-            batch_supply.cached(guesses, evidence.stages, evidence.cache_after)
+            batch_supply.cached(guesses, evidence.stages, evidence.run.cache_after)
             if new == "on"
             else None
         )
@@ -399,7 +401,7 @@ def _on_shared_cores(
         return prediction
     now_ms, more = split.step.median, then[turned[0]] != "off"
     if not more or prediction.step_ms >= now_ms:
-        if evidence.accelerated:
+        if evidence.run.accelerated:
             return prediction
         most_ms = now_ms * _CROWDED if more and turned == [WORKERS] else now_ms
         return replace(
@@ -411,7 +413,7 @@ def _on_shared_cores(
     if math.isnan(used) or math.isnan(free):
         return (
             prediction
-            if evidence.accelerated
+            if evidence.run.accelerated
             else replace(prediction, high_ms=max(prediction.high_ms, now_ms))
         )
     others = max(evidence.cores - used - free, 0.0)

@@ -19,8 +19,8 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
-from tfwatch.judge.findings.hardware.machine import (
+from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.judge.findings.machine import (
     MachineFigures,
     MemoryOverRun,
     check_gpu,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.findings.hardware.machine import Growth
+    from tfwatch.judge.findings.machine import Growth
     from tfwatch.judge.steps.stalls import Stretch
     from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot

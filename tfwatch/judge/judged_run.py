@@ -12,7 +12,7 @@ from tfwatch.core.events import EpochStarted, ExperimentEnded
 from tfwatch.judge.effects.comparison import find_better_settings
 from tfwatch.judge.findings import banner
 from tfwatch.judge.findings.between_epochs import find_slow_epoch_end
-from tfwatch.judge.findings.hardware.machine import Hardware, summarise_hardware
+from tfwatch.judge.findings.machine import Hardware, summarise_hardware
 from tfwatch.judge.findings.situation import Banner, MeasuredSetting, Tone, build_situation
 from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, last_table

@@ -20,7 +20,7 @@ from tfwatch.core.events import (
     ValidationEnded,
     without_experiments,
 )
-from tfwatch.judge.findings.hardware.machine import gpu_status
+from tfwatch.judge.findings.machine import gpu_status
 from tfwatch.runs.reading.sums import BUCKET_S
 
 if TYPE_CHECKING:

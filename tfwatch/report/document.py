@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.events import EpochEnded, SensorMissing
 from tfwatch.judge.findings.copying import bandwidth
-from tfwatch.judge.findings.hardware.gpus import extremes
-from tfwatch.judge.findings.hardware.machine import PIPELINE
+from tfwatch.judge.findings.gpus import extremes
 from tfwatch.judge.findings.log_lines import find_meanings
 from tfwatch.judge.findings.loss import divergences
+from tfwatch.judge.findings.machine import PIPELINE
 from tfwatch.judge.findings.reported import find_all
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
-    from tfwatch.judge.findings.hardware.gpus import GpuLane
-    from tfwatch.judge.findings.hardware.machine import Hardware
+    from tfwatch.judge.findings.gpus import GpuLane
     from tfwatch.judge.findings.log_lines import LogFinding
     from tfwatch.judge.findings.loss import Divergence
+    from tfwatch.judge.findings.machine import Hardware
     from tfwatch.judge.findings.reported import Fact, Finding
     from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.findings.starving_cost import DataWaitCost

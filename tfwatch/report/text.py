@@ -18,10 +18,10 @@ from tfwatch.judge.effects import switch_text
 from tfwatch.judge.effects.tuner_text import autopilot_end_text, autopilot_runs, experiment_line
 from tfwatch.judge.findings import starving_cost
 from tfwatch.judge.findings.copying import bandwidth
-from tfwatch.judge.findings.hardware.gpus import extremes_text
-from tfwatch.judge.findings.hardware.machine import GPU
+from tfwatch.judge.findings.gpus import extremes_text
 from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
 from tfwatch.judge.findings.loss import divergences, divergences_text
+from tfwatch.judge.findings.machine import GPU
 from tfwatch.judge.findings.reported import find_all
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, keras_step_ms
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tfwatch.judge.findings.hardware.machine import Hardware
+    from tfwatch.judge.findings.machine import Hardware
     from tfwatch.judge.findings.reported import Finding
     from tfwatch.judge.findings.starving_cost import DataWaitCost
     from tfwatch.judge.steps.summary import LastSetting, Summary

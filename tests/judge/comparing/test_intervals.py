@@ -14,7 +14,6 @@ from tfwatch.judge.comparing.intervals import (
     difference,
     estimate_spread,
     level,
-    t_quantile,
 )
 from tfwatch.judge.comparing.measured_runs import Measured
 
@@ -22,20 +21,6 @@ from tfwatch.judge.comparing.measured_runs import Measured
 def runs(*values: float, quarters: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)) -> list[Measured]:
     """Runs with these values, and quarters that differ from them by `quarters`."""
     return [Measured(value, tuple(value + one for one in quarters)) for value in values]
-
-
-@pytest.mark.parametrize(
-    ("share", "freedom", "exact"),
-    [
-        (0.975, 2, 4.303),
-        (0.975, 4, 2.776),
-        (0.975, 10, 2.228),
-        (0.975, 1e6, 1.960),
-        (0.99375, 4, 4.315),
-    ],
-)
-def test_quantiles_of_student_s_distribution(share: float, freedom: float, exact: float) -> None:
-    assert t_quantile(share, freedom) == pytest.approx(exact, rel=0.01)
 
 
 def test_one_run_of_each_side_has_the_assumed_spread() -> None:

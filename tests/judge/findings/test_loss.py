@@ -7,13 +7,13 @@ import pytest
 from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
 from tfwatch.judge.findings.banner import banner
-from tfwatch.judge.findings.hardware.machine import MachineFigures
 from tfwatch.judge.findings.loss import (
     current_divergence,
     divergence_text,
     divergences,
     divergences_text,
 )
+from tfwatch.judge.findings.machine import MachineFigures
 from tfwatch.judge.findings.situation import Tone
 from tfwatch.judge.steps.verdict import Verdict
 

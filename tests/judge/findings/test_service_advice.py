@@ -11,7 +11,7 @@ from tests.judge.findings.test_one_advice import CACHE
 from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
-from tfwatch.judge.findings.service_advice import forecast_workers, service_workers
+from tfwatch.judge.findings.input_advice import forecast_workers, service_workers
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.steps.verdict import Verdict
 

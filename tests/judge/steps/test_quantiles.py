@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tfwatch.judge.steps.quantiles import median, quantiles
+from tfwatch.judge.steps.quantiles import median, quantiles, t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,3 +49,18 @@ def test_a_sample_that_misleads_costs_time_and_no_digit() -> None:
     assert quantiles(values, SHARES) == pytest.approx(
         np.quantile(values.astype(np.float64), SHARES), rel=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "freedom", "exact"),
+    [
+        (0.975, 1, 12.71),
+        (0.975, 2, 4.303),
+        (0.975, 4, 2.776),
+        (0.975, 10, 2.228),
+        (0.975, 1e6, 1.960),
+        (0.99375, 4, 4.315),
+    ],
+)
+def test_quantiles_of_student_s_distribution(share: float, freedom: float, exact: float) -> None:
+    assert t_quantile(share, freedom) == pytest.approx(exact, rel=0.01)

@@ -22,7 +22,6 @@ from tfwatch.judge.comparing.intervals import (
     Spread,
     assumed_share,
     estimate_spread,
-    t_quantile,
 )
 from tfwatch.judge.comparing.measured_runs import (
     LEAST_STEPS,
@@ -33,6 +32,7 @@ from tfwatch.judge.comparing.measured_runs import (
     measure_runs,
 )
 from tfwatch.judge.effects.experiment import Estimate
+from tfwatch.judge.steps.quantiles import t_quantile
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+
+from tfwatch.judge.steps.quantiles import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,24 +163,3 @@ def _joined(base: Spread, within: Spread) -> Spread:
         return base
     freedom = total**2 / (variances[0] ** 2 / base.freedom + variances[1] ** 2 / within.freedom)
     return Spread(math.sqrt(total), freedom, base.source)
-
-
-def t_quantile(share: float, freedom: float) -> float:
-    """Return a quantile, above one half, of Student's t distribution with at least 2 degrees of freedom.
-
-    The expansion of Cornish and Fisher (Abramowitz & Stegun, 26.7.5) is within 1 % from 4 degrees on; below it is the
-    interpolation, by 1 / `freedom`, between the exact quantile for 2 degrees and that for 4.
-    """
-    if freedom < 4:
-        weight = (1 / max(freedom, 2.0) - 1 / 4) * 4
-        return weight * (2 * share - 1) / math.sqrt(2 * share * (1 - share)) + (
-            1 - weight
-        ) * t_quantile(share, 4)
-    z = NormalDist().inv_cdf(share)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))

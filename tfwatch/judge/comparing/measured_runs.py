@@ -17,7 +17,7 @@ import numpy as np
 from tfwatch.core.events import EpochEnded
 from tfwatch.core.rows import plausible_rows, step_ms
 from tfwatch.judge.comparing.comparability import Subject
-from tfwatch.judge.findings.hardware.machine import find_process_memory
+from tfwatch.judge.findings.machine import find_process_memory
 from tfwatch.judge.steps.verdict import BURSTS, steady
 
 if TYPE_CHECKING:

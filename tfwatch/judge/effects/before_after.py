@@ -34,6 +34,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tfwatch.core.knobs import KNOBS
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects.experiment import TOP, Estimate
+from tfwatch.judge.steps.quantiles import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -55,20 +56,8 @@ _OVERLAP = 4
 _BATCHES, _BATCH_STEPS = 8, 5
 #: A placebo shares a block with its neighbor, and so counts as less than one.
 _PLACEBO_FREEDOM = 0.8
-#: The 97.5 % quantiles of Student's t distribution, by degrees of freedom.
-_QUANTILES = {
-    1: 12.71,
-    2: 4.303,
-    3: 3.182,
-    4: 2.776,
-    5: 2.571,
-    7: 2.365,
-    10: 2.228,
-    15: 2.131,
-    30: 2.042,
-    120: 1.980,
-}
-_NORMAL_QUANTILE = 1.960
+#: An interval of 95 % ends at this quantile.
+_UPPER = 0.975
 #: The widening of an interval for all looks together, every 10 steps from 60 to 600. With 1.0, 5.9 % of equal settings
 #: were claimed to differ at some look, and 14 % under drift; with 1.2, 2.9 and 9 %; with 1.3, 1.2 and 5 % (simulated).
 _ALL_LOOKS = 1.3
@@ -179,7 +168,7 @@ def _all_steps(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tu
         freedom += errors[-1] ** 2 / (count - 1)
     variance = sum(errors)
     # Welch and Satterthwaite's degrees of freedom.
-    return difference, _t_quantile(variance**2 / freedom) * math.sqrt(
+    return difference, t_quantile(_UPPER, variance**2 / freedom) * math.sqrt(
         variance
     ) if freedom > 0 else 0.0
 
@@ -195,7 +184,7 @@ def _next_to_switch(
     placebos = np.concatenate([_changes(side, size, in_bursts, scale) for side in (before, after)])
     error = math.sqrt(float((placebos**2).mean()))
     freedom = _PLACEBO_FREEDOM * ((len(before) + len(after)) / size - 2)
-    return at_switch, max(_t_quantile(freedom) * error, float(np.abs(placebos).max()))
+    return at_switch, max(t_quantile(_UPPER, freedom) * error, float(np.abs(placebos).max()))
 
 
 def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
@@ -215,13 +204,3 @@ def _means(blocks: Times, in_bursts: bool) -> Times:
         blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])
     means: Times = blocks.mean(axis=1)
     return means
-
-
-def _t_quantile(freedom: float) -> float:
-    """Return the 97.5 % quantile of the t distribution; between the table's entries by 1 / `freedom`."""
-    inverse = [0.0, *(1 / known for known in reversed(_QUANTILES))]
-    return float(
-        np.interp(
-            1 / max(freedom, 1.0), inverse, [_NORMAL_QUANTILE, *reversed(_QUANTILES.values())]
-        )
-    )

@@ -25,7 +25,7 @@ from tfwatch.judge.effects.switch_text import (
 )
 from tfwatch.judge.findings import code_suggestions, input_advice
 from tfwatch.judge.findings.bottleneck import FETCH_MS
-from tfwatch.judge.findings.service_advice import service_workers
+from tfwatch.judge.findings.input_advice import service_workers
 from tfwatch.judge.findings.situation import Advice, SourceKind
 from tfwatch.judge.steps.verdict import Bound
 

@@ -12,8 +12,8 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.findings import advice, between_epochs
 from tfwatch.judge.findings.copying import describe_copy_bound
-from tfwatch.judge.findings.hardware.machine_remark import remark
 from tfwatch.judge.findings.loss import divergence_text
+from tfwatch.judge.findings.machine_remark import remark
 from tfwatch.judge.findings.situation import Advice, Banner, Tone, reading_text
 from tfwatch.judge.findings.starving_cost import DataWaitCost
 from tfwatch.judge.steps.verdict import Bound, Verdict

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_text import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.bottleneck import StageTable
-    from tfwatch.judge.findings.hardware.machine import MachineFigures
+    from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.findings.starving_cost import DataWaitCost, Energy
     from tfwatch.judge.forecasts.forecast import Forecast, Record
     from tfwatch.judge.steps.time_breakdown import TimeSpent

@@ -1,7 +1,9 @@
-"""Exact quantiles of millions of values, in a third of the time that numpy takes to order them."""
+"""Exact quantiles of millions of values, in a third of numpy's time; those of Student's t distribution."""
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,3 +57,27 @@ def _between(ordered: NDArray[np.floating], below: int, place: float) -> float:
     low = int(place)
     first, second = (float(ordered[min(at - below, len(ordered) - 1)]) for at in (low, low + 1))
     return first + (place - low) * (second - first)
+
+
+def t_quantile(share: float, freedom: float) -> float:
+    """Return a quantile, above one half, of Student's t distribution with at least one degree of freedom.
+
+    The expansion of Cornish and Fisher (Abramowitz & Stegun, 26.7.5) is within 1 % from 4 degrees on;
+    below, the interpolation by 1 / `freedom` between it and the exact quantiles of 1 and 2 degrees.
+    """
+    if freedom < 2:
+        weight = (1 / max(freedom, 1.0) - 1 / 2) * 2
+        return weight * math.tan(math.pi * (share - 0.5)) + (1 - weight) * t_quantile(share, 2)
+    if freedom < 4:
+        weight = (1 / freedom - 1 / 4) * 4
+        return weight * (2 * share - 1) / math.sqrt(2 * share * (1 - share)) + (
+            1 - weight
+        ) * t_quantile(share, 4)
+    z = NormalDist().inv_cdf(share)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))

@@ -195,19 +195,12 @@ def judge_split(
 ) -> Judgement:
     """Judge a stretch of at least 20 steady steps; see `judge`."""
     verdict = classify(split, before)
-    limit = find_bound(
-        split, verdict, conditions.accelerated, bound, conditions.op_by_op, conditions.copy_ahead_ms
-    )
+    limit = _find_bound(split, verdict, conditions, bound)
     return Judgement(verdict, split.steps, NEEDED, split, limit)
 
 
-def find_bound(
-    split: Breakdown,
-    verdict: Verdict,
-    accelerated: bool,
-    before: Bound | None = None,
-    op_by_op: bool = False,
-    copy_ahead_ms: float | None = None,
+def _find_bound(
+    split: Breakdown, verdict: Verdict, conditions: Conditions, before: Bound | None
 ) -> Bound:
     """Find the limit of a stretch of steady steps with this verdict.
 
@@ -218,15 +211,17 @@ def find_bound(
     if verdict is not Verdict.NOT:
         return Bound.INPUT
     is_host = split.host_share >= _threshold(HOST_FROM, before is not None, before is Bound.HOST)
-    copy_share = split.copying_share(copy_ahead_ms)
+    copy_share = split.copying_share(conditions.copy_ahead_ms)
     if copy_share >= _threshold(COPY_FROM, before is not None, before is Bound.COPY):
         return Bound.HOST if is_host and split.host_share > copy_share else Bound.COPY
     if is_host:
         return Bound.HOST
     share, threshold = (
-        (split.launch_share, LAUNCH_FROM) if accelerated else (split.dispatch_share, PYTHON_FROM)
+        (split.launch_share, LAUNCH_FROM)
+        if conditions.accelerated
+        else (split.dispatch_share, PYTHON_FROM)
     )
-    if (accelerated or op_by_op) and share >= _threshold(
+    if (conditions.accelerated or conditions.op_by_op) and share >= _threshold(
         threshold, before is not None, before is Bound.LAUNCH
     ):
         return Bound.LAUNCH

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import knob_name
-from tfwatch.judge.findings.hardware.machine import PIPELINE
+from tfwatch.judge.findings.machine import PIPELINE
 from tfwatch.judge.steps.patterns import Pattern, pattern_text
 from tfwatch.judge.steps.stalls import (
     Stall,

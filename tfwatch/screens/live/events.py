@@ -31,9 +31,9 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import KNOBS, epochs_until
 from tfwatch.judge.effects import switch_text, tuner_text
 from tfwatch.judge.effects.switch_text import comparison_line, setting_text
-from tfwatch.judge.findings.hardware.machine import GPU
 from tfwatch.judge.findings.log_lines import LogSummary, summarise_log
 from tfwatch.judge.findings.loss import divergence_text, recovery_text
+from tfwatch.judge.findings.machine import GPU
 from tfwatch.judge.findings.situation import metric_name, reading_text
 from tfwatch.judge.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.judge.steps.fits import FitFigures

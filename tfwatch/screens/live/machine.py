@@ -13,10 +13,9 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.judge.findings import starving_cost
-from tfwatch.judge.findings.hardware import machine_remark
-from tfwatch.judge.findings.hardware.gpus import extremes_text
-from tfwatch.judge.findings.hardware.machine import GPU, HEAT, PRESSURE, missing_sensors
+from tfwatch.judge.findings import machine_remark, starving_cost
+from tfwatch.judge.findings.gpus import extremes_text
+from tfwatch.judge.findings.machine import GPU, HEAT, PRESSURE, missing_sensors
 from tfwatch.judge.findings.situation import reading_text
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.judge.findings.hardware.gpus import GpuLane
-    from tfwatch.judge.findings.hardware.machine import MachineFigures
+    from tfwatch.judge.findings.gpus import GpuLane
+    from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.view import RunView
 
 _LABEL = 8

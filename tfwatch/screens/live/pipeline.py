@@ -14,7 +14,7 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.hardware.machine import PIPELINE, missing_sensors
+from tfwatch.judge.findings.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.glyphs import (

@@ -12,13 +12,13 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import GpusFound
-from tfwatch.judge.findings.hardware.gpus import (
+from tfwatch.judge.findings.gpus import (
     COUNTERS_DIFFER,
     extremes,
     find_gpus,
     others_share,
 )
-from tfwatch.judge.findings.hardware.machine_remark import OTHERS_FROM
+from tfwatch.judge.findings.machine_remark import OTHERS_FROM
 from tfwatch.screens.live.timeline import step_bars
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.findings.hardware.gpus import GpuLane
-    from tfwatch.judge.findings.hardware.machine import GpuFigures
+    from tfwatch.judge.findings.gpus import GpuLane
+    from tfwatch.judge.findings.machine import GpuFigures
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.rows import Figures, Line, Piece

@@ -19,8 +19,8 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.findings.hardware import machine
-from tfwatch.judge.findings.hardware.gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.judge.findings import machine
+from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.text import clock, shorten, single_width
 from tfwatch.screens.live.timeline import lanes, rows, step_bars
@@ -39,8 +39,8 @@ from tfwatch.screens.live.timeline.window import (
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.findings.hardware.gpus import GpuLane
-    from tfwatch.judge.findings.hardware.machine import GpuFigures
+    from tfwatch.judge.findings.gpus import GpuLane
+    from tfwatch.judge.findings.machine import GpuFigures
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.screens.live.timeline.rows import Figures, Line, TimelineLayout

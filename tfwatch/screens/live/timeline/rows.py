@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.events import GpuFound, SensorMissing
-    from tfwatch.judge.findings.hardware.gpus import GpuLane
-    from tfwatch.judge.findings.hardware.machine import GpuFigures
+    from tfwatch.judge.findings.gpus import GpuLane
+    from tfwatch.judge.findings.machine import GpuFigures
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.screens.basics.glyphs import Glyphs
 

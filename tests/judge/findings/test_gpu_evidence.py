@@ -10,7 +10,7 @@ import pytest
 from tests.judge.samples import make_samples
 from tests.judge.step_rows import make_steps
 from tfwatch.core.rows import Flag
-from tfwatch.judge.findings.hardware.machine import GpuCheck, check_gpu, disagreement_text
+from tfwatch.judge.findings.machine import GpuCheck, check_gpu, disagreement_text
 from tfwatch.judge.steps.verdict import Bound
 
 if TYPE_CHECKING:

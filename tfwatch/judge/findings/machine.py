@@ -14,7 +14,7 @@ import numpy as np
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import SAMPLE, chosen, plausible_rows, step_ms
-from tfwatch.judge.findings.hardware.gpus import GpuLane, find_gpus, gpu_lanes, others_share
+from tfwatch.judge.findings.gpus import GpuLane, figure, find_gpus, gpu_lanes, others_share
 from tfwatch.judge.findings.starving_cost import Energy, energy
 from tfwatch.judge.steps.causes import limit_time_s
 from tfwatch.judge.steps.quantiles import median
@@ -296,16 +296,16 @@ def summarise_machine(
     """
     of = median if typical else np.mean
     status = gpu_status(events)
-    swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
+    swapped = [figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
     mains = _newest(rows["on_mains"])
     return MachineFigures(
         gpu=gpu_figures(rows[bisect_left(rows["at_ns"], max(since_s, 0.0) * 1e9) :], of),
         found=status if isinstance(status, GpuFound) else None,
-        cpu_power_w=_figure(rows["cpu_power_w"], of),
+        cpu_power_w=figure(rows["cpu_power_w"], of),
         heat=_level(rows["thermal_level"], HEAT),
         pressure=_level(rows["memory_level"], PRESSURE),
-        stalled=_figure(rows["memory_stalled"], of),
+        stalled=figure(rows["memory_stalled"], of),
         swap_bytes_s=sum(known) if known else None,
         on_mains=None if mains is None else mains > 0,
         growth=growth,
@@ -340,7 +340,7 @@ def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     columns = (
         *("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),
     )
-    means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
+    means = [figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
     if all(mean is None for mean in means[:-1]):
         return None
     figures = [*means, others_share(rows["gpu_busy"], rows["gpu_process_busy"])]
@@ -356,15 +356,7 @@ def recent(samples: Rows, now_s: float) -> Rows:
 
 def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
     """Return the median of each column over the samples that hold it; None where none does."""
-    return {name: _figure(rows[name], median) for name in columns}
-
-
-def _figure(values: NDArray[np.floating], of: _Of) -> float | None:
-    values = np.ascontiguousarray(
-        values
-    )  # of a column in the rows each look costs as much as the copy
-    known = values[np.isfinite(values)].astype(np.float64)
-    return float(of(known)) if len(known) else None
+    return {name: figure(rows[name], median) for name in columns}
 
 
 def _newest(values: NDArray[np.floating]) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.judge.samples import make_samples
-from tfwatch.judge.findings.hardware.machine import LEAST_S, WINDOW_S, Growth, growth
+from tfwatch.judge.findings.machine import LEAST_S, WINDOW_S, Growth, growth
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

@@ -95,10 +95,13 @@ def extremes_text(lanes: Sequence[GpuLane]) -> str:
 
 
 def _figures(rows: Rows, of: Callable[[Any], Any]) -> list[float | None]:
-    return [_figure(rows[column], of) for column in _COLUMNS]
+    return [figure(rows[column], of) for column in _COLUMNS]
 
 
-def _figure(values: Any, of: Callable[[Any], Any]) -> float | None:
+def figure(values: Any, of: Callable[[Any], Any]) -> float | None:
+    """Return one figure of the values that are known; None without one."""
+    # Of a column in the rows each look costs as much as the copy.
+    values = np.ascontiguousarray(values)
     known = values[np.isfinite(values)].astype(np.float64)
     return float(of(known)) if len(known) else None
 

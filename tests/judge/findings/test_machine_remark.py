@@ -12,8 +12,8 @@ from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
-from tfwatch.judge.findings.hardware.gpus import others_share
-from tfwatch.judge.findings.hardware.machine import (
+from tfwatch.judge.findings.gpus import others_share
+from tfwatch.judge.findings.machine import (
     GpuCheck,
     GpuFigures,
     Growth,
@@ -24,7 +24,7 @@ from tfwatch.judge.findings.hardware.machine import (
     recent,
     summarise_machine,
 )
-from tfwatch.judge.findings.hardware.machine_remark import remark, swap_time_text
+from tfwatch.judge.findings.machine_remark import remark, swap_time_text
 from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.steps.verdict import Verdict
 

@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.hardware.machine import HEAT, PRESSURE, disagreement_text
+from tfwatch.judge.findings.machine import HEAT, PRESSURE, disagreement_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tfwatch.judge.findings.hardware.machine import MachineFigures
+    from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.findings.situation import Situation
 
 #: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window compositing).

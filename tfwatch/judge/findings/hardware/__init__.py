@@ -1,1 +1,0 @@
-"""Findings on the machine: GPU, memory, heat, other programs, and the GPUs of a strategy."""

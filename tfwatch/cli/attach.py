@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tfwatch.cli import options
+from tfwatch.cli.named_runs import readable
 from tfwatch.cli.replay import ReplayOptions, replay_group, show_run
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
@@ -143,14 +144,10 @@ def find_training(wanted: str | None, runs_dir: Path) -> Path:
     Raises:
         BadInputError: there is none; the message is a sentence for the user.
     """
-    try:
+    with readable(runs_dir):
         folder = _find_running(wanted, runs_dir)
         if why := _why_not_attached(folder):
             raise BadInputError(why)
-    except (FileNotFoundError, NotARunError) as error:
-        raise BadInputError(str(error)) from error
-    except OSError as error:
-        raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
     return folder
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
 from tfwatch.cli.factories import Factories, make_checkup
+from tfwatch.cli.named_runs import readable
 from tfwatch.cli.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES
-from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group, signs_of
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
@@ -118,27 +118,16 @@ def replay(
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
     """
-    try:
+
+    def show_rank(rank: Path) -> int:
+        reader = follow_folder(rank, clock)
+        return show_run(rank, reader, replace(options, goes_back=True), factories, clock)
+
+    with readable(options.runs_dir):
         folder = call_and_report(lambda: find_run(options.run, options.runs_dir), options.runs_dir)
         if is_group(folder):
-
-            def show_rank(rank: Path) -> int:
-                return show_run(
-                    rank,
-                    follow_folder(rank, clock),
-                    replace(options, goes_back=True),
-                    factories,
-                    clock,
-                )
-
             return replay_group(folder, options, show_rank, clock)
         reader = follow_folder(folder, clock)
-    except (FileNotFoundError, NotARunError) as error:
-        raise BadInputError(str(error)) from error
-    except OSError as error:
-        raise BadInputError(
-            f"{options.runs_dir} cannot be read: {error.strerror or error}"
-        ) from error
     check_screen()
     return show_run(folder, reader, options, factories, clock)
 

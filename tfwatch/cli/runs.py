@@ -6,17 +6,17 @@ import argparse
 import json
 import shutil
 import sys
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfwatch.cli import options
+from tfwatch.cli.named_runs import find, readable
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
-from tfwatch.runs.library.finding import find_run, list_folders, list_runs
+from tfwatch.runs.library.finding import list_folders, list_runs
 from tfwatch.runs.library.removal import (
     RunsToKeep,
     beyond,
@@ -144,7 +144,7 @@ def list_past_runs(listing: Listing, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: the folder cannot be read.
     """
-    with _readable(listing.runs_dir):
+    with readable(listing.runs_dir):
         folders = list_runs(listing.runs_dir)
     listed = list(_matching(folders, listing, clock))
     if listing.as_json:
@@ -234,11 +234,6 @@ def _label(folder: Path, run: PastRun) -> str:
     return printable(folder.name) + ranks
 
 
-def _find(wanted: str, runs_dir: Path) -> Path:
-    with _readable(runs_dir):
-        return find_run(wanted, runs_dir)
-
-
 # -- removing -----------------------------------------------------------------------------------------
 def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) -> int:
     """Remove the runs that the user names, once they agree, and return the exit code.
@@ -246,7 +241,7 @@ def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) 
     Raises:
         BadInputError: there is no such run, it still runs, or nobody is there to agree.
     """
-    folders = list(dict.fromkeys(_find(one, removal.runs_dir) for one in wanted))
+    folders = list(dict.fromkeys(find(one, removal.runs_dir) for one in wanted))
     for folder in folders:
         if why := why_kept(folder, clock):
             raise BadInputError(f"{folder.name} is not removed: {why}")
@@ -259,7 +254,7 @@ def prune_runs(removal: Removal, limits: RunsToKeep, clock: Clock = SYSTEM) -> i
     Raises:
         BadInputError: the folder cannot be read, or nobody is there to agree.
     """
-    with _readable(removal.runs_dir):
+    with readable(removal.runs_dir):
         folders = list_folders(removal.runs_dir)
     return _remove(removal, [one.folder for one in beyond(candidates(folders, clock), limits)])
 
@@ -300,13 +295,3 @@ def _ask(question: str) -> bool:
         raise BadInputError("nobody is there to agree: add --yes")
     write(sys.stdout, question)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-@contextmanager
-def _readable(runs_dir: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise BadInputError(str(error)) from error
-    except OSError as error:
-        raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error

@@ -24,9 +24,9 @@ from tfwatch.report.document import as_json
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.header import header_view, terminal_title
@@ -239,7 +239,7 @@ def event_lines() -> list[dict[str, Any]]:
 
 def show(folder: Path) -> Snapshot:
     """Judge the run, and make its views and its reports; none holds a control character."""
-    reader = RunReader(FolderSource(folder), FakeClock(3).clock)
+    reader = RunReader(RunFolder(folder), FakeClock(3).clock)
     snapshot = reader.tail()
     follower = Follower(reader.steps_between, live=True)
     for _ in range(3):

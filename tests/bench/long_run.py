@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING
 import tfwatch.app
 from tests.bench.ten_hours import SHORT, TEN_MILLION, LongRun, Plan, keep
 from tests.bench.terminal import run_on_terminal
+from tests.runs.folders import reader_of
 from tfwatch.core.clock import Clock
-from tfwatch.runs.reading.reader import FolderSource, RunReader
+from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
     from tfwatch.runs.requests import RequestSender
@@ -69,7 +71,7 @@ class MeasuredApp(tfwatch.app.TfwatchApp):
 def open_run(folder: Path) -> list[float]:
     """Open an ended run; return the wall time and the CPU time until its first paint, seconds."""
     began = time.perf_counter(), time.process_time()
-    app = MeasuredApp(RunReader(FolderSource(folder)), Clock(), 3)
+    app = MeasuredApp(RunReader(RunFolder(folder)), Clock(), 3)
     took_s: list[float] = []
     app.notify_painted = lambda: took_s.extend(  # type: ignore[method-assign]
         (time.perf_counter() - began[0], time.process_time() - began[1])
@@ -86,7 +88,7 @@ def child(options: argparse.Namespace) -> None:
         return
     run = LongRun(None, SHORT if options.case == "short" else Plan()).make()
     app = MeasuredApp(
-        RunReader(run.writer, run.clock),
+        reader_of(run.writer, run.clock),
         run.clock,
         options.frames + WARM_UP,
         lambda: run.write_steps(6, run.plan.epochs),

@@ -25,8 +25,8 @@ from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.screens.dialogs.leave import DetachScreen, Leave
 from tfwatch.screens.live.screen import AttachedScreen
@@ -286,7 +286,7 @@ def test_the_screen_gets_the_trainings_control(
 async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.flush()
-    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, is_attached=True) as show:
         assert "ATTACHED" in show.rows[0]
         assert "d leave" in show.rows[-1]

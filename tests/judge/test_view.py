@@ -137,8 +137,7 @@ FILLED = "I0000 00:00:1795169840.655238   30980 shuffle_dataset_op.cc:483] Shuff
 
 def logging(folder: Path, text: str = "") -> Canned:
     run = Canned(folder)
-    run.writer.log = folder / "log.txt"
-    run.writer.log.write_text(text)
+    run.log.write_text(text)
     return run
 
 
@@ -220,11 +219,12 @@ def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:
 
 
 def test_what_is_unrecorded_is_told_with_its_step() -> None:
-    run = usual(None).event(facts.RecordingLost, reason="disk full", step=451)
+    run = usual(None)
+    run.writer.lost = facts.RecordingLost(0, "disk full", 451)
 
     view = look(run)
 
-    assert view.finding.advice == "NOT RECORDED since step 451: disk full; training goes on"
+    assert view.finding.advice == "NOT RECORDED since step 452: disk full; training goes on"
     assert header_view(view).state == "NOT RECORDED"
 
 

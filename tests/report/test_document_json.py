@@ -9,6 +9,7 @@ import pytest
 
 from tests.judge.step_rows import plain, restart
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
+from tests.runs.folders import read_back
 from tests.screens import hardware, states
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
 from tfwatch.core.events import (
@@ -26,7 +27,6 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import KnobChange
 from tfwatch.report.document import as_json
-from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +150,7 @@ def test_a_run_of_the_screens_tests_is_plain_json(
     run = make(tmp_path / "run")
     run.writer.flush()
 
-    found = as_json(read_run(run.writer, run.clock))
+    found = as_json(read_back(run.writer, run.clock))
 
     assert json.loads(json.dumps(found, allow_nan=False)).keys() == found.keys()
     assert _at(found, shown)

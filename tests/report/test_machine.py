@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs.folders import read_back
 from tests.screens import hardware
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.report import document
 from tfwatch.report.text import as_text
-from tfwatch.runs.reading.opened import Run, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.runs.reading.opened import Run
+
 
 def run_of(canned: Canned) -> Run:
     canned.ended().writer.flush()
-    return read_run(canned.writer, canned.clock)
+    return read_back(canned.writer, canned.clock)
 
 
 def lines_of(canned: Canned) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
-from tests.runs.folders import FakeClock, write_run
+from tests.runs.folders import FakeClock, read_back, write_run
 from tfwatch.core.events import (
     DatasetReady,
     EpochEnded,
@@ -28,7 +28,7 @@ from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.report import document, text
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.reading.liveness import OpenPhase
-from tfwatch.runs.reading.opened import open_run, read_run
+from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -286,7 +286,7 @@ def test_a_run_in_the_usual_place_is_opened_by_name(
 
 
 def test_a_run_without_a_folder_is_told_from_memory() -> None:
-    run = read_run(write_run(None, plain(200), FINISHED), FakeClock(900).clock)
+    run = read_back(write_run(None, plain(200), FINISHED), FakeClock(900).clock)
 
     assert len(run.steps) == 200
     assert text_of(run)[-1] == "not recorded: the run folder could not be created"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -11,14 +13,12 @@ import psutil
 from tfwatch.core.clock import Clock
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.opened import open_run, read_whole
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reading.opened import Run
@@ -99,12 +99,49 @@ def make_writer(folder: Path | None) -> RunWriter:
 
 def read(folder: Path) -> Snapshot:
     """Return a reader's first snapshot of a folder."""
-    return RunReader(FolderSource(folder), FakeClock(1).clock).tail()
+    return RunReader(RunFolder(folder), FakeClock(1).clock).tail()
 
 
 def opened(folder: Path) -> Run:
     """Return the run in a folder."""
     return open_run(folder, FakeClock(1).clock)
+
+
+#: Holds the runs that a test writes without a folder.
+_SCRATCH = tempfile.TemporaryDirectory(prefix="tfwatch-tests-")
+
+
+class UnnamedFolder(RunFolder):
+    """A run folder that no text names: its path differs with each test."""
+
+    @property
+    def folder(self) -> None:
+        return None
+
+
+def folder_of(writer: RunWriter) -> RunFolder:
+    """Return the run that a writer has written so far; one without a folder gets one, which is not named."""
+    if writer.folder is None:
+        writer.adopt(Path(tempfile.mkdtemp(dir=_SCRATCH.name)))
+    writer.flush()
+    assert writer.folder
+    kind = UnnamedFolder if writer.folder.parent == Path(_SCRATCH.name) else RunFolder
+    return kind(writer.folder, writer.clock)
+
+
+def reader_of(writer: RunWriter, clock: Clock | None = None) -> RunReader:
+    """Return a reader of the run that a writer writes, by the writer's clock or another one."""
+    return RunReader(folder_of(writer), clock or writer.clock)
+
+
+def read_back(writer: RunWriter, clock: Clock | None = None) -> Run:
+    """Return the run that a writer has written so far."""
+    return read_whole(folder_of(writer), clock or writer.clock)
+
+
+def written(writer: RunWriter, name: str) -> bytes:
+    """Return what a writer has written so far to one of its files."""
+    return folder_of(writer).read_now(name, 0, 10**6)
 
 
 def kinds(folder: Path) -> list[str]:

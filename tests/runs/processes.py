@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ class Child:
     def __init__(self, process: subprocess.Popen[str], folder: Path, stop: Path) -> None:
         self.process = process
         self.folder = folder
-        self.reader = RunReader(FolderSource(folder))
+        self.reader = RunReader(RunFolder(folder))
         self._stop = stop
 
     def has_rows(self, count: int = 300) -> bool:

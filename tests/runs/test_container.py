@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tests.runs.begun import begin_run
-from tests.runs.folders import FakeClock
+from tests.runs.folders import FakeClock, read_back
 from tfwatch.core.events import Noted
 from tfwatch.runs import machine_info
 from tfwatch.runs.machine_info import (
@@ -24,7 +24,6 @@ from tfwatch.runs.machine_info import (
     parse_stat,
     used_bytes,
 )
-from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,7 +230,7 @@ def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)
     writer.close()
 
-    run = read_run(writer, FakeClock(1).clock)
+    run = read_back(writer, FakeClock(1).clock)
 
     assert (run.manifest.machine["cores_allowed"], run.manifest.machine["memory_limit_bytes"]) == (
         2.0,

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, reader_of
 from tests.runs.processes import wait_until
 from tests.runs.requested import planned, switch
 from tfwatch.core.events import AutopilotBegan, Noted, StopRefused, SwitchFailed, TunerLost
 from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.format import REQUESTS
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.requests import (
     RequestSender,
     StopRequest,
@@ -79,7 +78,7 @@ class Taken:
         """Take the requests, and return the events of a kind."""
         self.taker.look()
         self.writer.flush()
-        found = RunReader(self.writer, self.clock.clock).tail().events
+        found = reader_of(self.writer, self.clock.clock).tail().events
         return [event for event in found if isinstance(event, kind)]
 
     def taken(self) -> list[SwitchRequest]:

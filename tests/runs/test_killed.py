@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import SILENT_S, Life
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_a_killed_run_replays_with_its_last_phase(tmp_path: Path) -> None:
         child.signal(signal.SIGKILL)
         child.process.wait(timeout=20)
 
-        snapshot = RunReader(FolderSource(child.folder)).tail()
+        snapshot = RunReader(RunFolder(child.folder)).tail()
 
     assert snapshot.life is Life.KILLED
     assert snapshot.pulse is not None

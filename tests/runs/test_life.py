@@ -13,9 +13,9 @@ from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life, life_of
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,14 +98,14 @@ def test_a_zombie_is_dead() -> None:
 
 def test_time_stops_at_the_end_of_a_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(2_000_000_000, "finished", 3))
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail()
 
     assert (snapshot.life, snapshot.now_s) == (Life.ENDED, 2.0)
 
 
 def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(9.0), pid=NOBODY)
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail()
 
     assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
 
@@ -113,14 +113,14 @@ def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
 def test_time_continues_for_a_running_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3))
 
-    assert RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail().now_s == 50
+    assert RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail().now_s == 50
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])
 def test_a_moved_folder_is_gone_until_it_is_back(tmp_path: Path, pid: int) -> None:
     folder, elsewhere = tmp_path / "run", tmp_path / "moved"
     write_run(folder, plain(3), clock=FakeClock(9.0), pid=pid)
-    reader = RunReader(FolderSource(folder), FakeClock(9.5).clock)
+    reader = RunReader(RunFolder(folder), FakeClock(9.5).clock)
     before = reader.tail()
 
     folder.rename(elsewhere)
@@ -151,7 +151,7 @@ def test_an_unreadable_folder_is_gone_only_with_certain_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, life: Life
 ) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(9.0))
-    reader = RunReader(FolderSource(tmp_path), FakeClock(12.0).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(12.0).clock)
     reader.tail()
 
     def refused(*_: object, **__: object) -> int:
@@ -168,14 +168,14 @@ def test_another_machines_time_comes_from_the_wall_clock(tmp_path: Path) -> None
         tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17
     )
 
-    assert RunReader(FolderSource(tmp_path), FakeClock(31).clock).tail().now_s == pytest.approx(31)
+    assert RunReader(RunFolder(tmp_path), FakeClock(31).clock).tail().now_s == pytest.approx(31)
 
 
 def test_without_a_pulse_file_a_killed_run_opens(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), pid=NOBODY)
     (tmp_path / layout.PULSES).unlink()
 
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(9).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(9).clock).tail()
 
     assert (snapshot.life, snapshot.pulse) == (Life.KILLED, None)
     assert snapshot.now_s == pytest.approx(0.06)

@@ -11,13 +11,21 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
-from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer, write_run
+from tests.runs.folders import (
+    FakeClock,
+    add_steps,
+    kinds,
+    make_manifest,
+    make_writer,
+    reader_of,
+    write_run,
+)
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted, Paused
 from tfwatch.runs.format import Manifest
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
@@ -56,7 +64,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     writer.describe(device="GPU:0")
     writer.close()
 
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
 
     assert snapshot.steps.tobytes() == rows.tobytes()
     assert snapshot.steps_total == 1000
@@ -119,7 +127,7 @@ def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: floa
     add_steps(writer, plain(2))
     writer.flush()
     writer.close()
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
     notes = [event.text for event in snapshot.events if isinstance(event, Noted)]
@@ -166,7 +174,7 @@ def test_a_failed_flush_is_reported_and_the_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = make_writer(tmp_path)
-    reader = RunReader(writer, FakeClock(1).clock)
+    reader = reader_of(writer, FakeClock(1).clock)
     writer.start()
     with monkeypatch.context() as patch:
         patch.setattr(ProgressLog, "flush", lambda *_, **__: 1 / 0)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.step_rows import plain
-from tests.runs.folders import FakeClock, write_run
+from tests.runs.folders import FakeClock, reader_of, write_run
 from tfwatch.core.events import RunEnded, StagesFound, StallLocated, SwitchAsked, decode, encode
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader, Snapshot
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def make(
     for event in events:
         writer.event(event)
     writer.flush()
-    return writer, RunReader(writer, clock.clock)
+    return writer, reader_of(writer, clock.clock)
 
 
 def seconds_of(snapshot: Snapshot) -> list[float]:
@@ -66,7 +66,7 @@ def test_a_run_without_stages_opens(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(S, "finished", 3))
     (tmp_path / layout.STAGES).unlink(missing_ok=True)
 
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
 
     assert (len(snapshot.stages), snapshot.stages_found, snapshot.stages_before) == (0, {}, {})
     assert len(open_run(tmp_path, FakeClock(1).clock).stages) == 0
@@ -88,7 +88,7 @@ def test_old_readings_are_not_current(tmp_path: Path) -> None:
 def test_an_ended_run_has_its_last_seconds(tmp_path: Path) -> None:
     make(tmp_path, 20, RunEnded(21 * S, "finished", 3))
 
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(9999).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(9999).clock).tail()
 
     assert seconds_of(snapshot) == list(range(11, 21))
 
@@ -111,7 +111,7 @@ def test_rows_before_a_switch_are_kept(tmp_path: Path, live: bool) -> None:
         stage(writer, second)
     writer.flush()
     if not live:
-        reader = RunReader(FolderSource(tmp_path), FakeClock(2000).clock)
+        reader = RunReader(RunFolder(tmp_path), FakeClock(2000).clock)
 
     before = reader.tail().stages_before
 
@@ -142,7 +142,7 @@ def test_a_dropped_stretch_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / layout.STAGES
     path.write_bytes(path.read_bytes() + bytes(2 * STAGE.itemsize))
 
-    snapshot = RunReader(FolderSource(tmp_path), FakeClock(3).clock).tail()
+    snapshot = RunReader(RunFolder(tmp_path), FakeClock(3).clock).tail()
 
     assert seconds_of(snapshot) == [1, 2, 3]
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psutil
 
+from tests.runs.folders import reader_of
 from tfwatch.core import events as facts
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.reading.reader import RunReader, Snapshot
 
 WALL_NS = 1_795_169_823_000_000_000
 #: Wait, compute and host of a step, ms.
@@ -202,10 +202,15 @@ class Canned:
         self.doing(Phase.ENDED, 0.0)
         return self.event(facts.RunEnded, cause=cause, steps=self.step, detail=detail)
 
+    @property
+    def log(self) -> Path:
+        """The log of a run with a folder."""
+        assert self.writer.folder
+        return self.writer.folder / "log.txt"
+
     def reader(self) -> RunReader:
-        """Return a reader in the writer's process."""
-        self.writer.flush()
-        return RunReader(self.writer, self.clock)
+        """Return a reader of the run so far."""
+        return reader_of(self.writer, self.clock)
 
     def snapshot(self) -> Snapshot:
         """Return the run's snapshot now."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING
 
+import psutil
+
+from tests.runs.folders import reader_of
 from tfwatch.core.clock import Clock
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.reader import RunReader, Snapshot
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.rows import Phase
+    from tfwatch.runs.reading.reader import Snapshot
 
 #: 20 November 2026, 10:17:03 UTC.
 WALL_NS = 1_795_169_823 * 10**9
@@ -36,14 +40,14 @@ class CannedRun:
             workload="cnn",
             origin_ns=0,
             origin_wall_ns=WALL_NS,
-            pid=1,
-            process_started_s=0.0,
+            pid=os.getpid(),
+            process_started_s=psutil.Process().create_time(),
             boot_id=boot_id(),
             accelerated=accelerated,
             machine={"cores": 10},
         )
         self.writer = RunWriter(folder, manifest, clock)
-        self._reader = RunReader(self.writer, clock)
+        self._reader = reader_of(self.writer, clock)
 
     @property
     def now_s(self) -> float:

@@ -163,8 +163,7 @@ def _missed(folder: Path | None) -> Canned:
 def _logged(folder: Path | None) -> Canned:
     run = _staged(folder)
     assert folder
-    run.writer.log = folder / "log.txt"
-    run.writer.log.write_text("a line of the log\n")
+    run.log.write_text("a line of the log\n")
     return run
 
 

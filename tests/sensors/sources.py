@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.runs.folders import written
 from tfwatch.core.events import Event, decode
 from tfwatch.runs.format import EVENTS
 from tfwatch.sensors.gpu.sensor import GpuSensor
@@ -70,7 +71,7 @@ class FakeSource:
 def new_events(writer: RunWriter) -> list[Event | None]:
     """Return the events since the last call."""
     writer.flush()
-    lines = writer.read(EVENTS, 0, 10**6).splitlines()
+    lines = written(writer, EVENTS).splitlines()
     before = getattr(writer, "seen", 0)
     writer.seen = len(lines)  # type: ignore[attr-defined]
     return [decode(line) for line in lines[before:]]

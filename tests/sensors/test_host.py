@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.runs.folders import make_manifest
+from tests.runs.folders import make_manifest, written
 from tests.runs.processes import wait_until
 from tests.sensors.test_memory import SYSCTL, VM_STAT
 from tests.sensors.test_runner import FakeTime
@@ -167,8 +167,8 @@ def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
         )  # the tools that work have answered
         time.pass_ms(500)
     writer.flush()
-    samples = np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)
-    events = [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
+    samples = np.frombuffer(written(writer, SAMPLES), dtype=SAMPLE)
+    events = [decode(line) for line in written(writer, EVENTS).splitlines()]
     (missing,) = (
         event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory"
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, written
 from tfwatch.core.events import Paused, decode
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
@@ -66,7 +66,7 @@ def in_another_thread(read: Callable[[], _T]) -> _T:
 
 def pauses_in(writer: RunWriter) -> list[Paused]:
     writer.flush()
-    lines = writer.read(layout.EVENTS, 0, 10**6).splitlines()
+    lines = written(writer, layout.EVENTS).splitlines()
     return [event for line in lines if isinstance(event := decode(line), Paused)]
 
 
@@ -105,7 +105,7 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
 
     as_keras(ModelCheckpoint(), lasts)
     writer.flush()
-    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096))
+    pulse = decode_pulse(written(writer, layout.PULSES))
     clock.at_s += 0.005
     writer.status = (Phase.WAIT, round(1.062e9), 8, 0, "")
     times.poll()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, written
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import decode_pulse
@@ -45,7 +45,7 @@ def stuck() -> Iterator[None]:
 
 def detail(writer: RunWriter) -> str:
     writer.flush()
-    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096))
+    pulse = decode_pulse(written(writer, layout.PULSES))
     assert pulse
     return pulse.detail
 

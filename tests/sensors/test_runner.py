@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.runs.folders import written
 from tfwatch.core import system_tool
 from tfwatch.core.clock import Clock
 from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
@@ -79,12 +80,12 @@ def writer(time: FakeTime) -> RunWriter:
 
 def rows(writer: RunWriter) -> Rows:
     writer.flush()
-    return np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)
+    return np.frombuffer(written(writer, SAMPLES), dtype=SAMPLE)
 
 
 def events(writer: RunWriter) -> list[Event | None]:
     writer.flush()
-    return [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
+    return [decode(line) for line in written(writer, EVENTS).splitlines()]
 
 
 def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(

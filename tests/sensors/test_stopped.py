@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, written
 from tfwatch.core.events import Paused, decode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
@@ -49,7 +49,7 @@ def test_a_stop_is_a_gap_without_cpu(
     stops.poll()
 
     writer.flush()
-    events = map(decode, writer.read(layout.EVENTS, 0, 10**6).splitlines())
+    events = map(decode, written(writer, layout.EVENTS).splitlines())
     found = [event for event in events if isinstance(event, Paused)]
     assert [(event.took_ms, event.detail) for event in found] == pauses
     assert {event.cause for event in found} <= {"process stopped"}

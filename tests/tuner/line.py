@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.runs.folders import folder_of
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.requests import RequestFile, StopRequest, SwitchRequest, TunerNote, encode_request
 from tfwatch.tuner.driver import Driver
@@ -49,7 +50,13 @@ class Line:
     def driver(self, clock: Clock, pause: Callable[[], object] | None) -> Driver:
         """Return a tuner's view of the run."""
         return Driver(
-            self._writer, _Memory(self), self.send, self.record, self.cancelled, clock, pause
+            folder_of(self._writer),
+            _Memory(self),
+            self.send,
+            self.record,
+            self.cancelled,
+            clock,
+            pause,
         )
 
     def send(self, request: Request) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, reader_of
 from tests.tuner.line import Line
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Control
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Simulated:
     def events(self) -> list[Event]:
         """All that was told so far."""
         self.writer.flush()
-        return list(RunReader(self.writer, self.clock.clock).tail().events)
+        return list(reader_of(self.writer, self.clock.clock).tail().events)
 
     def _train(self) -> None:
         self._before_step(self.step + 1)

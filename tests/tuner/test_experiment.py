@@ -282,6 +282,7 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
     driver = run.driver()
     knobs = {**run.writer.manifest().knobs, "device_prefetch": "off"}
     run.writer.describe(knobs=knobs, switchable=["prefetch", "device_prefetch"])
+    run.advance(60)  # a reader looks at the manifest once a second
     experiment.run(driver, order)
     (ended,) = (event for event in run.events() if isinstance(event, ExperimentEnded))
     assert ended.knob == "device_prefetch"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, read_back
 from tfwatch.core.events import OthersTrained
-from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.step_log import StepLog
 
@@ -30,7 +29,9 @@ def train(step_log: StepLog, clock: FakeClock, epoch_s: float) -> None:
 def others_s(writer: RunWriter) -> list[float]:
     writer.flush()
     return [
-        event.took_ms / 1e3 for event in read_run(writer).events if isinstance(event, OthersTrained)
+        event.took_ms / 1e3
+        for event in read_back(writer).events
+        if isinstance(event, OthersTrained)
     ]
 
 

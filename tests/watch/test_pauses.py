@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.runs.folders import read_back
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Paused
 from tfwatch.judge.steps.causes import Pauses, SlowStepCause
-from tfwatch.runs.reading.opened import open_run, read_run
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.sensors.pauses import LEAST_MS, CollectionTimes
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_a_slow_callback_is_named_by_its_class(
         writer().flush()
         return any(
             isinstance(event, Paused) and event.cause == "checkpoint"
-            for event in read_run(writer()).events
+            for event in read_back(writer()).events
         )
 
     class CustomCheckpoint(keras.callbacks.Callback):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import tensorflow as tf
 
-from tests.runs.folders import make_writer
+from tests.runs.folders import make_writer, written
 from tfwatch.watch import replicas
 
 if TYPE_CHECKING:
@@ -91,4 +91,4 @@ def test_a_strategy_of_another_kind_is_noted_and_trains_on(tmp_path: Path) -> No
 
 def writer_events(writer: Any) -> bytes:
     writer.flush()
-    return bytes(writer.read("events.jsonl", 0, 10**5))
+    return bytes(written(writer, "events.jsonl"))

@@ -13,6 +13,7 @@ from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.core.rows import Phase
 from tfwatch.runs.format import Manifest
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
@@ -70,7 +71,7 @@ class Costs:
 
 def find_costs(runs_dir: Path) -> Costs:
     """Measure the cost of Watch and of a frame."""
-    return Costs(watch_cost(runs_dir), asyncio.run(_frame_cost()))
+    return Costs(watch_cost(runs_dir), asyncio.run(_frame_cost(runs_dir)))
 
 
 def watch_cost(runs_dir: Path) -> WatchCost:
@@ -86,14 +87,16 @@ def watch_cost(runs_dir: Path) -> WatchCost:
     )
 
 
-async def _frame_cost() -> FrameCost:
+async def _frame_cost(runs_dir: Path) -> FrameCost:
     """Draw frames of a growing run, without a terminal."""
     from tfwatch.app import TfwatchApp
     from tfwatch.runs.requests import RequestSender
 
-    run = _GrowingRun()
+    run = _GrowingRun(runs_dir / "frames")
     run.advance(_FIRST_STEPS)
-    app = TfwatchApp(RunReader(run.writer, run.clock), RequestSender(lambda: None), clock=run.clock)
+    app = TfwatchApp(
+        RunReader(RunFolder(run.folder), run.clock), RequestSender(lambda: None), clock=run.clock
+    )
     costs_ms = []
     async with app.run_test(size=_SIZE) as pilot:
         for _ in range(_WARM_UP + _FRAMES):
@@ -107,18 +110,20 @@ async def _frame_cost() -> FrameCost:
 
 
 class _GrowingRun:
-    """A run in memory, whose steps drive its clock."""
+    """A run whose steps drive its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self._at_ns = 0
         self._step = 0
+        self.folder = folder
         self.clock = Clock(
             now_ns=lambda: self._at_ns, wall_ns=lambda: self._at_ns, thread_ns=lambda: 0
         )
         manifest = Manifest(
             "selftest", "selftest", 0, 0, os.getpid(), 0.0, "", knobs={PREFETCH: "off"}
         )
-        self.writer = RunWriter(None, manifest, self.clock)
+        folder.mkdir(parents=True)
+        self.writer = RunWriter(folder, manifest, self.clock)
         self.writer.event(EpochStarted(0, 0, 1, None))
 
     def advance(self, steps: int) -> None:

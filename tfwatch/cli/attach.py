@@ -19,10 +19,10 @@ from tfwatch.runs.group import is_group
 from tfwatch.runs.library.finding import find_run, list_single_runs, replay_argument
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reading.disk_call import call_and_report
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import is_process_alive
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import follow_folder
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.requests import (
     RequestSender,
     why_no_requests,
@@ -196,7 +196,7 @@ def _running(runs_dir: Path) -> Iterator[Path]:
 
 
 def _manifest(folder: Path) -> Manifest:
-    return FolderSource(folder).manifest()
+    return RunFolder(folder).manifest()
 
 
 def _is_of(pid: int, manifest: Manifest) -> bool:

@@ -15,7 +15,7 @@ from tfwatch.cli.named_runs import find, opened
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, written
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
         raise BadInputError(
             f"the run has {units.counted(len(run.steps), 'step')}, none from {first} on"
         )
-    recording = Recording(FolderSource(folder), run, options.steps)
+    recording = Recording(RunFolder(folder), run, options.steps)
     suffix = ".json" if options.to == "perfetto" else f"-{options.to}"
     place = options.output or Path(f"tfwatch-{folder.absolute().name}{suffix}")
     if options.to == "perfetto":

@@ -10,8 +10,8 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import find_run, list_runs, run_name
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequen
         return []
     for folder in islice(folders, _MOST_LOOKED_AT):
         try:
-            manifest = FolderSource(folder).manifest()
+            manifest = RunFolder(folder).manifest()
             if not may_equal(manifest, subject):
                 continue
             run = JudgedRun(open_run(folder, clock))

@@ -15,8 +15,8 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.runs.reading.disk_call import call_and_report
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.requests import (
     NoRequestsError,
     SwitchRequest,
@@ -91,7 +91,7 @@ def set_knobs(
         BadInputError: there is no such training, or the run does not have such a knob to switch.
     """
     folder = find_training(which, runs_dir)
-    manifest = FolderSource(folder).manifest()
+    manifest = RunFolder(folder).manifest()
     for change in changes:
         if refused := manifest.why_not_switchable(change.knob):
             raise BadInputError(
@@ -112,7 +112,7 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
     Raises:
         BadInputError: the run has no such stage.
     """
-    snapshot = RunReader(FolderSource(folder), clock, keeps_sums=False).tail()
+    snapshot = RunReader(RunFolder(folder), clock, keeps_sums=False).tail()
     stages = snapshot.manifest.parallel_stages
     workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get(
         WORKERS, "default"
@@ -159,7 +159,7 @@ class Switch:
         self._knob, self._value = change.knob, change.value
         self._name = option_name(change.knob)
         self._clock = clock
-        self._reader = RunReader(FolderSource(folder), clock, keeps_sums=False)
+        self._reader = RunReader(RunFolder(folder), clock, keeps_sums=False)
         snapshot = self._reader.tail()
         self._seen = len(snapshot.events)
         self._epochs = snapshot.manifest.epochs_until(self._knob, self._value)

@@ -153,7 +153,8 @@ EPOCH = np.dtype(
 )
 
 #: The current phase; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the clock
-#: origin, `wall_ns` from 1970; `seq` and `seq_end` differ in a torn row.
+#: origin, `wall_ns` from 1970; `unrecorded` is why the disk takes no rows, empty where it does: on a full disk
+#: only this file, which is overwritten, can say so. `seq` and `seq_end` differ in a torn row.
 PULSE = np.dtype(
     [
         ("seq", "<u4"),
@@ -164,6 +165,7 @@ PULSE = np.dtype(
         ("step", "<u4"),
         ("epoch", "<u4"),
         ("detail", "S96"),
+        ("unrecorded", "S48"),
         ("seq_end", "<u4"),
     ]
 )

@@ -10,7 +10,8 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.judge.whole_run import EpochTable, LearningCurves, MetricChart
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_folders
-from tfwatch.runs.reading.reader import FolderSource, RunReader
+from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,7 +80,7 @@ def _earlier_runs(folder: Path, manifest: Manifest) -> Iterator[PreviousRun]:
 
 def _read(other: Path, manifest: Manifest) -> PreviousRun | None:
     try:
-        source = FolderSource(other)
+        source = RunFolder(other)
         earlier = source.manifest()
         if not _is_alike(earlier, manifest):
             return None

@@ -11,11 +11,10 @@ from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.disk_call import DiskSilentError
+from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskSilentError
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.patient_source import PatientSource
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.runs.requests import RequestSender, why_no_requests
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class ScriptRuns:
     def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
-        self._opening: list[PatientSource] = []
+        self._opening: list[RunFolder] = []
         self._reader: RunReader | None = None
         self._found = announced
         self._clock = clock
@@ -77,7 +76,7 @@ class ScriptRuns:
         A run whose disk does not respond is opened by a later call.
         """
         self._opening += [
-            PatientSource(FolderSource(folder), self._clock) for folder in self._found.take()
+            RunFolder(folder, self._clock, PATIENCE_S) for folder in self._found.take()
         ]
         reader = None
         with suppress(DiskSilentError):
@@ -92,7 +91,7 @@ class ScriptRuns:
             begin()
         return reader
 
-    def _open(self, source: PatientSource) -> RunReader:
+    def _open(self, source: RunFolder) -> RunReader:
         opened, before = RunReader(source, self._clock), self.folder
         if before:
             self.fits += source.ask(

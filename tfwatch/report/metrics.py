@@ -23,10 +23,10 @@ from tfwatch.judge.steps.verdict import Bound
 from tfwatch.judge.view import Follower, RunView
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_single_runs, run_name
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -87,7 +87,7 @@ class ServedRuns:
             if run.life.is_over and self._clock.wall_ns() - ended_ns > LINGER_S * 1e9:
                 self._over.add(folder)
             elif self._has_room(run.life):
-                reader = RunReader(FolderSource(folder), self._clock)
+                reader = RunReader(RunFolder(folder), self._clock)
                 self._readers[folder] = reader, Follower(reader.steps_between, live=False)
 
     def _has_room(self, life: Life) -> bool:

@@ -354,11 +354,11 @@ class Pulse:
     step: int
     epoch: int
     detail: str = ""
+    #: Why the disk takes no rows; empty where it does.
+    unrecorded: str = ""
 
     def encode(self, seq: int) -> bytes:
         """Return the row's bytes; `seq` differs between writes."""
-        detail = self.detail.encode(errors="replace")[: PULSE["detail"].itemsize]
-        detail = detail.decode(errors="ignore").encode()  # without a character cut in two
         row = np.array(
             (
                 seq,
@@ -368,12 +368,18 @@ class Pulse:
                 self.since_ns,
                 self.step,
                 self.epoch,
-                detail,
+                _cut(self.detail, "detail"),
+                _cut(self.unrecorded, "unrecorded"),
                 seq,
             ),
             dtype=PULSE,
         )
         return row.tobytes()
+
+
+def _cut(text: str, column: str) -> bytes:
+    """Return as much of a text as its column of the pulse takes, without a character cut in two."""
+    return text.encode(errors="replace")[: PULSE[column].itemsize].decode(errors="ignore").encode()
 
 
 def decode_pulse(data: bytes) -> Pulse | None:
@@ -393,4 +399,5 @@ def decode_pulse(data: bytes) -> Pulse | None:
         step=int(row["step"]),
         epoch=int(row["epoch"]),
         detail=bytes(row["detail"]).decode(errors="replace"),
+        unrecorded=bytes(row["unrecorded"]).decode(errors="replace"),
     )

@@ -14,9 +14,10 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, decode_pulse, write_atomically
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.streams import FolderSource, read_file
+from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +167,7 @@ def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
 
 
 def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
-    data = FolderSource(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
+    data = RunFolder(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
     pulse = decode_pulse(data)
     last = find_open_phase(None, pulse)
     is_held = (

@@ -28,8 +28,9 @@ from tfwatch.runs.group import (
     write_group_file,
 )
 from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import is_process_alive
-from tfwatch.runs.reading.streams import FolderSource, read_file
+from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -302,7 +303,7 @@ def _is_same_launch(group: Path, started_s: float) -> bool:
 def _sign(folder: Path) -> Sign | None:
     """Return a rank's last sign of life; None where its run cannot be read, or has written nothing yet."""
     with suppress(NotARunError, OSError):
-        source = FolderSource(folder)
+        source = RunFolder(folder)
         manifest = source.manifest()
         is_here = manifest.boot_id == boot_id()
         if is_here and is_process_alive(manifest):

@@ -18,9 +18,10 @@ from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.library.finding import runs_since
 from tfwatch.runs.machine_info import boot_id, describe_machine
 from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskCall
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.streams import FolderSource, read_file
+from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 _NO_FIT = "script runs, no fit yet"
 
 
-class AwaitedRun:
+class AwaitedRun(RunFolder):
     """A run without rows, in its phase `STARTING`. name: the script. log: its output so far."""
 
     def __init__(self, name: str, pid: int, log: Path, clock: Clock) -> None:
+        super().__init__(log.parent)
         self._log = log
         self._clock = clock
         self._manifest = Manifest(
@@ -49,15 +51,11 @@ class AwaitedRun:
     def folder(self) -> Path | None:
         return None
 
-    @property
-    def silent_s(self) -> float:
-        return 0.0
-
-    def manifest(self) -> Manifest:
+    def manifest_now(self) -> Manifest:
         """Return a manifest of the script's process."""
         return self._manifest
 
-    def read(self, name: str, offset: int, limit: int) -> bytes:
+    def read_now(self, name: str, offset: int, limit: int) -> bytes:
         """Return the output, or the pulse; other files are empty."""
         if name == layout.LOG:
             return read_file(self._log, offset, limit)
@@ -65,9 +63,6 @@ class AwaitedRun:
             return b""
         now_ns = self._clock.now_ns() - self._manifest.origin_ns
         return Pulse(now_ns, self._clock.wall_ns(), Phase.STARTING, 0, 0, 0, _NO_FIT).encode(0)
-
-    def is_here(self) -> bool:
-        return False
 
 
 def _started_s(pid: int) -> float:
@@ -91,7 +86,7 @@ class ProcessRuns:
 
     def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
         self._runs_dir = folder.absolute().parent
-        self._manifest = FolderSource(folder).manifest()
+        self._manifest = RunFolder(folder).manifest()
         self._clock = clock
         self._changed_ns = 0
         self._names: set[str] = set(os.listdir(self._runs_dir))
@@ -126,7 +121,7 @@ class ProcessRuns:
             self._changed_ns, self._names = changed_ns, names
         for name in sorted(self._new):
             with suppress(NotARunError, OSError):
-                self._take(self._runs_dir / name, FolderSource(self._runs_dir / name).manifest())
+                self._take(self._runs_dir / name, RunFolder(self._runs_dir / name).manifest())
 
     def _take(self, folder: Path, manifest: Manifest) -> None:
         self._new.discard(folder.name)
@@ -139,7 +134,7 @@ class ProcessRuns:
 
 
 def _origin_ns(run: Path) -> int:
-    return FolderSource(run).manifest().origin_wall_ns
+    return RunFolder(run).manifest().origin_wall_ns
 
 
 #: Signals that people and other programs send to end a process; the others are faults of the process itself.

@@ -28,7 +28,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.reading.streams import Stream, own_writers, read_file, write_at_start
+from tfwatch.runs.reading.streams import Stream, own_writers, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,8 +49,6 @@ _BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 #: Seconds that a training waits for a disk as it begins; and as it ends, or its own process opens the run.
 BEGIN_S = 2.0
 _END_S = 5.0
-#: A disk that takes longer for one flush holds up the thread that writes.
-_STUCK_S = 0.5
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
@@ -70,7 +68,7 @@ class WriterHooks:
 
 
 class RunWriter:
-    """The only writer of a run folder, and the source that a reader in the same process follows.
+    """The only writer of a run folder.
 
     Attributes:
         status: the present state of the training thread; assigned as one tuple, so it needs no lock.
@@ -82,12 +80,10 @@ class RunWriter:
         cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the pipeline's stages.
         lost: why rows do not get to disk, and since when; None where they do, or there is no folder.
         can_open: the folder has a manifest: a reader can open it.
-        log: the file behind descriptors 1 and 2; None where they are not redirected.
     """
 
     def __init__(self, folder: Path | None, manifest: Manifest, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
-        self.log: Path | None = None
         self.clock = clock
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
         self.training_thread = 0
@@ -113,9 +109,6 @@ class RunWriter:
         self._hooks = WriterHooks()
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
-        #: Held while rows move in memory, never during a disk access.
-        self._collecting = threading.Lock()
-        self._write_since_ns: int | None = None
         self._has_flushed = threading.Event()
         self._is_complete = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
@@ -223,6 +216,10 @@ class RunWriter:
             RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results)
         )
 
+    def manifest(self) -> Manifest:
+        """Return the present manifest."""
+        return self._manifest
+
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; the next flush writes it."""
         with self._manifest_lock:
@@ -288,33 +285,6 @@ class RunWriter:
             finally:
                 self._flush_lock.release()
 
-    # -- the source that a reader follows -----------------------------------------------------
-
-    def manifest(self) -> Manifest:
-        """Return the present manifest."""
-        return self._manifest
-
-    def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return up to `limit` bytes of a file from `offset`, on disk or only in memory."""
-        if self.silent_s > _STUCK_S:
-            for part in self._in_memory:
-                _run_part(part)
-        if name == layout.PULSES:
-            return self._pulse
-        if name == layout.LOG:
-            return read_file(self.log, offset, limit) if self.log else b""
-        return self._streams[name].read(offset, limit)
-
-    @property
-    def silent_s(self) -> float:
-        """The seconds for which the disk has held up the thread that writes; 0.0 between two writes."""
-        since_ns = self._write_since_ns
-        return 0.0 if since_ns is None else (self.clock.now_ns() - since_ns) / 1e9
-
-    def is_here(self) -> bool:
-        """Return True: the training runs in this process."""
-        return True
-
     # -- the writer's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -342,36 +312,31 @@ class RunWriter:
             self._write()
 
     def _write(self) -> None:
-        self._write_since_ns = self.clock.now_ns()
-        parts = (*self._in_memory, self._write_streams, self._write_small_files)
+        parts = (
+            self._append_progress,
+            self._append_rows,
+            self._write_streams,
+            self._write_small_files,
+        )
         self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
-        self._write_since_ns = None
-
-    @property
-    def _in_memory(self) -> tuple[Callable[[], str], ...]:
-        """The parts of a flush that take everything appended so far to where a reader of this process finds it."""
-        return self._append_progress, self._append_rows
 
     def _append_progress(self) -> str:
-        with self._collecting:
-            # The screen of an ended run may stay open for long before the writer is closed.
-            is_over = self._closing.is_set() or self._ended_ns is not None
-            row, events = self._progress_log.flush(
-                self._until_ns(), self._manifest.metric, last=is_over
-            )
-            self._events.extendleft(
-                reversed(events)
-            )  # `RunEnded`, which may already be there, stays the last
-            if row:
-                self._rows[layout.PROGRESSES].append(row)
+        # The screen of an ended run may stay open for long before the writer is closed.
+        is_over = self._closing.is_set() or self._ended_ns is not None
+        row, events = self._progress_log.flush(
+            self._until_ns(), self._manifest.metric, last=is_over
+        )
+        # `RunEnded`, which may already be there, stays the last
+        self._events.extendleft(reversed(events))
+        if row:
+            self._rows[layout.PROGRESSES].append(row)
         return ""
 
     def _append_rows(self) -> str:
-        with self._collecting:
-            self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
-            for name, rows in self._rows.items():
-                self._streams[name].add(_join(rows))
-            self._append_pulse()
+        self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
+        for name, rows in self._rows.items():
+            self._streams[name].add(_join(rows))
+        self._append_pulse()
         return ""
 
     def _until_ns(self) -> int:
@@ -384,7 +349,9 @@ class RunWriter:
         busy_since_ns, callback = self.current_callback
         if callback and busy_since_ns == since_ns:
             detail = callback
-        pulse = Pulse(self.now_ns(), self.clock.wall_ns(), phase, since_ns, step, epoch, detail)
+        now_ns, wall_ns = self.now_ns(), self.clock.wall_ns()
+        why = self.lost.reason if self.lost else ""
+        pulse = Pulse(now_ns, wall_ns, phase, since_ns, step, epoch, detail, why)
         self._pulse = pulse.encode(self._seq)
 
     def _write_streams(self) -> str:

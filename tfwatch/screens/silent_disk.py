@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -13,7 +12,7 @@ from tfwatch.terminal.guard import short_path
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.reading.patient_source import PatientSource
+    from tfwatch.runs.reading.folder import RunFolder
 
 
 def silence_text(silent_s: float) -> str:
@@ -27,18 +26,8 @@ def silence_of(folder: Path | None, silent_s: float) -> str:
     return f"{silence}: {short_path(folder)}" if silence and folder else silence
 
 
-def silent_disk(disk: PatientSource | None) -> Banner | None:
+def silent_disk(disk: RunFolder) -> Banner | None:
     """Return the finding about the disk of a run that cannot be read now; None where the disk responds in time."""
-    silence = silence_of(disk.folder, disk.silent_s) if disk and disk.folder else ""
+    silence = silence_of(disk.folder, disk.silent_s) if disk.folder else ""
     advice = "the figures are those of the last answer; the training goes on by itself, and the keys of this screen work"
     return Banner("DISK NOT RESPONDING", silence, advice, Tone.WARN) if silence else None
-
-
-def beside(finding: Banner, disk: PatientSource | None) -> Banner:
-    """Return the finding of a run that is read from memory, with the state of its disk."""
-    silence = silence_text(disk.silent_s) if disk and disk.folder else ""
-    return (
-        replace(finding, advice=f"NOT RECORDED: {silence}; training goes on")
-        if silence
-        else finding
-    )

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.judge.autopilot.autopilot_moves import MakeForecast
+    from tfwatch.runs.reading.folder import RunFolder
     from tfwatch.runs.reading.reader import Snapshot
-    from tfwatch.runs.reading.streams import RunSource
     from tfwatch.runs.requests import Request, RequestFile
 
 #: The time between two looks at the run; its writer publishes ten times a second.
@@ -71,7 +71,7 @@ class Driver:
 
     def __init__(
         self,
-        source: RunSource,
+        source: RunFolder,
         requests: RequestFile,
         send: Callable[[Request], None],
         publish: Callable[[Event], None],

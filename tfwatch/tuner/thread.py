@@ -15,7 +15,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Noted
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
-from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.requests import RequestFile, TunerNote, append
 from tfwatch.tuner import autopilot, experiment
 from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
@@ -91,7 +91,7 @@ class Tuner:
         what = type(job).__name__.lower()
         with fails_open(lambda why: send.note(self._clock, f"{what} failed: {why}")):
             driver = Driver(
-                FolderSource(folder), RequestFile(folder), send, send.record, cancelled, self._clock
+                RunFolder(folder), RequestFile(folder), send, send.record, cancelled, self._clock
             )
             send.origin_ns = driver.snapshot.manifest.origin_ns
             try:

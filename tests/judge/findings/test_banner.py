@@ -291,9 +291,9 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
 
 
 def test_missing_recording_takes_the_place_of_the_advice() -> None:
-    advice = finding(
-        judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", unrecorded_step=8112
-    )[2]
+    advice = finding(judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", steps_total=8111)[
+        2
+    ]
 
     assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
 

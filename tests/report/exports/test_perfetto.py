@@ -20,8 +20,8 @@ from tfwatch.core.rows import step_ms
 from tfwatch.report.exports import tables
 from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.tables import Recording
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ SHELL = shutil.which("trace_processor_shell")
 def written(run: Run, steps: tuple[int, int] | None = None) -> bytes:
     assert run.path
     file = io.BytesIO()
-    write_trace(Recording(FolderSource(run.path), run, steps), file)
+    write_trace(Recording(RunFolder(run.path), run, steps), file)
     return file.getvalue()
 
 

@@ -18,8 +18,8 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.report.exports import tables
 from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class Files:
 
 def recorded(run: Run, steps: tuple[int, int] | None = None) -> Recording:
     assert run.path
-    return Recording(FolderSource(run.path), run, steps)
+    return Recording(RunFolder(run.path), run, steps)
 
 
 def csv_of(run: Run, steps: tuple[int, int] | None = None) -> Files:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, reader_of
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded, decode, encode
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def test_a_loss_that_is_not_a_number_is_noted_once() -> None:
 def test_a_run_that_has_ended_shows_its_last_step_before_its_writer_is_closed() -> None:
     clock = FakeClock(1.0)
     writer = RunWriter(None, make_manifest(metric="accuracy"), clock.clock)
-    reader = RunReader(writer, clock.clock)
+    reader = reader_of(writer, clock.clock)
     writer.progress.append((32, 1, 0, 1, 2.0, 0.25))
     writer.flush()
     clock.at_s = 1.1

@@ -17,9 +17,9 @@ from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError, Pulse, decode_pulse
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def test_a_torn_row_waits_for_its_rest(tmp_path: Path) -> None:
     write_run(tmp_path, plain(10))
     data = (tmp_path / layout.STEPS).read_bytes()
     (tmp_path / layout.STEPS).write_bytes(data[:-7])
-    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
 
     torn = reader.tail().steps_total
     (tmp_path / layout.STEPS).write_bytes(data)
@@ -48,7 +48,7 @@ def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     line = encode(Noted(1, "hello"))
     (tmp_path / layout.EVENTS).write_bytes(line[:20])
-    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
     first = reader.tail()
     (tmp_path / layout.EVENTS).write_bytes(line + b"\n")
 
@@ -141,7 +141,7 @@ def test_random_bytes_in_a_file_read_as_nothing_or_as_data(tmp_path: Path, name:
     for seed in range(12):
         (tmp_path / name).write_bytes(random_bytes(seed))
 
-        reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+        reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
         for snapshot in (reader.tail(), reader.tail()):
             columns = snapshot.pyramid.columns(snapshot.now_s, 0.25, 120)
             assert len(columns.share) == 120, seed
@@ -185,7 +185,7 @@ def test_random_bytes_as_manifest_are_not_a_run(tmp_path: Path) -> None:
         (tmp_path / layout.MANIFEST).write_bytes(random_bytes(seed))
 
         with pytest.raises(NotARunError):
-            RunReader(FolderSource(tmp_path))
+            RunReader(RunFolder(tmp_path))
         with pytest.raises(NotARunError):
             open_run(tmp_path)
 
@@ -220,7 +220,7 @@ def test_invalid_knob_values_are_not_a_run(tmp_path: Path) -> None:
 def test_a_manifest_damaged_during_the_run_changes_nothing(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5))
     clock = FakeClock(1)
-    reader = RunReader(FolderSource(tmp_path), clock.clock)
+    reader = RunReader(RunFolder(tmp_path), clock.clock)
     manifest = reader.tail().manifest
     for text in (
         "",

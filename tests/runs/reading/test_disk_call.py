@@ -15,7 +15,7 @@ from tests.screens.canned import usual
 from tfwatch.runs import format as layout
 from tfwatch.runs.reading import disk_call
 from tfwatch.runs.reading.disk_call import DiskCall, call_and_report
-from tfwatch.runs.reading.streams import FolderSource
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.script_process import ProcessRuns
 
 if TYPE_CHECKING:
@@ -71,4 +71,4 @@ def test_a_file_system_that_went_away_before_the_file_is_closed_is_no_error(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "close", fail)
-        assert FolderSource(tmp_path).read(layout.STEPS, 0, 32)
+        assert RunFolder(tmp_path).read(layout.STEPS, 0, 32)

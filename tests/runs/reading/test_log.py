@@ -10,8 +10,8 @@ from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, opened, read, write_run
 from tfwatch.runs import format as layout
 from tfwatch.runs.reading.buffers import HEAD_LINES, LOG_LINES
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def test_the_log_has_its_last_lines_with_any_bytes(tmp_path: Path) -> None:
 
 def test_a_long_log_keeps_its_first_lines_too(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
-    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
     heads = []
     for count in (3, 400, HEAD_LINES + 5, 9000):
         (tmp_path / layout.LOG).write_text("".join(f"{number}\n" for number in range(count)))

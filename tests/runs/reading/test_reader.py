@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
-from tests.runs.folders import FakeClock, add_steps, opened, read, write_run
+from tests.runs.folders import FakeClock, add_steps, opened, read, reader_of, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
 from tfwatch.core.rows import PROGRESS, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RECENT, RECENT_PROGRESS, RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def test_local_time_includes_the_machines_sleep(tmp_path: Path) -> None:
 def test_a_reader_follows_new_data(tmp_path: Path) -> None:
     rows = plain(RECENT + 500)
     writer = write_run(tmp_path, rows[:100])
-    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
     first = reader.tail()
     add_steps(writer, rows[100:])
     writer.event(EpochStarted(0, 0, 1, None))
@@ -52,7 +52,7 @@ def test_a_reader_follows_new_data(tmp_path: Path) -> None:
 
 def test_a_snapshot_does_not_change_with_new_samples(tmp_path: Path) -> None:
     writer = write_run(tmp_path, plain(0))
-    reader = RunReader(writer, FakeClock(1).clock)
+    reader = reader_of(writer, FakeClock(1).clock)
     seen = []
     for number in range(300):
         writer.sample(number, {"cpu_cores": float(number)})
@@ -79,7 +79,7 @@ def test_steps_between_returns_the_existing_steps(
     tmp_path: Path, first: int, last: int, expected: list[int]
 ) -> None:
     write_run(tmp_path, plain(100))
-    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
 
     assert reader.steps_between(first, last)["step"].tolist() == expected
 
@@ -104,7 +104,7 @@ def test_a_pulse_is_read_back(detail: str) -> None:
 def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
     clock = FakeClock()
     writer = write_run(None, plain(0), clock=clock)
-    reader = RunReader(writer, clock.clock)
+    reader = reader_of(writer, clock.clock)
     rates = []
     for at_s, images in ((1, 0), (2, 100), (20, 1000), (22, 1400), (25, 1000)):
         clock.at_s = at_s
@@ -121,7 +121,7 @@ def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
 def test_without_known_batch_sizes_there_is_no_rate() -> None:
     clock = FakeClock()
     writer = write_run(None, plain(0), clock=clock)
-    reader = RunReader(writer, clock.clock)
+    reader = reader_of(writer, clock.clock)
     for step in (1, 2, 3):
         clock.at_s = step
         writer.progress.append((0, step, 0, step, None, None))
@@ -139,7 +139,7 @@ def test_the_newest_progress_is_kept(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     rows = np.zeros(3000, dtype=PROGRESS)
     rows["at_ns"], rows["step"] = np.arange(3000) * 10**9, np.arange(3000)
-    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
     seen = []
     for count in (5, 1500, 3000):
         rows[:count].tofile(tmp_path / layout.PROGRESSES)
@@ -154,7 +154,7 @@ def test_a_reader_that_keeps_no_sums_reads_the_same_steps_and_the_same_time(tmp_
     write_run(tmp_path, plain(RECENT + 500), EpochStarted(0, 0, 1, 100), pid=2**22 + 1)
     clock = FakeClock(900).clock
     light, whole = (
-        RunReader(FolderSource(tmp_path), clock, keeps_sums=keeps).tail() for keeps in (False, True)
+        RunReader(RunFolder(tmp_path), clock, keeps_sums=keeps).tail() for keeps in (False, True)
     )
 
     assert (light.steps_total, light.now_s, light.life) == (

@@ -19,9 +19,9 @@ from tests.screens.states import (
 )
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.live.events import EventsPane
@@ -94,8 +94,7 @@ async def test_text_from_outside_is_shown_as_it_is(tmp_path: Path) -> None:
         facts.SwitchFailed, knob="prefetch", reason=MARKUP, old="off", new="4", step=1, now="off"
     )
     run.event(facts.SensorMissing, sensor="[b]", reason=MARKUP, fix="[/b]")
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_bytes(f"log {MARKUP}\n\x1b[31mred\xff\n".encode("latin-1"))
+    run.log.write_bytes(f"log {MARKUP}\n\x1b[31mred\xff\n".encode("latin-1"))
     async with shown(run, (400, 60)) as show:
         assert f"note {MARKUP}" in show.text
         assert "[b]cnn[/b]" in show.rows[0]
@@ -117,17 +116,16 @@ async def test_a_log_longer_than_its_pane_opens_at_its_end_and_stays_there(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     run = usual(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text("".join(f"line {n} {'x' * 150}\n" for n in range(100)))
+    run.log.write_text("".join(f"line {n} {'x' * 150}\n" for n in range(100)))
     async with shown(run, size) as show:
         await show.press("5")
         assert "line 99 " in show.text
-        with run.writer.log.open("a") as log:
+        with run.log.open("a") as log:
             log.write("the newest line\n")
         await show.frame()
         assert "the newest line" in show.text
         await show.press("pageup", "pageup")
-        with run.writer.log.open("a") as log:
+        with run.log.open("a") as log:
             log.write("one line more\n")
         await show.frame()
         assert "one line more" not in show.text
@@ -136,10 +134,10 @@ async def test_a_log_longer_than_its_pane_opens_at_its_end_and_stays_there(
 async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.writer.flush()
-    reader = RunReader(FolderSource(tmp_path), run.clock)
+    reader = RunReader(RunFolder(tmp_path), run.clock)
     assert reader.tail().life.value == "running"
     run.at_s += 5.0
-    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, live=False) as show:
         assert "FOLLOWING, read only" in show.rows[0]
         assert "no switch in this run yet" in show.text
@@ -151,7 +149,7 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
 async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
     run = usual(tmp_path).ended()
     run.writer.flush()
-    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, live=False) as show:
         assert "REPLAY, ended" in show.rows[0]
         assert "●" not in show.rows[0]

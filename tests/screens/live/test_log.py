@@ -22,8 +22,7 @@ RETRACED = (
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -> None:
     run = usual(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text(f"first\n{ONEDNN}\n{ONEDNN}\n{RETRACED}\n{RETRACED}\nlast\n")
+    run.log.write_text(f"first\n{ONEDNN}\n{ONEDNN}\n{RETRACED}\n{RETRACED}\nlast\n")
     async with shown(run, size) as show:
         await show.press("5")
         rows = [part for part, _ in show.live.log_pane._folded]
@@ -48,9 +47,8 @@ async def test_no_word_is_lost_or_cut_as_the_scrollbar_comes_back(
     size: tuple[int, int], tmp_path: Path
 ) -> None:
     run = usual(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
     line = "".join(f"{n:4}" for n in range(200))
-    run.writer.log.write_text(f"{line}\n")
+    run.log.write_text(f"{line}\n")
     async with shown(run, size) as show:
         await show.press("5", "slash", "x")
         assert "0 of 1 lines with 'x': / then escape shows all" in show.text
@@ -64,13 +62,12 @@ async def test_no_word_is_lost_or_cut_as_the_scrollbar_comes_back(
 
 async def test_known_log_lines_are_a_row_of_the_events(tmp_path: Path) -> None:
     run = usual(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text(f"{ONEDNN}\n")
+    run.log.write_text(f"{ONEDNN}\n")
     async with shown(run) as show:
         await show.press("3")
         assert "TensorFlow logged 1 message, harmless (5 log)" in show.text
 
-        with run.writer.log.open("a") as log:
+        with run.log.open("a") as log:
             log.write(f"{RETRACED}\n")
         await show.frame()
         assert "TensorFlow logged 1 more message, harmless (5 log)" in show.text
@@ -81,11 +78,10 @@ async def test_a_frame_reads_no_line_twice(tmp_path: Path, monkeypatch: pytest.M
     read: list[str] = []
     monkeypatch.setattr(log_lines, "meaning_of", read.append)
     run = usual(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text("a\nb\n")
+    run.log.write_text("a\nb\n")
     async with shown(run) as show:
         await show.frame()
-        with run.writer.log.open("a") as log:
+        with run.log.open("a") as log:
             log.write("c\n")
         await show.frame()
         await show.frame()

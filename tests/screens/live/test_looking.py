@@ -160,10 +160,7 @@ async def test_the_selected_event_stays_selected_when_others_arrive(tmp_path: Pa
 
 async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
     run = usual(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text(
-        "".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100))
-    )
+    run.log.write_text("".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100)))
     async with shown(run, (80, 24)) as show:
         await show.press("5", "slash")
         assert isinstance(show.app.focused, Input)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.judge.test_view import look
+from tests.runs.folders import read_back
 from tests.screens import hardware
 from tests.screens.canned import COMPUTE_BOUND, Canned, Split, usual
 from tests.screens.showing import shown
@@ -18,9 +19,8 @@ from tfwatch.core import events as facts
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.report.document import as_json
-from tfwatch.runs.reading.opened import read_run
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.header import header_view
 from tfwatch.screens.live.machine import MachinePane, Reading, readings
@@ -159,7 +159,7 @@ def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
     run.writer.flush()
     with (tmp_path / "events.jsonl").open("a") as events:
         events.write("torn\n")
-    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
 
     assert texts(run)["record"] == ("1 row or line of this run cannot be read", True)
 
@@ -243,5 +243,5 @@ async def test_whatever_a_sample_holds_the_screen_and_the_report_stand(value: fl
         await show.press("4")
         assert all(len(row) == 80 for row in show.rows)
         assert not re.search(r"\b(nan|inf)\b", show.text)
-    found = as_json(read_run(run.ended().writer, run.clock))
+    found = as_json(read_back(run.ended().writer, run.clock))
     assert json.loads(json.dumps(found, allow_nan=False)) == found

@@ -51,8 +51,7 @@ def named(folder: Path, name: str) -> Canned:
         70, COMPUTE_BOUND
     )
     run.staged((name, "Map", 7.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
-    run.writer.log = folder / "log.txt"
-    run.writer.log.write_text(f"{name}\na line\n")
+    run.log.write_text(f"{name}\na line\n")
     return run.sample()
 
 
@@ -68,7 +67,7 @@ def check(rows: Sequence[str], width: int) -> None:
 async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str) -> None:
     async with shown(named(tmp_path, name), (60, 20)) as show:
         assert "epoch 1" in show.rows[0]
-        assert "recording" in show.rows[0]
+        assert "ATTACHED" in show.rows[0]
         for key in "123456":
             await show.press(key)
             check(show.rows, 60)

@@ -13,9 +13,8 @@ from tests.screens.canned import STARVING, usual
 from tests.screens.showing import Shown, shown
 from tfwatch.runs import format as layout
 from tfwatch.runs.reading.disk_call import DiskSilentError
-from tfwatch.runs.reading.patient_source import PatientSource
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +24,20 @@ if TYPE_CHECKING:
 WAIT_S = 10.0
 
 
-class HangingSource(FolderSource):
+class HangingFolder(RunFolder):
     """A run folder on a disk that responds while `responds` is set. reads: the files that it was asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, run: Canned) -> None:
+        assert run.writer.folder
+        super().__init__(run.writer.folder, run.clock, WAIT_S)
         self.responds = threading.Event()
         self.responds.set()
         self.reads: list[str] = []
 
-    def read(self, name: str, offset: int, limit: int) -> bytes:
+    def read_now(self, name: str, offset: int, limit: int) -> bytes:
         self.reads.append(name)
         assert self.responds.wait(WAIT_S)
-        return super().read(name, offset, limit)
+        return super().read_now(name, offset, limit)
 
 
 @pytest.fixture
@@ -46,16 +46,12 @@ def run(tmp_path: Path) -> Canned:
 
 
 @pytest.fixture
-def disk(run: Canned, tmp_path: Path) -> Iterator[HangingSource]:
+def disk(run: Canned) -> Iterator[HangingFolder]:
     """The disk of the run; it responds again when the test ends."""
     run.writer.flush()
-    source = HangingSource(tmp_path)
+    source = HangingFolder(run)
     yield source
     source.responds.set()
-
-
-def patient(disk: HangingSource, run: Canned, patience_s: float = WAIT_S) -> PatientSource:
-    return PatientSource(disk, run.clock, patience_s)
 
 
 async def frame_until(show: Shown, words: str) -> None:
@@ -68,12 +64,11 @@ async def frame_until(show: Shown, words: str) -> None:
 
 
 async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
-    run: Canned, disk: HangingSource
+    run: Canned, disk: HangingFolder
 ) -> None:
-    source = patient(disk, run)
-    async with shown(run, live=False, reader=RunReader(source, run.clock)) as show:
+    async with shown(run, live=False, reader=RunReader(disk, run.clock)) as show:
         assert "DISK NOT RESPONDING" not in show.text
-        source.patience_s = 0.01
+        disk.patience_s = 0.01
         disk.responds.clear()
         run.steps(50, STARVING)
         await show.frame()
@@ -92,22 +87,8 @@ async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
         assert "DISK NOT RESPONDING" not in show.text
 
 
-async def test_a_disk_that_holds_up_the_writer_of_this_process_is_named(run: Canned) -> None:
-    async with shown(
-        run, reader=RunReader(PatientSource(run.writer, run.clock), run.clock)
-    ) as show:
-        assert "recording" in show.words
-        run.writer._write_since_ns = run.clock.now_ns()
-        run.at_s += 41.0
-        show.app.live.frame()
-        await show.pilot.pause()
-        assert "NOT RECORDED: the disk has not responded for 41" in show.words
-        assert "● recording" not in show.text
-        assert "DISK NOT RESPONDING" not in show.text
-
-
 async def test_the_thread_of_the_screen_never_asks_the_disk(
-    run: Canned, disk: HangingSource, monkeypatch: pytest.MonkeyPatch
+    run: Canned, disk: HangingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen, asked, place = (
         threading.get_ident(),
@@ -132,9 +113,7 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
     monkeypatch.setattr(run.writer, "flush", lambda: None)
     for name in ("stat", "lstat", "open", "listdir", "scandir", "mkdir"):
         watch(name)
-    async with shown(
-        run, live=False, reader=RunReader(patient(disk, run), run.clock), is_attached=True
-    ) as show:
+    async with shown(run, live=False, reader=RunReader(disk, run.clock), is_attached=True) as show:
         for key in "1234567899yzS[]e?":
             show.app.live.frame()
             await show.press(key, "escape")
@@ -142,22 +121,21 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
 
 
 def test_a_slow_disk_takes_several_frames_and_loses_nothing(
-    run: Canned, disk: HangingSource
+    run: Canned, disk: HangingFolder
 ) -> None:
-    expected = RunReader(FolderSource(run.writer.folder or Path()), run.clock).tail()
-    source = patient(disk, run)
-    reader = RunReader(source, run.clock)
-    source.patience_s = 0.0
+    expected = RunReader(RunFolder(run.writer.folder or Path()), run.clock).tail()
+    reader = RunReader(disk, run.clock)
+    disk.patience_s = 0.0
     snapshot, tries = None, 0
     while snapshot is None:
         disk.responds.clear()
-        source.begin_frame()
+        disk.begin_frame()
         tries += 1
         try:
             snapshot = reader.tail()
         except DiskSilentError:
             disk.responds.set()
-            for _, call in tuple(source._calls.values()):
+            for _, call in tuple(disk._calls.values()):
                 assert call.wait(WAIT_S)
     assert tries > 1
     assert disk.reads.count(layout.STEPS) == 1
@@ -166,20 +144,19 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(
         len(expected.events),
     )
     disk.responds.set()
-    source.end_frame()
+    disk.end_frame()
     run.steps(5, STARVING).writer.flush()
-    source.patience_s = WAIT_S
-    source.begin_frame()
+    disk.patience_s = WAIT_S
+    disk.begin_frame()
     assert reader.tail().steps_total == expected.steps_total + 5
 
 
 def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to(
-    run: Canned, disk: HangingSource
+    run: Canned, disk: HangingFolder
 ) -> None:
-    source = patient(disk, run)
     for _ in range(2):
         with pytest.raises(OSError, match="stale"):
-            source.ask(("work",), _fail)
+            disk.ask(("work",), _fail)
 
 
 def _fail() -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs.folders import read_back
 from tests.screens import hardware
 from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tfwatch.core.events import GpusFound
 from tfwatch.report.document import as_json
 from tfwatch.report.text import as_text
-from tfwatch.runs.reading.opened import read_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def test_the_summary_and_json_name_the_busiest_and_the_idlest(
 ) -> None:
     canned = hardware.on_several(None, gpus, idlest).steps(600, COMPUTE_BOUND).ended()
     canned.writer.flush()
-    run = read_run(canned.writer, canned.clock)
+    run = read_back(canned.writer, canned.clock)
 
     document = as_json(run)
     machine = document["machine"]

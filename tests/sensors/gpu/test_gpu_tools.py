@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs.folders import make_manifest
+from tests.runs.folders import make_manifest, written
 from tests.runs.processes import wait_until
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.events import SensorMissing, decode
@@ -41,12 +41,12 @@ class Sampled:
 
     def rows(self) -> int:
         self.writer.flush()
-        return len(self.writer.read(SAMPLES, 0, 10**7)) // SAMPLE.itemsize
+        return len(written(self.writer, SAMPLES)) // SAMPLE.itemsize
 
     def reasons(self) -> list[str]:
         """Return the reported reasons for the GPU as a whole."""
         self.writer.flush()
-        events = map(decode, self.writer.read(EVENTS, 0, 10**7).splitlines())
+        events = map(decode, written(self.writer, EVENTS).splitlines())
         return [
             event.reason
             for event in events
@@ -100,8 +100,6 @@ def test_a_tool_that_hangs_during_a_run_is_reported_and_recovers(
     wait_until(lambda: len(sampled.reasons()) > 0)
     assert sampled.reasons()[0] == "ioreg: did not respond within 0.6 s"
     (tmp_path / "working").rename(tmp_path / "ioreg")
-    size = len(sampled.writer.read(EVENTS, 0, 10**7))
-    wait_until(
-        lambda: b"GpuFound" in sampled.writer.read(EVENTS, size, 10**7) or not sampled.rows()
-    )
+    size = len(written(sampled.writer, EVENTS))
+    wait_until(lambda: b"GpuFound" in written(sampled.writer, EVENTS)[size:] or not sampled.rows())
     sampled.sensors.stop()

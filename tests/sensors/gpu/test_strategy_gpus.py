@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.runs.folders import written
 from tests.sensors.nvml import FakeNvml, NVMLError, opened
 from tests.sensors.sources import FakeSource, Machine, new_events
 from tfwatch.core.events import GpusFound, SensorMissing
@@ -86,7 +87,7 @@ def test_a_sum_that_lacks_a_gpu_is_unknown() -> None:
 
 def rows_of(writer: RunWriter) -> Any:
     writer.flush()
-    return np.frombuffer(writer.read(GPUS, 0, 10**6), GPU)
+    return np.frombuffer(written(writer, GPUS), GPU)
 
 
 def test_each_gpu_has_a_row_a_second_with_its_means(writer: RunWriter, clock: FakeClock) -> None:

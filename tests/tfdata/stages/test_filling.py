@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, read_back
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.session import Session
 
@@ -234,7 +233,7 @@ def test_in_a_fit(
     watch = Recorded()
     model.fit(batches, epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])
     played.writer.flush()
-    rows = read_run(played.writer).steps
+    rows = read_back(played.writer).steps
     assert len(rows) == 40
 
     flagged = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.runs.folders import FakeClock, write_run
+from tests.runs.folders import FakeClock, read_back, write_run
 from tests.runs.processes import wait_until
 from tests.whole import events_of, only
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.judge.findings.bottleneck import StageTable, make_stage_table
-from tfwatch.runs.reading.opened import Run, read_run
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stages.stage_names import find_code_stages
@@ -26,6 +25,7 @@ from tfwatch.tfdata.stages.stage_reader import STALL_NS, StageReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.runs.reading.opened import Run
     from tfwatch.runs.writer import RunWriter
 
 pytestmark = pytest.mark.tensorflow
@@ -49,7 +49,7 @@ def begin(batches: Any, source: Any = None) -> tuple[Held, RunWriter, StageReade
 
 def recorded(writer: RunWriter) -> Run:
     writer.flush()
-    return read_run(writer)
+    return read_back(writer)
 
 
 def table(writer: RunWriter) -> StageTable:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tfwatch
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, read_back, reader_of
 from tests.watch.tracked import BATCHES, cause, opened, python, runs_in
 from tests.watch.watched import homeless
 from tests.whole import events_of
@@ -22,8 +22,7 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
 from tfwatch.runs.announcements import Launch, announce_in
 from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import open_run, read_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 
@@ -120,7 +119,7 @@ def make_step_log(
 
 def rows_of(writer: RunWriter) -> Any:
     writer.flush()
-    return read_run(writer).steps
+    return read_back(writer).steps
 
 
 def test_a_step_is_its_fetch_and_its_body() -> None:
@@ -167,8 +166,8 @@ def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
         step_log.begin_fetch(writer.now_ns())
         step_log.record_fetch(writer.now_ns(), writer.now_ns(), one)
         writer.flush()
-    run = read_run(writer)
-    snapshot = RunReader(writer, clock.clock).tail()
+    run = read_back(writer)
+    snapshot = reader_of(writer, clock.clock).tail()
     assert [event.text for event in run.events if isinstance(event, Noted)] == [
         "examples are not counted: the size of a batch is unknown"
     ]
@@ -182,7 +181,7 @@ def test_values_that_are_not_numbers_are_left_out_of_an_epochs_metrics(odd: Any)
     step_log.begin_epoch(0, 0, None)
     step_log.end_epoch({"loss": np.float32(0.5), "odd": odd})
     writer.flush()
-    assert [event.metrics for event in events_of(read_run(writer), EpochEnded)] == [{"loss": 0.5}]
+    assert [event.metrics for event in events_of(read_back(writer), EpochEnded)] == [{"loss": 0.5}]
 
 
 def test_a_step_that_traces_is_flagged() -> None:

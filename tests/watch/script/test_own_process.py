@@ -15,8 +15,8 @@ from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import PROGRESS
 from tfwatch.runs.format import PROGRESSES
 from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
 def _examples(run: Run) -> int:
     """Return the examples of all replicas, in each batch's whole."""
     assert run.path
-    rows = np.frombuffer(FolderSource(run.path).read(PROGRESSES, 0, 10**6), PROGRESS)
+    rows = np.frombuffer(RunFolder(run.path).read(PROGRESSES, 0, 10**6), PROGRESS)
     return int(rows["images"][-1])
 
 

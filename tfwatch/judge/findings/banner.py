@@ -179,7 +179,7 @@ def banner(now: Situation) -> Banner:
         )
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
-        missing = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
+        missing = f"NOT RECORDED since step {units.count(now.steps_total + 1)}: {now.unrecorded}; training goes on"
         return replace(finding, advice=missing)
     return finding
 

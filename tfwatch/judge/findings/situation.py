@@ -13,7 +13,6 @@ from tfwatch.core.events import (
     EpochStarted,
     LossDiverged,
     LossRecovered,
-    RecordingLost,
     StallLocated,
     TrainingFailed,
     WatchFailed,
@@ -225,7 +224,6 @@ class Situation:
     now_s: float = 0.0
     #: Why steps are not recorded, and since which; empty while they are.
     unrecorded: str = ""
-    unrecorded_step: int = 0
     watch_failed: str = ""
     ended: RunEnded | None = None
     failed: TrainingFailed | None = None
@@ -328,7 +326,7 @@ _KINDS = {kind.value: kind for kind in SourceKind}
 def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
     """Return the situation of a setting at the moment of a snapshot."""
     pulse, events = snapshot.pulse, snapshot.events
-    lost, failed = events.newest(RecordingLost), events.newest(WatchFailed)
+    failed = events.newest(WatchFailed)
     return replace(
         setting,
         life=snapshot.life.value,
@@ -342,7 +340,6 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         now_s=snapshot.now_s,
         epoch_begins=_epoch_begins(snapshot),
         unrecorded=snapshot.unrecorded,
-        unrecorded_step=lost.step if lost else 0,
         watch_failed=failed.reason if failed else "",
         ended=snapshot.ended,
         failed=events.newest(TrainingFailed),

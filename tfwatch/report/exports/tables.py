@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
+    from tfwatch.runs.reading.folder import RunFolder
     from tfwatch.runs.reading.opened import Run
-    from tfwatch.runs.reading.streams import RunSource
 
 
 def filled(template: str, *columns: NDArray[np.generic]) -> str:
@@ -61,7 +61,7 @@ class Text:
 class Recording:
     """The record of a run, or of the time from the first to the last of `steps`."""
 
-    def __init__(self, source: RunSource, run: Run, steps: tuple[int, int] | None = None) -> None:
+    def __init__(self, source: RunFolder, run: Run, steps: tuple[int, int] | None = None) -> None:
         self.manifest: Manifest = run.manifest
         self._source = source
         self._run = run

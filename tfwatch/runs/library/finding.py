@@ -24,8 +24,8 @@ from tfwatch.runs.format import (
 )
 from tfwatch.runs.group import is_group, rank_folders, read_group_file
 from tfwatch.runs.group_joining import WINDOW_S
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,7 +255,7 @@ def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
     """
     for folder in list_single_runs(runs_dir):  # another rank of its group may have begun before it
         with suppress(NotARunError, OSError):
-            manifest = FolderSource(folder).manifest()
+            manifest = RunFolder(folder).manifest()
             if manifest.origin_wall_ns < began_ns - WINDOW_S * 1e9:
                 return
             if manifest.pid == pid and manifest.origin_wall_ns >= began_ns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,18 +17,18 @@ from tfwatch.core.rows import GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.reading.buffers import LogLines
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of, now_s
-from tfwatch.runs.reading.streams import FolderSource, write_own_run
+from tfwatch.runs.reading.streams import write_own_run
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.liveness import OpenPhase
-    from tfwatch.runs.reading.streams import RunSource
 
 _CHUNK = 4 * 2**20
 _BLOCK = 2**18
@@ -37,10 +36,9 @@ _BLOCK = 2**18
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run, read once. `steps` and `samples` are read-only; those of a folder that this version wrote are views of its
-    files.
+    """A run, read once. `steps` and `samples` are read-only views of its files.
 
-    path: None where no folder could be created.
+    path: None for a script that has no run yet.
     steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`; events: in the order
     of writing.
     length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
@@ -135,35 +133,27 @@ def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None)
     """
     folder = Path(os.path.expanduser(path))
     write_own_run(folder)
-    source = FolderSource(folder)
-    manifest = source.manifest()
-    first = None if newest is None else -newest
-    return _run(source, manifest, lambda name: _view(folder, name)[first:], clock)
+    return read_whole(RunFolder(folder), clock, newest)
 
 
-def read_run(source: RunSource, clock: Clock = SYSTEM) -> Run:
-    """Read the run of a source, also one without a folder, and with rows that are not on disk; they are copied.
+def read_whole(source: RunFolder, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
+    """Open the run of a source, as `open_run` does.
 
     Raises:
         NotARunError: the source has no run that this tfwatch reads.
     """
-    manifest = source.manifest()
-    return _run(source, manifest, lambda name: _rows(source, name), clock)
-
-
-def _run(
-    source: RunSource, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock
-) -> Run:
-    steps = rows_of(layout.STEPS)
-    names = (layout.SAMPLES, layout.STAGES, layout.GPUS)
-    samples, stages, gpus = (clean_rows(rows_of(name)) for name in names)
+    manifest = source.manifest_now()
+    first = None if newest is None else -newest
+    steps = source.rows(layout.STEPS)[first:]
+    samples, stages, gpus = (
+        clean_rows(source.rows(name)[first:])
+        for name in (layout.SAMPLES, layout.STAGES, layout.GPUS)
+    )
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
-    pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK))
-    life, length_s, silent_s = _life(source, manifest, events, pulse, steps, clock)
+    pulse = decode_pulse(source.read_now(layout.PULSES, 0, _CHUNK))
+    life, length_s, silent_s = _life(manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
-    last = find_open_phase(ended, pulse)
-    log = _log(source)
     return Run(
         source.folder,
         manifest,
@@ -172,8 +162,8 @@ def _run(
         events,
         life,
         length_s,
-        last,
-        log,
+        find_open_phase(ended, pulse),
+        _log(source),
         stages,
         gpus,
         silent_s,
@@ -181,7 +171,6 @@ def _run(
 
 
 def _life(
-    source: RunSource,
     manifest: Manifest,
     events: tuple[Event, ...],
     pulse: Pulse | None,
@@ -192,7 +181,7 @@ def _life(
     for event in reversed(events):
         if isinstance(event, RunEnded):
             return Life.ENDED, event.at_ns / 1e9, 0.0
-    life, silent_s = (Life.RUNNING, 0.0) if source.is_here() else life_of(manifest, pulse, clock)
+    life, silent_s = life_of(manifest, pulse, clock)
     last_s = max(
         float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0,
         pulse.now_ns / 1e9 if pulse else 0.0,
@@ -200,32 +189,15 @@ def _life(
     return life, now_s(manifest, life, last_s, clock), silent_s
 
 
-def _log(source: RunSource) -> tuple[str, ...]:
+def _log(source: RunFolder) -> tuple[str, ...]:
     lines = LogLines()
     for data in _chunks(source, layout.LOG):
         lines.add(data)
     return (*lines.head, *lines.tail[max(len(lines.head) - (lines.total - len(lines.tail)), 0) :])
 
 
-def _chunks(source: RunSource, name: str) -> Iterator[bytes]:
+def _chunks(source: RunFolder, name: str) -> Iterator[bytes]:
     offset = 0
-    while data := source.read(name, offset, _CHUNK):
+    while data := source.read_now(name, offset, _CHUNK):
         offset += len(data)
         yield data
-
-
-def _rows(source: RunSource, name: str) -> Rows:
-    """Return a view of the file where all its bytes are on disk: a copy of ten million steps takes 320 MB."""
-    path = source.folder and source.folder / name
-    if source.folder and path and path.is_file() and not source.read(name, path.stat().st_size, 1):
-        return _view(source.folder, name)
-    return layout.rows_of(name, b"".join(_chunks(source, name)))
-
-
-def _view(folder: Path, name: str) -> Rows:
-    path, row = folder / name, layout.TABLES[name]
-    rows: Rows = np.empty(0, dtype=row)
-    with contextlib.suppress(OSError):  # missing, or not a file: no rows
-        if count := path.stat().st_size // row.itemsize:
-            rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
-    return rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock, local_time
-from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
+from tfwatch.core.events import RunEnded, Slept, decode
 from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
@@ -28,10 +28,9 @@ from tfwatch.runs.reading.buffers import (
     ThinnedRows,
 )
 from tfwatch.runs.reading.disk_call import FIRST_S, PATIENCE_S, DiskSilentError
+from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life, life_of, now_s
-from tfwatch.runs.reading.opened import Run, read_run
-from tfwatch.runs.reading.patient_source import PatientSource
-from tfwatch.runs.reading.streams import FolderSource, RunSource
+from tfwatch.runs.reading.opened import Run, read_whole
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
@@ -44,11 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RECENT",
-    "FolderSource",
     "Life",
     "ProgressNow",
+    "RunFolder",
     "RunReader",
-    "RunSource",
     "Snapshot",
     "follow_folder",
 ]
@@ -82,7 +80,7 @@ class ProgressNow:
 class Snapshot:
     """The present state of a run. Compared by identity.
 
-    is_here: the training runs in this process. now_s: the reader's time, seconds since the clock origin; for a run that
+    now_s: the reader's time, seconds since the clock origin; for a run that
     is over, its end.
     pulse: the newest readable one. pyramid, epochs: empty where the reader keeps no sums.
     steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps. steps_between: see
@@ -95,7 +93,6 @@ class Snapshot:
     torn: unreadable lines, rows and entries of the manifest.
     silent_s: the age of the pulse where the run does not respond.
     unrecorded: why the disk takes no rows now; empty where it does.
-    disk_silent_s: the seconds for which the disk of the folder has not responded; else 0.0.
     examples_s: examples a second over the last 5 s; None before there are any.
     log, log_head: the log's last and first lines, of `log_total` in all; log_unfinished: the line that has not ended.
     """
@@ -103,7 +100,6 @@ class Snapshot:
     manifest: Manifest
     folder: Path | None
     life: Life
-    is_here: bool
     now_s: float
     silent_s: float
     pulse: Pulse | None
@@ -129,7 +125,6 @@ class Snapshot:
     log_total: int
     log_unfinished: str
     unrecorded: str
-    disk_silent_s: float
     torn: int
 
     def local_time(self, at_s: float) -> datetime:
@@ -160,7 +155,11 @@ class RunReader:
     """
 
     def __init__(
-        self, source: RunSource, clock: Clock = SYSTEM, *, keeps_sums: bool = True
+        self,
+        source: RunFolder,
+        clock: Clock = SYSTEM,
+        *,
+        keeps_sums: bool = True,
     ) -> None:
         self._source = source
         self._clock = clock
@@ -183,7 +182,6 @@ class RunReader:
         self._sleeps: list[Slept] = []
         self._pulse: Pulse | None = None
         self._ended: RunEnded | None = None
-        self._unrecorded = ""
         self._log = LogLines()
         self._torn = 0
         self._splitter = LineSplitter()
@@ -194,23 +192,21 @@ class RunReader:
         return self._manifest
 
     @property
-    def disk(self) -> PatientSource | None:
-        """The source whose disk may be silent; None where the reader waits for its source."""
-        return self._source if isinstance(self._source, PatientSource) else None
+    def disk(self) -> RunFolder:
+        """The folder, whose disk may be silent."""
+        return self._source
 
     def in_time(self, work: Callable[[], T]) -> T | None:
         """Return the result of work that reads the run; None where the `disk` does not respond in time.
 
         The work is done again with the next call, and finds what was read for it.
         """
-        if self.disk is None:
-            return work()
-        self.disk.begin_frame()
+        self._source.begin_frame()
         try:
             result = work()
         except DiskSilentError:
             return None
-        self.disk.end_frame()
+        self._source.end_frame()
         return result
 
     def tail(self) -> Snapshot:
@@ -219,8 +215,7 @@ class RunReader:
         Raises:
             DiskSilentError: the `disk` has not responded in time. The data read so far stay; the next call goes on.
         """
-        if self.disk:
-            self.disk.read_ahead(self._offsets, _CHUNK)
+        self._source.read_ahead(self._offsets, _CHUNK)
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
@@ -257,10 +252,7 @@ class RunReader:
         ):
             return newest[first - 1 - older : max(last - older, 0)].copy()
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
-        data = b""
-        while part := self._source.read(layout.STEPS, start + len(data), length - len(data)):
-            data += part  # a source returns less where its bytes move from memory to disk
-        rows = layout.rows_of(layout.STEPS, data)
+        rows = layout.rows_of(layout.STEPS, self._source.read(layout.STEPS, start, length))
         return rows[plausible(rows)]
 
     def read_whole(self) -> Run:
@@ -269,21 +261,18 @@ class RunReader:
         Raises:
             NotARunError: the run is no longer readable.
         """
-        return read_run(self.disk.source if self.disk else self._source, self._clock)
+        return read_whole(self._source, self._clock)
 
     def _snapshot(self) -> Snapshot:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
-        is_gone = newest is None and (
-            self.disk.ask(("is_gone",), self._is_gone) if self.disk else self._is_gone()
-        )
+        is_gone = newest is None and self._source.ask(("is_gone",), self._is_gone)
         life, silent_s = self._life(pulse, is_gone=is_gone)
         at_s, progress = self._now_s(life, pulse), self._progress.rows
         return Snapshot(
             manifest=self._manifest,
             folder=self._source.folder,
             life=life,
-            is_here=self._source.is_here(),
             now_s=at_s,
             silent_s=silent_s,
             pulse=pulse,
@@ -308,8 +297,7 @@ class RunReader:
             log_head=self._log.head,
             log_total=self._log.total,
             log_unfinished=self._log.unfinished,
-            unrecorded=self._unrecorded,
-            disk_silent_s=self._source.silent_s,
+            unrecorded=pulse.unrecorded if pulse else "",
             torn=self._torn + len(self._manifest.skipped),
         )
 
@@ -339,8 +327,6 @@ class RunReader:
             self._ended = event
         elif isinstance(event, Slept):
             self._sleeps.append(event)
-        elif isinstance(event, RecordingLost | RecordingResumed):
-            self._unrecorded = event.reason if isinstance(event, RecordingLost) else ""
 
     def _rows(self, name: str) -> Rows:
         rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))
@@ -355,7 +341,7 @@ class RunReader:
     def _refresh_manifest(self) -> None:
         """Read the manifest again: the writer adds fields, but its origin never changes."""
         now = self._clock.now_ns()
-        if not self._source.is_here() and now - self._manifest_read_ns < 1e9:
+        if now - self._manifest_read_ns < 1e9:
             return
         try:
             manifest = self._source.manifest()
@@ -379,8 +365,6 @@ class RunReader:
     def _life(self, pulse: Pulse | None, is_gone: bool) -> tuple[Life, float]:
         if self._ended:
             return Life.ENDED, 0.0
-        if self._source.is_here():
-            return Life.RUNNING, 0.0
         if is_gone:
             return Life.GONE, 0.0
         return life_of(self._manifest, pulse, self._clock)
@@ -399,7 +383,7 @@ def follow_folder(folder: Path, clock: Clock = SYSTEM) -> RunReader:
         NotARunError: the folder has no run that this tfwatch reads.
         DiskSilentError: its disk has not responded for `FIRST_S`.
     """
-    source = PatientSource(FolderSource(folder), clock, FIRST_S)
+    source = RunFolder(folder, clock, FIRST_S)
     reader = RunReader(source, clock)
     source.patience_s = PATIENCE_S
     return reader

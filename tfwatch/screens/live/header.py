@@ -10,7 +10,6 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.runs.reading.disk_call import SLOW_S
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import fit, row, shorten, spread
@@ -172,16 +171,10 @@ def _state(view: RunView) -> tuple[str, bool]:
         return _script_state(view)
     if snapshot.life is Life.KILLED:
         return "REPLAY, killed", True
-    if snapshot.is_here:
-        if (
-            snapshot.unrecorded
-            or snapshot.folder is None
-            or (not snapshot.ended and snapshot.disk_silent_s >= SLOW_S)
-        ):
-            return "NOT RECORDED", True
-        return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
+    if snapshot.unrecorded:
+        return "NOT RECORDED", True
     return (
         "ATTACHED" if view.situation.live else "FOLLOWING, read only",
         snapshot.life is not Life.RUNNING,

@@ -56,7 +56,7 @@ from tfwatch.screens.live.whole_run.curves import CurvesPane
 from tfwatch.screens.live.whole_run.epochs import EpochsPane
 from tfwatch.screens.live.whole_run.line import LONG_S, WholeRunLine
 from tfwatch.screens.live.whole_run.sensors import SensorsPane
-from tfwatch.screens.silent_disk import beside, silent_disk
+from tfwatch.screens.silent_disk import silent_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,7 +247,7 @@ class LiveScreen(Screen[None], CachedLines):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_too_small()
             return
-        self.banner.banner = beside(view.finding, self._reader.disk)
+        self.banner.banner = view.finding
         self.banner.note = banner_note(view, self.live)
         self.timeline.split = view.situation.setting.judgement.breakdown
         self.timeline.snapshot = view.snapshot
@@ -484,11 +484,10 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _save_copy(self, folder: Path | None, lines: str) -> Path | None:
         """Save a code suggestion in the run folder; return None where the disk takes it not at once, or not at all."""
-        disk = self._reader.disk
-        if disk is None:
-            return save_copy(folder, lines)
         with suppress(DiskSilentError):
-            path: Path | None = disk.ask(("copy", lines), lambda: save_copy(folder, lines))
+            path: Path | None = self._reader.disk.ask(
+                ("copy", lines), lambda: save_copy(folder, lines)
+            )
             return path
         return None
 

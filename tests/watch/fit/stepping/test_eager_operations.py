@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runs.folders import FakeClock, make_manifest
+from tests.runs.folders import FakeClock, make_manifest, read_back
 from tfwatch.core.clock import Clock
 from tfwatch.core.events import Noted
-from tfwatch.runs.reading.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.fit.stepping.eager_operations import (
     Calls,
@@ -170,7 +169,7 @@ def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_notes_it(
     assert time_operations(writer) is None
     assert not writer.manifest().op_by_op
     writer.flush()
-    (note,) = (event.text for event in read_run(writer).events if isinstance(event, Noted))
+    (note,) = (event.text for event in read_back(writer).events if isinstance(event, Noted))
     assert note.startswith(
         "Python time between operations is unknown: operations cannot be timed ("
     )

@@ -191,10 +191,7 @@ def test_a_setting_that_the_script_fixes_is_refused_with_the_scripts_reason(
         one.writer.flush()
         assert main(["set", "workers=4", "--runs-dir", str(tmp_path)]) == 2
 
-    assert (
-        "does not switch workers: as the script has it: its map keeps a state\n"
-        in capsys.readouterr().err
-    )
+    assert "does not switch workers: its map keeps a state\n" in capsys.readouterr().err
 
 
 # -- the training that is meant -----------------------------------------------------------------------

@@ -138,7 +138,7 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
 #: The reasons beside the settings of a data set below a strategy.
 SPREAD = {
     "prefetch": Refusal.SPREAD.words,
-    "workers": f"{Refusal.SPREAD.words}: change train.py:24",
+    "workers": f"change train.py:24: {Refusal.SPREAD.words}",
 }
 
 

@@ -95,7 +95,7 @@ def set_knobs(
     for change in changes:
         if refused := manifest.why_not_switchable(change.knob):
             raise BadInputError(
-                f"{folder.name} does not switch {option_name(change.knob)}: {refused.words}"
+                f"{folder.name} does not switch {option_name(change.knob)}: {refused}"
             )
     switches = [Switch(folder, change, clock) for change in _resolved(changes, folder, clock)]
     for switch in switches:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from tfwatch.core import units
@@ -34,7 +33,7 @@ class Refusal(Enum):
     NO_PY_DATASET = "its data is not a PyDataset"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
-    SPREAD = "not live below a strategy"
+    SPREAD = "a strategy's pipeline is never switched"
     NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
     ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"
 
@@ -61,18 +60,6 @@ class NotTimed(Enum):
     NOT_SPLIT = "the steps are not split into parts"
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A knob that a script's own pipeline does not have, for a reason of that pipeline."""
-
-    reason: str
-
-    @property
-    def words(self) -> str:
-        """The refusal as text."""
-        return f"as the script has it: {self.reason}"
-
-
 #: The reason why a pipeline has no such knob.
 LACKING = {
     CACHE: Refusal.NOTHING_TO_CACHE,
@@ -82,21 +69,11 @@ LACKING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NoRoom:
-    """A cache of the whole data set needs more than its share of the free memory."""
+def no_room(needs_bytes: float | None, free_bytes: float | None) -> str:
+    """Return the refusal of a cache as text: `needs 4.1 GB, 6.2 GB are free`; empty where it fits.
 
-    needs_bytes: float
-    free_bytes: float
-
-    @property
-    def words(self) -> str:
-        """The refusal as text: `needs 4.1 GB, 6.2 GB are free`."""
-        return f"needs {units.memory(self.needs_bytes)}, {units.memory(self.free_bytes)} are free"
-
-
-def no_room(needs_bytes: float | None, free_bytes: float | None) -> NoRoom | None:
-    """Return the refusal of a cache; None where it fits, or where either figure is unknown."""
+    Empty too where either figure is unknown.
+    """
     if needs_bytes is None or free_bytes is None or needs_bytes <= CACHE_SHARE * free_bytes:
-        return None
-    return NoRoom(needs_bytes, free_bytes)
+        return ""
+    return f"needs {units.memory(needs_bytes)}, {units.memory(free_bytes)} are free"

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.core.events import Event
-    from tfwatch.core.refusals import Fixed
     from tfwatch.core.rows import Rows
     from tfwatch.judge.earlier_runs import PreviousRun
     from tfwatch.judge.findings.situation import Banner
@@ -105,22 +104,22 @@ class RunView:
         """True once the run is over."""
         return self.snapshot.life.is_over
 
-    def refusal(self, knob: str, live: bool, is_ending: bool = False) -> Refusal | Fixed | None:
-        """Return the reason why a knob cannot be switched now; None where it can.
+    def refusal(self, knob: str, live: bool, is_ending: bool = False) -> str:
+        """Return the reason why a knob cannot be switched now; empty where it can.
 
         live: keys reach the training. is_ending: the user asked to stop.
         """
         return self.run_refusal(live, is_ending) or self.snapshot.manifest.why_not_switchable(knob)
 
-    def run_refusal(self, live: bool, is_ending: bool = False) -> Refusal | None:
-        """Return the reason why no knob of the run can be switched now; None where one may."""
+    def run_refusal(self, live: bool, is_ending: bool = False) -> str:
+        """Return the reason why no knob of the run can be switched now; empty where one may."""
         if self.snapshot.ended or self.snapshot.life is Life.KILLED:
-            return Refusal.RUN_IS_OVER
+            return Refusal.RUN_IS_OVER.words
         if is_ending:
-            return Refusal.RUN_IS_ENDING
+            return Refusal.RUN_IS_ENDING.words
         if self.awaits_fit:
-            return Refusal.NO_FIT_YET
-        return None if live else Refusal.READ_ONLY
+            return Refusal.NO_FIT_YET.words
+        return "" if live else Refusal.READ_ONLY.words
 
     @property
     def awaits_fit(self) -> bool:

@@ -245,8 +245,7 @@ class RequestTaker:
             return Refusal.RUN_IS_ENDING.words
         if self._control.waiting_count >= _MOST_WAITING:
             return "too many requests wait"
-        refused = self._writer.manifest().why_not_switchable(request.knob)
-        return refused.words if refused else ""
+        return self._writer.manifest().why_not_switchable(request.knob)
 
     def _refuse(self, request: SwitchRequest, reason: str) -> None:
         knobs = self._control.knobs if self._control else AS_WRITTEN

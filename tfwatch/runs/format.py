@@ -37,7 +37,7 @@ from tfwatch.core.knobs import (
     check_value,
     epochs_until,
 )
-from tfwatch.core.refusals import LACKING, Fixed, Refusal
+from tfwatch.core.refusals import LACKING, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
 if TYPE_CHECKING:
@@ -197,17 +197,12 @@ class Manifest(msgspec.Struct, frozen=True):
         """The copy of a batch, where batches are copied ahead of their steps; None where they are not."""
         return self.copy_ms if self.copied_ahead else None
 
-    def why_not_switchable(self, knob: str) -> Refusal | Fixed | None:
-        """Return the reason why the run never switches a knob; None where it does."""
-        if knob not in self.knobs:
-            return (
-                Fixed(self.fixed[knob])
-                if self.fixed.get(knob)
-                else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
-            )
-        if knob in self.switchable:
-            return None
-        return Fixed(self.fixed[knob]) if self.fixed.get(knob) else Refusal.FIXED
+    def why_not_switchable(self, knob: str) -> str:
+        """Return the reason why the run never switches a knob; empty where it does."""
+        if knob in self.knobs and knob in self.switchable:
+            return ""
+        none = Refusal.FIXED if knob in self.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
+        return self.fixed.get(knob) or none.words
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""

@@ -21,7 +21,6 @@ from tfwatch.judge.steps.verdict import BURSTS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfwatch.core.refusals import NoRoom
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
     from tfwatch.judge.steps.verdict import Breakdown
@@ -134,7 +133,7 @@ def forecast(
             False,
         )
     if full := _no_room(evidence, knob, value):
-        prediction = f"a cache {full.words}"
+        prediction = f"a cache {full}"
     if isinstance(prediction, str):
         return Forecast(
             knob,
@@ -155,13 +154,11 @@ def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
     return own and value in as_written and evidence.knobs.get(knob) in as_written
 
 
-def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
-    """Return the reason why the training would refuse a cache; None where it would not."""
-    return (
-        no_room(evidence.run.cache_bytes, evidence.memory_free)
-        if (knob, value) == (CACHE, "on")
-        else None
-    )
+def _no_room(evidence: Evidence, knob: str, value: str) -> str:
+    """Return the reason why the training would refuse a cache; empty where it would not."""
+    if (knob, value) != (CACHE, "on"):
+        return ""
+    return no_room(evidence.run.cache_bytes, evidence.memory_free)
 
 
 def no_forecast_reason(evidence: Evidence) -> str:

@@ -135,10 +135,10 @@ class SwitchRequests:
         """Start the autopilot, or end it. Return a message."""
         if self._tuner is not None and view.situation.autopilot_run is not None:
             return self._end_job("autopilot ended; the settings that helped stay")
-        fixed = None if view.snapshot.manifest.switchable else Refusal.FIXED
+        fixed = "" if view.snapshot.manifest.switchable else Refusal.FIXED.words
         refused = view.run_refusal(self.requests is not None, self._is_ending(view)) or fixed
         if refused or self._tuner is None:
-            return f"autopilot: {(refused or Refusal.READ_ONLY).words}"
+            return f"autopilot: {refused or Refusal.READ_ONLY.words}"
         job = Autopilot(view.snapshot.manifest.memory_limit)
         return self._begin_job(view, job, "autopilot: it switches the settings; f ends it")
 
@@ -178,7 +178,7 @@ class SwitchRequests:
         state = None if refused else self._states(view).get(knob)
         if state is not None:
             return "", state
-        return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", None
+        return f"{knob_name(knob)}: {refused or Refusal.NO_SUCH_KNOB.words}", None
 
     def _is_ending(self, view: RunView) -> bool:
         return self.requests is not None and self.requests.is_stopping and not view.is_over

@@ -16,6 +16,7 @@ from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.core.refusals import Refusal
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata import cache as stores
 
@@ -460,5 +461,5 @@ def test_a_knob_below_a_strategy_names_the_line_of_the_script_to_change() -> Non
         for line in (7, 9)
     ]
     fixed = fixed_below_strategy(edits)
-    assert fixed["workers"] == "not live below a strategy: change train.py:7"
-    assert fixed["prefetch"] == fixed["cache"] == "not live below a strategy"
+    assert fixed["workers"] == f"change train.py:7: {Refusal.SPREAD.words}"
+    assert fixed["prefetch"] == fixed["cache"] == Refusal.SPREAD.words

@@ -15,7 +15,7 @@ from tfwatch.core.knobs import (
     Knob,
     stage_value,
 )
-from tfwatch.core.refusals import NoRoom, no_room
+from tfwatch.core.refusals import no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
@@ -65,13 +65,11 @@ def experiment_offer(view: RunView, live: bool) -> str:
     return f"a runs an A/B test of {subject_text(switch.knob, knob_state.test_order(switch.old, switch.new))}"
 
 
-def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
-    """Return the reason why a cache does not fit into memory; None where it fits, or is already on."""
-    return (
-        None
-        if state.coming == "on"
-        else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
-    )
+def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:
+    """Return the reason why a cache does not fit into memory; empty where it fits, or is already on."""
+    if state.coming == "on":
+        return ""
+    return no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +161,7 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
             refused or view.situation.is_stalled
         )
         note = (
-            refused.words
-            if refused
-            else _forecast_text(view, state, wanted) or "enter: this stage alone"
+            refused if refused else _forecast_text(view, state, wanted) or "enter: this stage alone"
         )
         yield KnobRow(
             key="",
@@ -185,7 +181,7 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
 def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
     state = view.knobs[knob.name]
     refused = view.refusal(knob.name, live) or (
-        cache_refusal(view.snapshot, state) if knob.name == CACHE else None
+        cache_refusal(view.snapshot, state) if knob.name == CACHE else ""
     )
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
     following = knob_state.deeper(state.coming) if knob is _DEPTH else knob_state.toggled(state)
@@ -208,7 +204,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
         name="depth" if knob is _DEPTH else knob.label,
         now=state.now,
         next="" if refused or (following == state.now and not waits) else waits or following,
-        note=refused.words if refused and can_switch else note,
+        note=refused if refused and can_switch else note,
         forecast_range=interval_text(forecast) if forecast and has_forecast else "",
         has_forecast=has_forecast,
         busy=busy and not refused,

@@ -365,10 +365,10 @@ class KnobDescriber:
 
 
 def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
-    """Return the reason why each knob is not live, with the line of the script that takes its place."""
+    """Return the reason why each knob is not live, after the line of the script to change in its place."""
     lines = {edit.knob: edit.place for edit in reversed(edits)}
     knobs, why = (PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH), Refusal.SPREAD.words
-    return {knob: f"{why}: change {lines[knob]}" if knob in lines else why for knob in knobs}
+    return {knob: f"change {lines[knob]}: {why}" if knob in lines else why for knob in knobs}
 
 
 def _names_of(stages: Sequence[Any]) -> list[str]:

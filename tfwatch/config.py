@@ -51,6 +51,14 @@ def path(text: str) -> Path:
     return Path(os.path.expanduser(text))
 
 
+def short_path(path: Path) -> str:
+    """Return the path with the user's home as `~`."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
 def command(text: str) -> tuple[str, ...]:
     """Read a command and its arguments, split as a shell splits them; no shell runs it.
 

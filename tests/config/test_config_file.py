@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.config import VARIABLE, ConfigError, config_path, read_config
+from tfwatch.config import VARIABLE, ConfigError, config_path, read_config, short_path
 from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
 from tfwatch.runs.library.removal import RunsToKeep, configured_limits, prune_words
 
@@ -176,3 +176,9 @@ def test_limits_hold_for_the_folder_of_the_config_file_alone(config: Path, tmp_p
     words = prune_words(tmp_path, RunsToKeep(90 * 60.0, 5, 1.5 * 2**30))
     assert words[:5] == ["runs", "prune", "--yes", "--runs-dir", str(tmp_path)]
     assert words[5:] == ["--keep", "5", "--older-than", "90m", "--max-size", "1.5"]
+
+
+def test_a_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert short_path(Path("/home/ada/runs/one")) == "~/runs/one"
+    assert short_path(Path("/data/one")) == "/data/one"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.pseudo import Pseudo
+from tfwatch.config import short_path
 from tfwatch.terminal.capture import (
     Capture,
     Signals,
@@ -23,7 +24,6 @@ from tfwatch.terminal.capture import (
     why_no_screen,
     wrapped,
 )
-from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
 
 
@@ -310,12 +310,6 @@ def test_no_screen_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     assert "TERM" in why_no_screen({"TERM": "dumb"})
     assert why_no_screen({"TERM": "xterm"}) == ""
-
-
-def test_a_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
-    assert short_path(Path("/home/ada/runs/one")) == "~/runs/one"
-    assert short_path(Path("/data/one")) == "/data/one"
 
 
 #: An app that acts shortly after its first paint.

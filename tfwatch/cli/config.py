@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.config import KEYS, ConfigKey, read_config
+from tfwatch.config import KEYS, ConfigKey, read_config, short_path
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.runs.library.finding import platform_runs_dir
-from tfwatch.terminal.guard import short_path
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:

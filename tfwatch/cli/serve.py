@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from tfwatch.cli import options
+from tfwatch.config import short_path
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open, printable
-from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
     import argparse

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import psutil
 
+from tfwatch.config import short_path
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.doctor.checks import CheckUp, Cores, DiskSpeed, Facts, Memory, RunsFolder, judge
@@ -30,7 +31,6 @@ from tfwatch.runs.library.finding import find_problem, nearest
 from tfwatch.runs.machine_info import free_bytes, limits
 from tfwatch.sensors.gpu.sensor import choose_sources
 from tfwatch.sensors.protocol import Availability, Unavailable, reason
-from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.config import short_path
 from tfwatch.core import units
 from tfwatch.judge.findings.situation import Banner, Tone
 from tfwatch.runs.reading.disk_call import SLOW_S
-from tfwatch.terminal.guard import short_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,9 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tfwatch.config import short_path
 from tfwatch.runs.format import FILE_MODE
-from tfwatch.terminal.guard import LEAVE_SCREEN, short_path, start_guard, terminal_state
+from tfwatch.terminal.guard import LEAVE_SCREEN, start_guard, terminal_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,6 +15,7 @@ import termios
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tfwatch.config import short_path
 from tfwatch.core.errors import printable
 
 #: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the alternate screen.
@@ -151,11 +152,3 @@ def _select(lines: list[str]) -> list[str]:
     """Return the lines around the stack of a fatal signal; without one the last ten."""
     fatal = next((n for n, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     return lines[-10:] if fatal is None else lines[max(0, fatal - 5) : fatal + 25]
-
-
-def short_path(path: Path) -> str:
-    """Return the path with the user's home as `~`."""
-    try:
-        return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)

@@ -191,7 +191,8 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
 
 def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _taken(monkeypatch)
-    assert run("run", "--steps", "7", "--switch", "1:prefetch=2", "own.py", "--steps", "9") == 0
+    words = "run --keep-awake --steps 7 --switch 1:prefetch=2 own.py --steps 9"
+    assert run(*words.split()) == 0
     (options,) = asked
     assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)

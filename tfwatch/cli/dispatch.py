@@ -164,13 +164,13 @@ class _Parser(argparse.ArgumentParser):
     """A parser that reports an error in one sentence, without the usage.
 
     commands: the names of its commands, of the parser that has them.
-    count_own_words: counts the words that are the command's; the others are a script's, and are kept as `words`.
+    has_script: what follows its options is a script's, and is kept as `words`.
     keeps_unknown: what the parser does not know is a script's, and is kept as `words`.
     more_help: makes text that the help ends with, from the words of the command line.
     """
 
     commands: tuple[str, ...] = ()
-    count_own_words: Callable[[Sequence[str]], int] | None = None
+    has_script = False
     keeps_unknown = False
     more_help: Callable[[Sequence[str]], str] | None = None
 
@@ -179,8 +179,8 @@ class _Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse as argparse does, and report a mistyped option before a missing one."""
         words = list(sys.argv[1:] if args is None else args)
-        if self.count_own_words:
-            own = self.count_own_words(words)
+        if self.has_script:
+            own = self._count_own_words(words)
             namespace = argparse.Namespace(words=words[own:])
             words = words[:own]
         if self.more_help and {"-h", "--help"} & set(words):
@@ -192,6 +192,19 @@ class _Parser(argparse.ArgumentParser):
         if not self.commands:
             self._check_options(words)
         return super().parse_known_args(words, namespace)
+
+    def _count_own_words(self, words: Sequence[str]) -> int:
+        """Return the number of words before the script, or before `-m`."""
+        at = 0
+        while (
+            at < len(words)
+            and words[at].startswith("-")
+            and not words[at].startswith("-m")
+            and words[at] != "--"
+        ):
+            option = self._option_string_actions.get(words[at])
+            at += 2 if option and option.nargs is None else 1
+        return min(at, len(words))
 
     def _check_options(self, words: list[str]) -> None:
         known = self._option_string_actions

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 THEMES, path = config.THEMES, config.path
 #: The help of an argument that names a run.
-RUN = "a run folder, part of a run's name, the name given to it, or latest"
+RUN = "a run folder, part of a run's name, or latest"
 
 
 def sentence(text: str) -> str:

@@ -115,7 +115,7 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 #: The columns that a narrow terminal goes without, the first one first.
 _LESS_NEEDED = ("size", "age", "steps", "step", "wait", "state")
-#: Cells in which a name is folded at the narrowest: that of a run without a name of its own has one row.
+#: Cells in which a name is folded at the narrowest.
 _LEAST_NAME = 26
 
 

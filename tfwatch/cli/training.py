@@ -21,24 +21,6 @@ if TYPE_CHECKING:
 
     from tfwatch.cli.script.run import RunOptions
 
-#: The options of `run` and `ab` that have a value.
-_WITH_VALUE = (
-    "--runs-dir",
-    "--python",
-    "--theme",
-    "--notify-command",
-    "--keep-runs",
-    "--keep-age",
-    "--keep-size",
-    "--group",
-    "--gpu-sensor",
-    "--steps",
-    "--switch",
-    "--memory-limit",
-    "--knob",
-    "--budget",
-    "--feed",
-)
 _EXIT_CODES = """\
 exit codes: that of the script; 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
 130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal).
@@ -50,7 +32,7 @@ def add_run(commands: Any, text: str) -> None:
     more = "What follows SCRIPT is the script's, as is the exit code."
     usage = "tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]"
     own = options.add_command(commands, "run", text, _run_script, more=more, usage=usage)
-    own.count_own_words = _count_own_words
+    own.has_script = True
     _add_python(own)
     _add_shared(own)
 
@@ -118,19 +100,6 @@ def _add_showing(group: Any) -> None:
     text = "print the summary as one JSON object on stdout; implies --headless"
     group.add_argument("--json", action="store_true", help=text)
     options.add_verbosity(group, "no summary on stderr")
-
-
-def _count_own_words(words: Sequence[str]) -> int:
-    """Return the number of words before the script, or before `-m`."""
-    at = 0
-    while (
-        at < len(words)
-        and words[at].startswith("-")
-        and not words[at].startswith("-m")
-        and words[at] != "--"
-    ):
-        at += 2 if words[at] in _WITH_VALUE else 1
-    return min(at, len(words))
 
 
 def _script(words: Sequence[str]) -> list[str]:
@@ -277,7 +246,7 @@ def add_ab(commands: Any, text: str) -> None:
     """Add the command's parser. text: its help."""
     usage = "tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]"
     own = options.add_command(commands, "ab", text, _run_ab, epilog=_EPILOG, usage=usage)
-    own.count_own_words = _count_own_words
+    own.has_script = True
     text = (
         "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
     )

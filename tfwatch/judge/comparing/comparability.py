@@ -24,7 +24,7 @@ class NotComparableError(ValueError):
 class Subject:
     """The facts of a run that decide whether it can be compared.
 
-    settings: start knobs and the last live knobs, in words. hardware: cores, allowed cores and memory in bytes, None
+    settings: those that the run began with and the last live ones, in words. hardware: cores, allowed cores and memory in bytes, None
     where unknown. start_s: since 1970. path: of its folder.
     """
 

@@ -27,7 +27,6 @@ PARTS = (
     "KnobsPane",
     "CardPane",
     "EventsPane",
-    "MachinePane",
 )
 #: Where a number stands: this share of a part's width from its left edge.
 ACROSS = 0.6

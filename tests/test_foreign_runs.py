@@ -18,6 +18,7 @@ from tests.runs.folders import FakeClock, make_manifest, write_run
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
+from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import Banner
 from tfwatch.judge.view import Follower
 from tfwatch.report.document import as_json
@@ -28,7 +29,6 @@ from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.header import header_view, terminal_title
 from tfwatch.screens.live.log import log_lines
 from tfwatch.screens.live.machine import readings

@@ -12,10 +12,10 @@ from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
+from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import steps_in_all
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.judge.view import Follower
-from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.header import header_view
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.settings.knob_rows import knob_rows
@@ -281,7 +281,7 @@ def test_everything_rare_is_a_row() -> None:
         ". TensorFlow 2.21.0 imported in 6.2 s",
         ". 8 000 examples ready in 0.3 s",
         "C compiled in 2.5 s, not counted",
-        "E epoch 1: loss 1.31, acc 0.42, validation 0.3 s, to step 250",
+        "E epoch 1: 33.3 ms/step, data wait 29 %, loss 1.31, acc 0.42, validation 0.3 s, to step 250",
         "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71)",
         "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
         "Z asleep for 12.0 s, not counted",
@@ -294,7 +294,7 @@ def test_everything_rare_is_a_row() -> None:
         ". paused for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",
         ". NVIDIA H100, the first of 4: figures from nvml",
-        "E epoch 2: val_loss 1.5, loss 1.2, to step 300",
+        "E epoch 2: 34.0 ms/step, data wait 60 %, val_loss 1.5, loss 1.2, to step 300",
         "S no batch for 3.5 s at step 452",
         "X stopped after 452 steps: by q",
     ]

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
-from tests.screens.hardware import leaking
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
 from tfwatch.judge.earlier_runs import FIRST_FRAMES, PreviousRun, PreviousRunSearch
-from tfwatch.judge.steps.stalls import find_stalls
-from tfwatch.judge.whole_run import STEP_TIME, EpochTable, LearningCurves, better_way, sensor_lanes
+from tfwatch.judge.whole_run import STEP_TIME, LearningCurves, better_way, epoch_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,25 +106,24 @@ def _two_epochs(folder: Path | None, **changes: Any) -> Canned:
     )
 
 
-def test_an_epoch_has_its_steps_figures_and_events() -> None:
+def test_an_epoch_has_the_mean_of_its_steps_and_their_data_wait() -> None:
     run = _two_epochs(None)
+    run.event(facts.EpochEnded, epoch=1, step=301, metrics={})
     snapshot = run.snapshot()
-    table = EpochTable(snapshot.epochs.rows, snapshot.events, find_stalls(snapshot.steps))
-    first, second = table
-    assert (first.epoch, first.steps, first.traced, first.validation_ms) == (0, 100, 1, 300.0)
-    assert first.metrics == {"loss": 1.3, "val_loss": 1.4}
-    assert (second.epoch, second.steps, second.metrics, second.validation_ms) == (1, 201, {}, None)
-    assert [switch.new for switch in second.switches] == ["4"]
-    assert [stall.lost_ms for stall in second.stalls] == [pytest.approx(4000.0, rel=0.03)]
-    assert second.wait_share == pytest.approx(
-        (50 * 9.6 + 150 * 0.2 + 4000) / (second.step_ms * 201), rel=0.02
+    first, second = (
+        epoch_steps(snapshot.epochs.rows, ended) for ended in snapshot.events.of(facts.EpochEnded)
     )
-    assert table[-1:] == [second]
+    assert first
+    assert second
+    total_ms = 50 * 23.4 + 150 * 13.9 + 4013.8
+    assert second.step_ms == pytest.approx(total_ms / 201, rel=0.03)
+    assert second.wait_share == pytest.approx((50 * 9.6 + 150 * 0.2 + 4000) / total_ms, rel=0.03)
 
 
-def test_a_run_without_steps_has_no_epoch() -> None:
-    snapshot = Canned(None).snapshot()
-    assert len(EpochTable(snapshot.epochs.rows, snapshot.events, ())) == 0
+def test_an_epoch_without_steps_has_no_figures() -> None:
+    snapshot = Canned(None).event(facts.EpochEnded, epoch=0, step=0, metrics={}).snapshot()
+    (ended,) = snapshot.events.of(facts.EpochEnded)
+    assert epoch_steps(snapshot.epochs.rows, ended) is None
 
 
 def _found(run: Canned) -> PreviousRun | None:
@@ -168,7 +165,6 @@ def test_the_newest_earlier_run_of_the_same_workload_is_found(tmp_path: Path) ->
     assert found.name == "2026-11-11T10-00-00_cnn", (
         "without steps, newer, or another workload or batch size: passed over"
     )
-    assert set(found.step_ms) == {0, 1}
     assert found.charts["loss"].validation.values.tolist() == [1.4]
 
 
@@ -177,21 +173,3 @@ def test_a_first_run_has_none_before_it(tmp_path: Path) -> None:
     (tmp_path / "2026-11-10T10-00-00_cnn" / "run.json").write_text("no run")
     assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
     assert _found(_two_epochs(None)) is None
-
-
-def test_a_lane_knows_the_limit_of_its_machine() -> None:
-    run = Canned(None, machine={"cores": 16})
-    run.event(facts.GpuFound, source="nvml", name="H100", memory_bytes=80 * 2**30, unified=False)
-    run.sample(gpu_memory_bytes=38.0 * 2**30, cpu_cores=9.3, gpu_power_w=310.0)
-    lanes = sensor_lanes(run.snapshot(), ("gpu_memory_bytes", "cpu_cores", "gpu_power_w"), 4)
-    assert [lane.limit for lane in lanes] == [80 * 2**30, 16, None]
-
-
-def test_a_leak_is_seen_over_the_whole_run_and_a_missing_figure_has_no_lane() -> None:
-    names = ("memory_used_bytes", "gpu_busy", "gpu_temperature_c")
-    memory, gpu = sensor_lanes(leaking(None).snapshot(), names, 40)
-    assert [memory.column, gpu.column] == ["memory_used_bytes", "gpu_busy"]
-    assert (np.diff(memory.means) >= 0).all()
-    assert memory.last == memory.most > memory.first
-    assert len(memory.means) == 40
-    assert np.isfinite(memory.means).all()

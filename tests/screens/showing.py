@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 from tests.runs.requested import AskedTuner, SentRequests
 from tfwatch.app import TfwatchApp
+from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.steps.causes import RunningLimits
-from tfwatch.screens.live.events import EventCollector
 from tfwatch.screens.live.screen import LiveScreen
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ class Shown:
             live.header,
             live.events_pane,
             live.machine,
-            live.epochs_pane,
-            live.curves_beside,
-            live.sensors,
+            live.curves,
         ):
             pane._shown = ()  # else it waits for the next second
         live.events_pane._collector = EventCollector()

@@ -21,6 +21,8 @@ from tfwatch.screens.live.footer import OwnCost
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from textual.widget import Widget
+
 
 def test_a_knobs_key_is_defined_once() -> None:
     bound = {binding.key: binding.action for binding in LIVE_BINDINGS}
@@ -34,7 +36,7 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         for key in ("tab", "tab", "shift+tab", "shift+tab", "shift+tab", "tab"):
             await show.press(key)
             seen.append(show.live.pane)
-        assert seen == [2, 3, 2, 1, 9, 1]
+        assert seen == [2, 3, 2, 1, 7, 1]
         assert "prefetch 4 next: off" in show.words
         await show.pilot.resize_terminal(120, 40)
         await show.press("tab")
@@ -43,21 +45,21 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         assert show.app.focused is first is not None
 
 
-async def test_in_a_large_window_a_number_focuses_its_pane_and_the_log_stays_open(
+async def test_in_a_large_window_a_number_focuses_its_pane_and_the_lower_place_keeps_the_last(
     tmp_path: Path,
 ) -> None:
     async with shown(usual(tmp_path)) as show:
-        await show.press("5")
+        live = show.live
+        lower: Widget = live.events_pane
         for key, pane in (
-            ("6", show.live.card),
-            ("4", show.live.machine),
-            ("2", show.live.pipeline),
+            *(("6", live.card), ("5", live.log_pane), ("2", live.pipeline), ("4", live.machine)),
+            *(("7", live.curves), ("1", live.knobs), ("3", live.events_pane)),
         ):
             await show.press(key)
             assert show.app.focused is pane
-            assert (show.live.log_pane.display, show.live.events_pane.display) == (True, False)
-        await show.press("3")
-        assert (show.live.log_pane.display, show.live.events_pane.display) == (False, True)
+            lower = pane if key in "3457" else lower
+            seen = [one for one in live.panes if one.display]
+            assert {live.knobs, live.pipeline, live.card, lower} == {*seen}
         assert not show.app._notifications
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.judge.whole_run import EpochTable, LearningCurves, MetricChart
+from tfwatch.judge.whole_run import LearningCurves, MetricChart
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import list_folders
 from tfwatch.runs.reading.folder import RunFolder
@@ -29,11 +29,10 @@ FIRST_FRAMES = 4
 
 @dataclass(frozen=True, eq=False)
 class PreviousRun:
-    """An earlier run of the same workload and batch size. charts: by their names; step_ms: by epoch, from 0."""
+    """An earlier run of the same workload and batch size. charts: by their names."""
 
     name: str
     charts: Mapping[str, MetricChart] = field(default_factory=dict)
-    step_ms: Mapping[int, float] = field(default_factory=dict)
 
 
 class PreviousRunSearch:
@@ -97,7 +96,4 @@ def _is_alike(earlier: Manifest, manifest: Manifest) -> bool:
 
 def _previous(name: str, snapshot: Snapshot) -> PreviousRun:
     charts = LearningCurves().take(snapshot)
-    epochs = EpochTable(snapshot.epochs.rows, snapshot.events, ())
-    return PreviousRun(
-        name, {chart.name: chart for chart in charts}, {one.epoch: one.step_ms for one in epochs}
-    )
+    return PreviousRun(name, {chart.name: chart for chart in charts})

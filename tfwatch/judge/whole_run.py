@@ -1,34 +1,20 @@
-"""A long run as a whole: its learning curves, its epochs, and the machine's figures over time."""
+"""A long run as a whole: its learning curves, and the steps of its epochs."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core.events import (
-    EpochEnded,
-    GpuFound,
-    PipelineSwitched,
-    SensorMissing,
-    ValidationEnded,
-    without_experiments,
-)
-from tfwatch.judge.findings.machine import gpu_status
+from tfwatch.core import units
+from tfwatch.core.events import EpochEnded
 from tfwatch.runs.reading.sums import BUCKET_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.steps.stalls import Stall
-    from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot
 
 Floats = NDArray[np.float64]
@@ -185,149 +171,32 @@ def step_time(snapshot: Snapshot) -> MetricChart:
     return MetricChart(STEP_TIME, MetricCurve(steps[ran].astype(np.float64), values[ran]), NO_CURVE)
 
 
-_LAST_NS = 2**63
 #: Rows of steps hold the lower bits of an epoch's number.
 _NUMBER = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class EpochFigures:
-    """One epoch, counted from 0, of `steps` steps so far.
+class EpochSteps:
+    """The steps of an epoch."""
 
-    step_ms: its mean step. wait_share: its data wait as a share of step time, 0 to 1. metrics: empty before its end.
-    validation_ms: None without a validation.
-    """
-
-    epoch: int
-    begin_ns: int
-    steps: int
+    #: Their mean, milliseconds.
     step_ms: float
+    #: Data wait as a share of step time, 0 to 1.
     wait_share: float
-    metrics: Mapping[str, float]
-    switches: tuple[PipelineSwitched, ...] = ()
-    stalls: tuple[Stall, ...] = ()
-    traced: int = 0
-    validation_ms: float | None = None
+
+    @property
+    def text(self) -> str:
+        """`23.4 ms/step, data wait 41 %`."""
+        return f"{self.step_ms:.1f} ms/step, data wait {units.percent(self.wait_share)}"
 
 
-class EpochTable(Sequence[EpochFigures]):
-    """The epochs of a run, oldest first. rows: of `core.rows.EPOCH`. stalls: oldest first."""
-
-    def __init__(self, rows: Rows, events: Events, stalls: Sequence[Stall]) -> None:
-        self._rows = rows
-        self._events = events
-        self._stalls = stalls
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, at: int) -> EpochFigures: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[EpochFigures]: ...
-    def __getitem__(self, at: int | slice) -> EpochFigures | list[EpochFigures]:
-        place = range(len(self._rows))[at]
-        return (
-            self._figures(place)
-            if isinstance(place, int)
-            else [self._figures(each) for each in place]
-        )
-
-    def _figures(self, at: int) -> EpochFigures:
-        row = self._rows[at]
-        begin_ns = int(row["first_ns"])
-        end_ns = int(self._rows["first_ns"][at + 1]) if at + 1 < len(self._rows) else _LAST_NS
-        number = int(row["epoch"])
-        ended = [
-            one
-            for one in self._events.between(EpochEnded, begin_ns, end_ns)
-            if one.epoch & _NUMBER == number
-        ]
-        validated = self._events.between(ValidationEnded, begin_ns, end_ns)
-        total_ms = _total_ms(row)
-        return EpochFigures(
-            epoch=ended[-1].epoch if ended else number,
-            begin_ns=begin_ns,
-            steps=int(row["steps"]),
-            step_ms=total_ms / int(row["steps"]),
-            wait_share=float(row["wait_ms"]) / total_ms if total_ms > 0 else 0.0,
-            metrics=ended[-1].metrics if ended else {},
-            switches=tuple(
-                without_experiments(self._events.between(PipelineSwitched, begin_ns, end_ns))
-            ),
-            stalls=tuple(self._stalls_between(begin_ns, end_ns)),
-            traced=int(row["traced"]),
-            validation_ms=sum(one.took_ms for one in validated) if validated else None,
-        )
-
-    def _stalls_between(self, begin_ns: int, end_ns: int) -> Sequence[Stall]:
-        first, end = (
-            bisect_left(self._stalls, at_ns, key=attrgetter("start_ns"))
-            for at_ns in (begin_ns, end_ns)
-        )
-        return self._stalls[first:end]
-
-
-def _total_ms(row: np.void) -> float:
-    """Return the time of an epoch's steps; compute stands there without the copies."""
-    return sum(float(row[name]) for name in ("wait_ms", "compute_ms", "copy_ms", "host_ms"))
-
-
-#: The most samples to average: a long run uses every n-th.
-_SAMPLES = 4000
-
-
-@dataclass(frozen=True, eq=False)
-class SensorLane:
-    """One figure of the machine over n columns of the run; NaN without samples. most: its largest value.
-
-    limit: the most that the machine has; None where it has none, or it is unknown.
-    """
-
-    column: str
-    means: Floats
-    first: float
-    last: float
-    most: float
-    limit: float | None = None
-
-
-def sensor_lanes(snapshot: Snapshot, names: tuple[str, ...], columns: int) -> list[SensorLane]:
-    """Return a lane for each named column of `core.rows.SAMPLE` that has figures; the whole run fills the columns."""
-    samples = snapshot.samples
-    seen = samples[:: max(1, -(-len(samples) // _SAMPLES))]
-    width_ns = max(snapshot.now_s, 1e-9) * 1e9 / columns
-    at = np.minimum(seen["at_ns"] / width_ns, columns - 1).astype(np.int64)
-    limits = _limits(snapshot)
-    lanes = (_lane(name, seen[name].astype(np.float64), at, columns) for name in names)
-    return [replace(lane, limit=limits.get(lane.column)) for lane in lanes if lane]
-
-
-def _limits(snapshot: Snapshot) -> dict[str, float | None]:
-    gpu = gpu_status(snapshot.events.of(GpuFound, SensorMissing))
-    gpu_bytes = gpu.memory_bytes if isinstance(gpu, GpuFound) and not gpu.unified else None
-    return {
-        "gpu_busy": 1.0,
-        "gpu_memory_bytes": gpu_bytes,
-        "cpu_cores": snapshot.manifest.machine.get("cores"),
-    }
-
-
-def _lane(name: str, values: Floats, at: NDArray[np.int64], columns: int) -> SensorLane | None:
-    known = np.isfinite(values)
-    if not known.any():
+def epoch_steps(rows: Rows, ended: EpochEnded) -> EpochSteps | None:
+    """Return the steps of an epoch that ended; None without any. rows: of `core.rows.EPOCH`."""
+    at = int(np.searchsorted(rows["first_ns"], ended.at_ns, side="right")) - 1
+    if at < 0 or int(rows["epoch"][at]) != ended.epoch & _NUMBER:
         return None
-    values, at = values[known], at[known]
-    counts = np.bincount(at, minlength=columns)
-    sums = np.bincount(at, weights=values, minlength=columns)
-    means = np.divide(sums, counts, out=np.full(columns, np.nan), where=counts > 0)
-    return SensorLane(name, _held(means), float(values[0]), float(values[-1]), float(values.max()))
-
-
-def _held(means: Floats) -> Floats:
-    """Return the means with gaps of columns narrower than a sample filled from the left."""
-    known = np.flatnonzero(np.isfinite(means))
-    inside = np.arange(known[0], known[-1] + 1)
-    filled = means.copy()
-    filled[inside] = means[known[np.searchsorted(known, inside, side="right") - 1]]
-    return filled
+    row = rows[at]
+    # Compute stands there without the copies.
+    total_ms = sum(float(row[name]) for name in ("wait_ms", "compute_ms", "copy_ms", "host_ms"))
+    share = float(row["wait_ms"]) / total_ms if total_ms > 0 else 0.0
+    return EpochSteps(total_ms / int(row["steps"]), share)

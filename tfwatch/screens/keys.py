@@ -82,20 +82,9 @@ LIVE_BINDINGS = [
     _key("2", "pane(2)", "2", "the input pipeline, stage by stage", LOOK, "pane.stages"),
     _key("3", "pane(3)", "3", "the events", LOOK, "pane.events"),
     _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
-    _key(
-        "5", "pane(5)", "5", "the log; in a large window it replaces the events", LOOK, "pane.log"
-    ),
+    _key("5", "pane(5)", "5", "the log", LOOK, "pane.log"),
     _key("6", "pane(6)", "6", "the effect of each switch", LOOK, "pane.proof"),
     _key("7", "pane(7)", "7", "the learning curves; again: log scale", LOOK, "pane.curves"),
-    _key(
-        "8",
-        "pane(8)",
-        "8",
-        "the epochs; in a large window they replace the events",
-        LOOK,
-        "pane.epochs",
-    ),
-    _key("9", "pane(9)", "9", "GPU, memory and watts over the whole run", LOOK, "pane.sensors"),
     _key(
         "S,upper_s",
         "stalls",
@@ -192,37 +181,20 @@ def layout_for(size: Size) -> Layout:
     return Layout.PANES if roomy else Layout.TABS
 
 
-#: Panes that show in turn in a large window: events, epochs or log; the machine now, or over the whole run; the effect
-#: of each switch, or the learning curves.
-LEFT, RIGHT, BESIDE = (3, 8, 5), (4, 9), (6, 7)
-#: Columns from which the curves have a place of their own, and from which the epochs and the machine over time do.
-CURVES_FROM, ALL_FROM = 120, 180
-#: Rows from which a window of `ALL_FROM` columns has three columns of panes.
-THREE_FROM = 56
-
-
-def has_three_columns(size: Size) -> bool:
-    """Return True where the panes below the chart stand in three columns."""
-    return size.width >= ALL_FROM and size.height >= THREE_FROM
+#: Panes that show in turn in a large window: events, machine, log or learning curves.
+_LOWER = (3, 4, 5, 7)
 
 
 def panes_shown(layout: Layout, size: Size, chosen: int, recent: Sequence[int]) -> set[int]:
-    """Return the numbers, 1 to 9, of the panes that a window shows where `chosen` is selected.
+    """Return the numbers of the panes that a window shows where `chosen` is selected.
 
-    A small screen shows one pane, and the comparison below the settings where there is room. A large one shows all
-    panes that have a place, and of those that share one the last chosen. recent: all that were chosen, the newest last.
+    A small screen shows one pane, and the comparison below the settings where there is room. A large
+    one shows the settings, the pipeline, the effect, and the lower pane that was chosen last.
+    recent: all that were chosen, the newest last.
     """
     if layout is Layout.TABS:
         return {1, 6} if chosen == 1 and size.height >= LOW else {chosen}
-    if size.width >= ALL_FROM:
-        return {1, 2, 4, 6, 7, 8, 9, _newest_of((3, 5), recent)}
-    shown = {1, 2, _newest_of(LEFT, recent), _newest_of(RIGHT, recent)}
-    return shown | (set(BESIDE) if size.width >= CURVES_FROM else {_newest_of(BESIDE, recent)})
-
-
-def _newest_of(panes: Sequence[int], recent: Sequence[int]) -> int:
-    """Return the pane that was chosen last; the first one where none was."""
-    return next((pane for pane in reversed(recent) if pane in panes), panes[0])
+    return {1, 2, 6, next((pane for pane in reversed(recent) if pane in _LOWER), _LOWER[0])}
 
 
 def whole_run_rows(layout: Layout, rows: int) -> int:

@@ -23,7 +23,7 @@ from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.header import header_view
-from tfwatch.screens.live.machine import MachinePane, Reading, readings
+from tfwatch.screens.live.machine import MachinePane, Reading, missing, readings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,11 +115,17 @@ def test_a_steady_memory_is_called_steady() -> None:
     assert texts(run)["memory"] == ("n/a of 16 GB", False)
 
 
-def test_a_machine_without_a_gpu_shows_only_the_reason() -> None:
-    rows = texts(usual(None))
+def test_what_the_machine_does_not_have_is_absent_and_listed_with_its_newest_reason() -> None:
+    run = hardware.compute_bound(None)
+    run.writer.describe(accelerated=True, copy_not_timed=NotTimed.OWN_LOOP.value)
+    for sensor, reason in (("disk", "tool is missing"), ("disk", "tool hangs"), ("heat", "none")):
+        run.event(facts.SensorMissing, sensor=sensor, reason=reason, fix="")
 
-    assert rows["GPU"] == ("n/a: no GPU in this machine (enter: how to fix it)", False)
-    assert not {"power", "energy", "GPU mem"} & set(rows)
+    assert {event.sensor: event.reason for event in missing(look(run))} == {
+        "disk": "tool hangs",
+        "copy to the GPU": NotTimed.OWN_LOOP.value,
+    }
+    assert not {"n/a", "GPU", "power", "energy"} & set(texts(usual(None)))
 
 
 def test_before_the_first_sample_only_the_run_is_shown() -> None:
@@ -129,29 +135,6 @@ def test_before_the_first_sample_only_the_run_is_shown() -> None:
         "sensors": ("no sample yet", False),
         "cost": ("data wait 0.0 s so far (0 %)", False),
     }
-
-
-def test_missing_sensors_are_listed_with_their_newest_reason() -> None:
-    run = hardware.compute_bound(None)
-    for reason in ("tool is missing", "tool hangs"):
-        run.event(facts.SensorMissing, sensor="disk", reason=reason, fix="")
-
-    assert texts(run)["n/a"] == ("disk: tool hangs", False)
-
-
-def test_a_copy_to_a_gpu_that_is_not_timed_is_listed_with_its_reason() -> None:
-    run = hardware.compute_bound(None)
-    run.writer.describe(accelerated=True, copy_not_timed=NotTimed.OWN_LOOP.value)
-
-    assert texts(run)["n/a"] == (f"copy to the GPU: {NotTimed.OWN_LOOP.value}", False)
-
-
-def test_heat_that_another_sensor_reports_is_not_missing() -> None:
-    run = hardware.compute_bound(None)
-    run.event(facts.SensorMissing, sensor="heat", reason="notifyutil prints 0", fix="")
-
-    assert texts(run)["heat"] == ("nominal, on AC power", False)
-    assert "n/a" not in texts(run)
 
 
 def test_unreadable_rows_are_counted(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
         await show.press("escape", "1", "space", "z", "left", "2")
         assert len(disk.reads) == reads  # nobody waits for an answer, so nobody asks
         disk.responds.set()
-        await frame_until(show, "step 501")
+        await frame_until(show, "STEP 501 RUNS")
         assert "DISK NOT RESPONDING" not in show.text
 
 

@@ -1,4 +1,4 @@
-"""The live screen with a long run: curves, epochs, sensors, the run in one line, and each stall in three keys."""
+"""The live screen with a long run: curves, the run in one line, and each stall in three keys."""
 
 from __future__ import annotations
 
@@ -169,25 +169,17 @@ async def test_the_letters_of_the_list_reach_a_worst_a_periodic_and_any_other_st
         assert not show.is_list_open
 
 
-async def test_curves_epochs_and_sensors_are_panes_of_a_small_window(folder: Path) -> None:
+async def test_curves_show_the_previous_run_and_have_a_log_scale(folder: Path) -> None:
     async with replayed(folder, (80, 24)) as show:
         await show.press("7")
         assert "best" in show.text
         assert "previous run" in show.text
         linear = show.text
         await show.press("7")
-        assert show.live.curves_tab.is_log
+        assert show.live.curves.is_log
         assert show.text != linear
         await show.press("down")
         assert "acc " in show.text
-        await show.press("8")
-        assert "epoch  steps ms/step  wait   loss    val vs prev  events" in show.text
-        assert any(row.split()[:2] == ["500", "24"] for row in show.text.splitlines())
-        await show.press("down", "down", "enter")
-        assert show.live.timeline.frozen
-        await show.press("9")
-        assert "most 10.0 GB" in show.text
-        assert "310 W" in show.text
 
 
 async def test_every_size_shows_the_long_run_in_ascii_too(folder: Path) -> None:
@@ -199,15 +191,13 @@ async def test_every_size_shows_the_long_run_in_ascii_too(folder: Path) -> None:
             assert show.text.isascii()
             assert "loss *" in show.text
             assert all(len(row) == size[0] for row in show.text.splitlines())
-            assert ("learning curves" in show.text) is (size[0] >= 120)
-            assert ("machine, whole run" in show.text) is (size[0] >= 180)
 
 
 async def test_events_are_filtered_as_the_user_types(folder: Path) -> None:
     async with replayed(folder, (120, 40)) as show:
         pane = show.live.events_pane
         count = pane.count()
-        await show.press("8", "slash", *"stall")  # the epochs stand in the place of the events
+        await show.press("7", "slash", *"stall")  # the curves stand in the place of the events
         assert len(pane.event_rows) == PLAN.stalls - 11, "twelve recur, in one row"
         assert "29 events with 'stall'" in show.text
         await show.press("enter", "left_square_bracket", "left_square_bracket")
@@ -224,18 +214,3 @@ async def test_a_short_run_has_no_line_in_a_small_window_and_no_stalls(tmp_path:
         assert any("no stall so far" in note.message for note in show.app._notifications)
         await show.resize((120, 40))
         assert show.live.whole_run.display
-        assert show.live.curves_beside.border_subtitle == "1 to 2 of 3, up down  7 log scale"
-        await show.resize((200, 60))
-        assert show.live.curves_beside.border_subtitle == "7 log scale", "all three charts fit"
-
-
-async def test_places_that_panes_share_show_the_last_chosen(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), (110, 40)) as show:
-        live = show.live
-        left = (live.events_pane, live.log_pane, live.epochs_pane)
-        for key, pane in (("8", live.epochs_pane), ("5", live.log_pane), ("3", live.events_pane)):
-            await show.press(key)
-            assert [one for one in left if one.display] == [pane]
-        await show.press("9", "7")
-        assert (live.machine.display, live.sensors.display) == (False, True)
-        assert (live.card.display, live.curves_beside.display) == (False, True)

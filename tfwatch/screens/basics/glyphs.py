@@ -32,8 +32,6 @@ class Glyphs:
     others: str
     #: Nine characters from empty to full, for a gauge; only the first is blank.
     levels: str
-    #: For no, low, medium and high starving.
-    shades: str
     #: Between an old and a new value.
     to: str
     #: Between two facts.
@@ -64,7 +62,6 @@ _BLOCKS = Glyphs(
     muted="█",
     others="█",
     levels=" ▁▂▃▄▅▆▇█",
-    shades=" ░▒█",
     to="→",
     dot="·",
     left="←",
@@ -85,7 +82,6 @@ _ASCII = {
     "muted": "/",
     "others": "o",
     "levels": " ...--==#",
-    "shades": " -+#",
     "to": ">",
     "dot": "-",
     "left": "<-",

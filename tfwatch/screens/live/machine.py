@@ -1,13 +1,11 @@
-"""The machine pane: GPU, power, memory, heat and CPU, the time lost to data wait, and missing sensors."""
+"""The machine pane: GPU, power, memory, heat and CPU, and the time lost to data wait."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.binding import Binding
-from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.core import units
@@ -15,7 +13,7 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.judge.findings import machine_remark, starving_cost
 from tfwatch.judge.findings.gpus import extremes_text
-from tfwatch.judge.findings.machine import GPU, HEAT, PRESSURE, missing_sensors
+from tfwatch.judge.findings.machine import HEAT, PRESSURE, missing_sensors
 from tfwatch.judge.findings.situation import reading_text
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
@@ -24,7 +22,6 @@ from tfwatch.screens.basics.text import column, plain, row, wrap_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from textual.binding import BindingType
     from textual.content import Content
 
     from tfwatch.judge.findings.gpus import GpuLane
@@ -35,6 +32,7 @@ _LABEL = 8
 _NARROWEST = 20
 
 _COPY = "copy to the GPU"
+_NOTE = "n lists what is n/a, and why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +53,11 @@ class Reading:
 
 
 class MachinePane(FramedPane, can_focus=True):
-    """As many readings as fit; posts `Explained` where the user asks for the missing sensors."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "explain", "missing sensors, and how to get them", show=False)
-    ]
+    """As many readings as fit. A figure that the machine does not have is absent; `n` lists it."""
 
     readings: reactive[tuple[Reading, ...]] = reactive((), repaint=False)
 
     watch_readings = FramedPane.repaint_rows
-
-    @dataclass
-    class Explained(Message):
-        """The user asks for the missing sensors."""
 
     _shown: tuple[object, ...] = ()
 
@@ -84,7 +74,7 @@ class MachinePane(FramedPane, can_focus=True):
         key = second, view.is_over, energy, has_sample, view.situation.searched
         if key != self._shown:
             self._shown = key
-            self.set_titles(title(view))
+            self.set_titles(title(view), _NOTE if missing(view) else "")
             self.readings = readings(view)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
@@ -97,10 +87,6 @@ class MachinePane(FramedPane, can_focus=True):
             )
             del lines[dropped]
         return [line for _, each in lines for line in each]
-
-    def action_explain(self) -> None:
-        """Ask for the missing sensors."""
-        self.post_message(self.Explained())
 
 
 def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
@@ -122,7 +108,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     """Make the pane's rows, in display order."""
     now, machine = view.situation, view.situation.figures.machine
     if machine is None:
-        return (*_of_gpu_missing(view), Reading("sensors", ("no sample yet",)), _lost(view))
+        return Reading("sensors", ("no sample yet",)), _lost(view)
     rows = (
         *_gpu(view, machine),
         *_power(machine),
@@ -136,7 +122,6 @@ def readings(view: RunView) -> tuple[Reading, ...]:
         _lost(view),
         *_torn(view),
         _sensors(machine),
-        *_missing(view, machine),
     )
     return rows if now.ended is None else tuple(row.calm() for row in rows)
 
@@ -149,7 +134,7 @@ def title(view: RunView) -> str:
 def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
     gpu = machine.gpu
     if gpu is None:
-        return _of_gpu_missing(view)
+        return []
     shares = [] if gpu.ours is None else [f"ours {units.percent(gpu.ours)}"]
     shares += [] if gpu.others is None else [f"others {units.percent(gpu.others)}"]
     short = ", ".join([units.percent(gpu.busy), *shares])
@@ -196,14 +181,6 @@ def _gpu_memory(machine: MachineFigures) -> Iterable[Reading]:
 
 def _whole(size: float | None) -> str:
     return units.number(None if size is None else size / _GIBI, 0)
-
-
-def _of_gpu_missing(view: RunView) -> Iterable[Reading]:
-    word = next((event for event in missing(view) if event.sensor == GPU), None)
-    if word is None:
-        return []
-    how = " (enter: how to fix it)" if word.fix else ""
-    return [Reading("GPU", (f"n/a: {word.reason}{how}",), rank=1)]
 
 
 def _power(machine: MachineFigures) -> Iterable[Reading]:
@@ -348,13 +325,6 @@ def _torn(view: RunView) -> Iterable[Reading]:
     return [Reading("record", (text,), alert=True)] if torn else []
 
 
-def _missing(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
-    """List the missing sensors, each with its newest reason; powermetrics reports heat too."""
-    shown = {GPU} if machine.heat is None else {GPU, "heat"}
-    listed = (event for event in missing(view) if event.sensor not in shown)
-    return [Reading("n/a", (f"{event.sensor}: {event.reason}",), rank=9) for event in listed]
-
-
 def _lost(view: RunView) -> Reading:
     now = view.situation
     so_far = "" if view.is_over else " so far"
@@ -380,4 +350,7 @@ def missing(view: RunView) -> list[SensorMissing]:
     manifest = view.snapshot.manifest
     copy = SensorMissing(0, _COPY, manifest.copy_not_timed, "") if manifest.accelerated else None
     listed = missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))
+    machine = view.situation.figures.machine
+    if machine and machine.heat is not None:
+        listed = [event for event in listed if event.sensor != "heat"]  # powermetrics reports it
     return [*listed, copy] if copy and copy.reason else listed

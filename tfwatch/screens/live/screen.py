@@ -22,7 +22,6 @@ from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, Cache
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.dialogs.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.screens.keys import (
-    ALL_FROM,
     ATTACHED_BINDINGS,
     HUGE,
     LIVE_BINDINGS,
@@ -30,7 +29,6 @@ from tfwatch.screens.keys import (
     PANE_BINDINGS,
     TALL,
     Layout,
-    has_three_columns,
     layout_for,
     panes_shown,
     whole_run_rows,
@@ -53,9 +51,7 @@ from tfwatch.screens.live.settings.knob_rows import find_open_switch, knob_of
 from tfwatch.screens.live.settings.knobs import KnobsPane, StageChosen
 from tfwatch.screens.live.timeline.widget import Timeline
 from tfwatch.screens.live.whole_run.curves import CurvesPane
-from tfwatch.screens.live.whole_run.epochs import EpochsPane
 from tfwatch.screens.live.whole_run.line import LONG_S, WholeRunLine
-from tfwatch.screens.live.whole_run.sensors import SensorsPane
 from tfwatch.screens.silent_disk import silent_disk
 
 if TYPE_CHECKING:
@@ -65,7 +61,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import Binding, BindingType
     from textual.events import DescendantBlur
-    from textual.widget import Widget
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import Follower, RunView
@@ -76,12 +71,12 @@ if TYPE_CHECKING:
 
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90
-_TABS = ("settings", "stages", "events", "machine", "log", "effect", "loss", "epochs", "usage")
+_TABS = ("settings", "stages", "events", "machine", "log", "effect", "loss")
 #: Shorter words, for narrow windows.
-_BRIEF_TABS = ("set", "stage", "event", "mach", "log", "eff", "loss", "ep", "use")
-_EVENTS, _LOG, _CURVES = 3, 5, 7
+_BRIEF_TABS = ("set", "stage", "event", "mach", "log", "eff", "loss")
+_EVENTS, _LOG = 3, 5
 #: The containers, with the numbers of their panes.
-_CONTAINERS = (("#switching", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5, 7, 8, 9}))
+_CONTAINERS = (("#switching", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5, 7}))
 
 
 class LiveScreen(Screen[None], CachedLines):
@@ -129,14 +124,11 @@ class LiveScreen(Screen[None], CachedLines):
         self.machine = MachinePane(id="machine")
         self.log_pane = LogPane(id="log")
         self.whole_run = WholeRunLine(id="whole-run")
-        self.curves_beside = CurvesPane(id="curves")
-        self.curves_tab = CurvesPane(id="curves-tab")
-        self.epochs_pane = EpochsPane(id="epochs")
-        self.sensors = SensorsPane(id="sensors")
+        self.curves = CurvesPane(id="curves")
         #: In the order of their numbers.
         self.panes = (
             *(self.knobs, self.pipeline, self.events_pane, self.machine, self.log_pane),
-            *(self.card, self.curves_beside, self.epochs_pane, self.sensors),
+            *(self.card, self.curves),
         )
         self.keys = KeyLine(id="keys")
         self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
@@ -151,9 +143,7 @@ class LiveScreen(Screen[None], CachedLines):
         self._set_size_classes()
         yield self.header
         yield self.banner
-        with CachedHorizontal(id="charts"):
-            yield self.timeline
-            yield self.curves_beside
+        yield self.timeline
         yield self.whole_run
         yield KeyLine(id="tabs")
         with CachedContainer(id="panes"):
@@ -162,13 +152,11 @@ class LiveScreen(Screen[None], CachedLines):
                 with CachedContainer(id="switching"):
                     yield self.knobs
                     yield self.card
-            with CachedHorizontal(id="lower"):
+            with CachedContainer(id="lower"):
                 yield self.events_pane
                 yield self.log_pane
-                yield self.epochs_pane
-                yield self.curves_tab
+                yield self.curves
                 yield self.machine
-                yield self.sensors
         yield self.filter_input
         yield self.keys
         yield Static(id="too-small", markup=False)
@@ -252,7 +240,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.timeline.split = view.situation.setting.judgement.breakdown
         self.timeline.snapshot = view.snapshot
         self.header.show(view)
-        for pane in (*self.panes, self.curves_tab):
+        for pane in self.panes:
             if pane.display:
                 pane.show(view)
         self._show_whole_run(view)
@@ -293,24 +281,20 @@ class LiveScreen(Screen[None], CachedLines):
     def _set_size_classes(self) -> None:
         """Set the classes of the window's size, at once: each change restyles the screen and all of its panes."""
         size, layout = self.app.size, layout_for(self.app.size)
-        for pane in (*self.panes, self.curves_tab):
+        for pane in self.panes:
             pane.set_class(layout is Layout.TABS, "-bare", update=False)
         sized = {
             "-low": size.height < LOW,
             "-tall": size.height >= TALL,
             "-huge": size.height >= HUGE,
-            "-wide": size.width >= ALL_FROM,
-            "-three": has_three_columns(size),
         }
         self.update_classes({known.value: known is layout for known in Layout} | sized)
 
     def _choose_pane(self) -> None:
         """Show the panes that fit, and mark the tab."""
         shown = panes_shown(layout_for(self.app.size), self.app.size, self.pane, self._recent)
-        self.curves_beside.display = self.curves_tab.display = False
-        for number in range(1, len(self.panes) + 1):
-            self._pane_of(number).display = number in shown
-        self.timeline.explains_gpu = not self.machine.display
+        for number, pane in enumerate(self.panes, 1):
+            pane.display = number in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self.query_one("#tabs", KeyLine).keys = tuple(
@@ -389,30 +373,22 @@ class LiveScreen(Screen[None], CachedLines):
             self.notify("this is the oldest event" if rows > 0 else "this is the newest event")
 
     def action_open(self) -> None:
-        """Jump to the selected event; where none is selected, list the missing sensors."""
+        """Jump to the selected event."""
         if self.events_pane.cursor >= 0:
             self.events_pane.action_choose()
-        elif self.view and missing(self.view):
-            self.action_explain()
         else:
             self.notify(
                 "nothing is selected: [ and ] select an event, 1 and the arrow keys a setting"
             )
 
-    @on(MachinePane.Explained)
     def action_explain(self) -> None:
         """List the missing sensors with the reason and the fix."""
         if self.view:
             self.app.push_screen(MissingScreen(missing(self.view), self._glyphs.unicode))
 
-    def _pane_of(self, number: int) -> Widget:
-        """Return a pane by its number; the curves stand beside the chart where all panes show."""
-        is_tab = number == _CURVES and self.has_class(Layout.TABS.value)
-        return self.curves_tab if is_tab else self.panes[number - 1]
-
     def action_pane(self, number: int) -> None:
         """Show a pane and focus it; the curves have a log scale on their second key."""
-        pane = self._pane_of(number)
+        pane = self.panes[number - 1]
         if isinstance(pane, CurvesPane) and pane.has_focus:
             pane.toggle_log()
             return
@@ -532,9 +508,8 @@ class LiveScreen(Screen[None], CachedLines):
         if event.widget is self.events_pane and not self.timeline.frozen:
             self.events_pane.follow()
 
-    @on(EpochsPane.Chosen)
     @on(WholeRunLine.Moved)
-    def show_moment(self, message: EpochsPane.Chosen | WholeRunLine.Moved) -> None:
+    def show_moment(self, message: WholeRunLine.Moved) -> None:
         """Show a moment in the charts."""
         self.timeline.move_to(message.at_s)
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfwatch.screens.live.timeline.step_bars import gauge, sample_columns, shade, stacked
+from tfwatch.screens.live.timeline.step_bars import gauge, sample_columns, stacked
 
 NAN = float("nan")
-
-
-def test_shades_change_at_the_lines_of_the_verdict() -> None:
-    shares = np.array([NAN, 0.0, 0.049, 0.05, 0.19, 0.2, 0.49, 0.5, 1.0])
-    assert "".join(" ░▒█"[level] for level in shade(shares)) == "   ░░▒▒██"
 
 
 def test_a_gauge_distinguishes_zero_from_unknown() -> None:

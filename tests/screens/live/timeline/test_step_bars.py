@@ -15,7 +15,6 @@ from tfwatch.screens.live.timeline.step_bars import (
     bars_of_steps,
     bars_of_time,
     column_width,
-    mean_share,
     next_top,
     nice_top,
     stack,
@@ -278,15 +277,6 @@ def test_single_steps_stand_at_the_right() -> None:
 def test_no_steps_at_all_are_empty_columns() -> None:
     bars = bars_of_steps(step_rows(), 3)
     assert coarse(stack(bars, None, rows=1, fine=True)) == ["   "]
-
-
-def test_shares_weigh_columns_by_their_steps_and_leave_flagged_ones_out() -> None:
-    bars = columns(
-        (10.0, 0.0, 10.0), (0.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=[30, 10, 1], flags=[0, 0, 8]
-    )
-    assert mean_share(bars) == pytest.approx(300 / 800)
-    assert bars.share.tolist() == pytest.approx([0.5, 0.0, 900 / 920])
-    assert mean_share(columns(GAP)) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, shown
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.timeline.rows import GUTTER, lay_out
+from tfwatch.screens.live.timeline.rows import GUTTER
 
 if TYPE_CHECKING:
     from tests.screens.runs import CannedRun
@@ -25,7 +25,7 @@ def half_busy(
     return run
 
 
-async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) -> None:
+async def test_the_gpu_stands_below_the_steps_on_the_same_axis(run: CannedRun) -> None:
     run.columns = {"gpu_busy": 0.5, "gpu_process_busy": 0.5, "gpu_power_w": 9.84}
     run.steps(8.0, *STARVED)
     run.writer.event(
@@ -34,8 +34,7 @@ async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) ->
     run.columns = {"gpu_busy": 1.0, "gpu_process_busy": 0.87, "gpu_power_w": 19.84}
     run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 16) as (app, _):
-        assert rows(app.timeline)[-4:-1] == [
-            f"starve {' ' * 27}{'+' * 32}{' ' * 32} 1 % (was 42)",
+        assert rows(app.timeline)[-3:-1] == [
             # The sample in which the switch fell is of both.
             f"GPU    {' ' * 27}{' ' * 30}{'#' * 32}   100 %  (was 50)",
             f"busy   {' ' * 27}{'#' * 62}   19.8 W, 87 ours",
@@ -50,7 +49,7 @@ async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) ->
         (float("nan"), 412.0, "91 %, 412 W"),
     ],
 )
-async def test_a_small_screen_has_one_row_of_it_in_place_of_the_cpu(
+async def test_a_small_screen_has_one_row_of_it(
     run: CannedRun, ours: float, power_w: float, figure: str
 ) -> None:
     half_busy(run, 8.0, 0.91, ours, gpu_power_w=power_w)
@@ -58,7 +57,6 @@ async def test_a_small_screen_has_one_row_of_it_in_place_of_the_cpu(
         texts = rows(app.timeline)
     assert texts[-1].endswith(f" {figure}")
     assert texts[-1].startswith("GPU ")
-    assert not [text for text in texts if text.startswith("CPU")]
 
 
 async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run: CannedRun) -> None:
@@ -76,7 +74,7 @@ async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: Cann
     half_busy(run, 4.0, 1.0, 1.0, gpu_late_ms=2000.0)
     async with shown(run) as (app, _):
         texts = rows(app.timeline)
-    strip, gpu = texts[-4], texts[-1]
+    strip, gpu = texts[-3], texts[-1]
     assert gpu.index("#") - GUTTER == strip.index("=") - GUTTER + 4
 
 
@@ -101,22 +99,6 @@ async def test_without_colour_other_programs_have_a_texture(
     assert ours * 30 in lower
 
 
-async def test_without_a_gpu_the_strip_gets_its_rows_and_the_frame_the_reason(
-    run: CannedRun,
-) -> None:
-    run.writer.event(
-        SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor")
-    )
-    run.steps(8.0, *COMPUTE_BOUND)
-    async with shown(run) as (app, _):
-        assert app.timeline._border_subtitle is not None
-        note = app.timeline._border_subtitle.plain
-        assert rows(app.timeline)[-1].startswith("CPU")
-    assert note.startswith("GPU n/a: no permission: sudo refused xx")
-    assert note.endswith("... - enter: how to fix it")
-    assert len(note) <= 74
-
-
 async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:
     half_busy(run, 10.0, 0.9, 0.9)
     run.writer.event(SensorMissing(run.now_ns, "GPU", "powermetrics ended", "tfwatch tries again"))
@@ -127,19 +109,3 @@ async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> N
         assert next(text for text in rows(app.timeline) if text.startswith("GPU")).endswith(
             " 90 %, 90 ours"
         )
-
-
-@pytest.mark.parametrize(
-    ("height", "compact", "strip_rows", "gpu_rows", "has_cpu"),
-    [
-        (17, False, 11, 2, True),
-        (14, False, 9, 2, False),
-        (10, False, 6, 1, False),
-        (7, True, 4, 1, False),
-    ],
-)
-def test_the_gpu_takes_the_rows_of_the_cpu_where_they_are_dear(
-    height: int, compact: bool, strip_rows: int, gpu_rows: int, has_cpu: bool
-) -> None:
-    layout = lay_out(118, height, compact, gpus=1)
-    assert (layout.strip_rows, layout.gpu_rows, layout.has_cpu) == (strip_rows, gpu_rows, has_cpu)

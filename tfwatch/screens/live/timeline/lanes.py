@@ -1,4 +1,4 @@
-"""The GPU and CPU lanes of a timeline, on the time axis of the steps above them."""
+"""The GPU lanes of a timeline, on the time axis of the steps above them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.machine import GpuFigures
     from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
-    from tfwatch.screens.live.timeline.rows import Figures, Line, Piece
+    from tfwatch.screens.live.timeline.rows import Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats
 
 #: The longest time that one sample covers: samples come twice a second, and a late one covers the gap before it.
@@ -46,8 +46,6 @@ _SAMPLES = 4000
 class Sampled:
     """Means over n columns; NaN without samples."""
 
-    #: In use.
-    cores: Floats
     #: GPU use, 0 to 1, of all programs; None where no sensor reads a GPU.
     busy: Floats | None
     #: GPU use of the training.
@@ -66,9 +64,8 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
     low, high = count_before(samples, first), count_before(samples, last)
     seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
     at_s = seen["at_ns"] / 1e9
-    cores = _columns(seen, "cpu_cores", at_s, bars, snapshot.now_s)
     if not has_gpu and not np.isfinite(seen["gpu_busy"]).any():
-        return Sampled(cores, None, np.full(len(cores), np.nan))
+        return Sampled(None, np.full(len(bars.starts_s), np.nan))
     # The GPU's figures are older than their sample by its delay.
     gpu_s = at_s - np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
     busy, ours = (
@@ -76,7 +73,7 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
         for name in ("gpu_busy", "gpu_process_busy")
     )
     lanes = _sampled_gpus(snapshot, bars)
-    return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours, lanes)
+    return Sampled(busy if has_gpu or np.isfinite(busy).any() else None, ours, lanes)
 
 
 def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, tuple[Floats, Floats]]:
@@ -206,22 +203,3 @@ def gpu_lane_figures(lane: GpuLane, lanes: Sequence[GpuLane], room: int) -> Line
         " ".join(filter(None, parts)) for parts in ((busy, memory, word), (busy, word), (busy,))
     ]
     return ((next((text for text in texts if len(text) <= room), busy), "number"),)
-
-
-# -- the CPU ----------------------------------------------------------------------------------------
-
-
-def cpu_line(cores: Floats, all_cores: int, glyphs: Glyphs) -> Line:
-    """Draw the share of cores in use as a gauge per column."""
-    levels = step_bars.gauge(cores / max(all_cores, 1), len(glyphs.levels) - 1)
-    return (("".join(glyphs.levels[level] for level in levels.tolist()), "cpu"),)
-
-
-def cpu_figure(figures: Figures, wide: bool) -> Line:
-    """Return the number of cores in use; mark them where the CPU is the training device."""
-    if figures.cores is None:
-        return ((f" {units.MISSING}", "quiet"),)
-    used = f" {figures.cores:.1f} of {figures.all_cores}"
-    if wide:
-        used += " cores" if figures.accelerated else " (device)"
-    return ((used, "number"),)

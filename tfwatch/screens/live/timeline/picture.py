@@ -22,7 +22,7 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.findings import machine
 from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.runs.reading.liveness import Life
-from tfwatch.screens.basics.text import clock, shorten, single_width
+from tfwatch.screens.basics.text import clock, single_width
 from tfwatch.screens.live.timeline import lanes, rows, step_bars
 from tfwatch.screens.live.timeline.labels import EventMark, Kind, ago, bar_marks, event_marks, place
 from tfwatch.screens.live.timeline.step_bars import BarPart
@@ -32,7 +32,6 @@ from tfwatch.screens.live.timeline.window import (
     column_of,
     looks_back,
     open_step,
-    share_before,
     step_number,
     width_s,
 )
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from tfwatch.screens.live.timeline.step_bars import Bars, Bools, Floats
     from tfwatch.screens.live.timeline.window import OpenStep, Scene
 
-#: An older sample is not a current figure.
-_FRESH_S = 2.0
 #: Seconds before a switch over which the GPU's use is averaged.
 _BEFORE_S = 10.0
 #: The heading of figures from before an overlong step.
@@ -82,22 +79,9 @@ _VALIDATION_NS = 3600 * 10**9
 def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
     """Make the figures beside the rows. split: the breakdown of the newest steady steps."""
     switch = next(reversed(without_experiments(snapshot.events.of(PipelineSwitched))), None)
-    share = split.wait_share if split else None
-    stall = stalled(snapshot, split.step.median if split else None)
-    if stall and split:
-        own_ms, open_ms = split.step.mean * split.steps, stall.lasted_s * 1e3
-        share = (split.wait_share * own_ms + open_ms) / (own_ms + open_ms)
-    fresh = snapshot.samples[-1:]
-    fresh = fresh[fresh["at_ns"] / 1e9 >= snapshot.now_s - _FRESH_S]
-    cores = float(fresh["cpu_cores"][0]) if len(fresh) else float("nan")
     return rows.Figures(
         split=split,
         means=rows.means_of(split),
-        share=1.0 if stall and share is None else share,
-        was=share_before(snapshot, switch) if switch else None,
-        cores=None if units.is_missing(cores) else cores,
-        all_cores=snapshot.manifest.machine.get("cores") or 0,
-        accelerated=snapshot.manifest.accelerated,
         gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,
         gpu_status=machine.gpu_status(snapshot.events.of(GpuFound, SensorMissing)),
@@ -119,14 +103,9 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
         )
 
     seen = between(snapshot.samples)
-    cores = snapshot.samples["cpu_cores"][seen]
-    known = cores[np.isfinite(cores)]
     return replace(
         figures,
         means=replace(rows.StepMeans(*means), copy=copy),
-        share=step_bars.mean_share(bars),
-        was=None,
-        cores=float(known.mean()) if len(known) else None,
         gpu=machine.gpu_figures(snapshot.samples[seen]),
         gpu_was=None,
         gpus=_gpus_of(snapshot, snapshot.gpus[between(snapshot.gpus)]),
@@ -156,7 +135,7 @@ def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
 
 
 def draw(scene: Scene, layout: TimelineLayout) -> list[Line]:
-    """Draw all rows, from the top: the strip, why, starving, the GPU, the CPU, the time axis."""
+    """Draw all rows, from the top: the strip, why, the GPU, the time axis."""
     snapshot, bars, glyphs, figures = scene.snapshot, scene.bars, scene.glyphs, scene.figures
     wide = layout.legend >= rows.WIDE
     cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
@@ -175,13 +154,7 @@ def draw(scene: Scene, layout: TimelineLayout) -> list[Line]:
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     hint = " ? explains marks" if wide else " ? explains"
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ((hint, "quiet"),)))
-    lines.append(
-        _beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures, is_stale))
-    )
     lines.extend(_gpu_lane(scene, layout))
-    if layout.has_cpu:
-        cpu = lanes.cpu_line(scene.sampled.cores, figures.all_cores, glyphs)
-        lines.append(_beside("CPU", cpu, lanes.cpu_figure(figures, wide)))
     if layout.has_axis:
         lines.append(_beside("", rows.axis_line(bars, _times(scene)), ()))
     return lines
@@ -351,16 +324,6 @@ def _viewing(scene: Scene, live: Snapshot) -> list[tuple[str, ...]]:
     view = scene.view
     at_s = min(live.now_s, scene.bars.end_s if view.cursor_s is None else view.cursor_s)
     return [(f"VIEWING {clock(live, at_s)}", "space: end"), ("VIEWING", "space: end")]
-
-
-def gpu_note(figures: Figures, room: int) -> str:
-    """Return the reason why there is no GPU lane, cut to `room` cells; empty where none is known."""
-    word = figures.gpu_status
-    if not isinstance(word, SensorMissing):
-        return ""
-    how = " - enter: how to fix it" if word.fix else ""
-    left = room - len(how)
-    return f"{shorten(f'GPU n/a: {word.reason}', left)}{how}" if left > 20 else ""
 
 
 def overlong(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:

@@ -1,4 +1,4 @@
-"""The rows of a timeline as text with roles: the strip, the marks, starving and the axis."""
+"""The rows of a timeline as text with roles: the strip, the marks and the axis."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ GUTTER = 7
 WIDE, _NARROW = 20, 14
 #: The smallest width with a wide legend.
 _WIDE_FROM = 90
-#: The smallest heights with two rows for the GPU, and with both GPU and CPU.
-_TWO_ROWS_FROM, _BOTH_FROM = 11, 17
+#: The smallest height with two rows for the GPU.
+_TWO_ROWS_FROM = 11
 #: The smallest height with two of several GPUs; with all of them this much beside their rows: the strip has six.
 _TWO_GPUS_FROM, _ALL_FROM = 7, 9
 _ROLES = {
@@ -63,7 +63,6 @@ class TimelineLayout:
     legend: int
     strip_rows: int
     has_axis: bool
-    has_cpu: bool
     gpu_rows: int = 0
 
 
@@ -90,16 +89,6 @@ class Figures:
     split: Breakdown | None = None
     #: Of the newest steady steps; a view of the past has those of its own steps.
     means: StepMeans = _UNKNOWN
-    #: Starving now, with the open wait.
-    share: float | None = None
-    #: Starving before the last switch.
-    was: float | None = None
-    #: In use.
-    cores: float | None = None
-    #: Of the machine.
-    all_cores: int = 0
-    #: The training device is not the CPU.
-    accelerated: bool = True
     #: Over the last seconds.
     gpu: GpuFigures | None = None
     #: The GPU's use before the last switch.
@@ -113,18 +102,13 @@ class Figures:
 def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> TimelineLayout:
     """Return the layout for `width` x `height` cells; the strip keeps at least three rows while it can.
 
-    gpus: show the GPU lane, in place of the CPU lane where rows are few; a row for each of several where there is room.
+    gpus: their number; a row for each of several where there is room.
     """
     legend = WIDE if width >= _WIDE_FROM else _NARROW
     has_axis = not compact and height >= 8
     gpu_rows = 0 if not gpus or height < 6 else _gpu_rows(height, compact, gpus)
-    has_cpu = height >= (_BOTH_FROM - 2 + gpu_rows if gpu_rows else 6) and not (
-        compact and gpu_rows
-    )
-    rows = height - 2 - has_axis - has_cpu - gpu_rows
-    return TimelineLayout(
-        max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu, gpu_rows
-    )
+    rows = height - 1 - has_axis - gpu_rows
+    return TimelineLayout(max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, gpu_rows)
 
 
 def _gpu_rows(height: int, compact: bool, gpus: int) -> int:
@@ -242,7 +226,7 @@ def legend_lines(
 ) -> list[Line]:
     """Return the legend with the means of steady steps, in `rows` lines.
 
-    The means add up, and their ratio is the starving share below them and in the banner. when: the moment of the steps.
+    The means add up, and their ratio is the data wait in the banner. when: the moment of the steps.
     is_stale: the figures are not current.
     """
     figures = "quiet" if is_stale else "number"
@@ -285,24 +269,6 @@ def mark_line(labels: Sequence[Label], columns: int) -> Line:
         text = single_width(label.text)
         row[label.column : label.column + len(text)] = [(char, role) for char in text]
     return joined(row)
-
-
-def starve_line(bars: Bars, glyphs: Glyphs) -> Line:
-    """Draw the starving share as a shade per column."""
-    shades = step_bars.shade(bars.share).tolist()
-    return joined((glyphs.shades[shade], "stall" if shade == 3 else "wait") for shade in shades)
-
-
-def starve_figure(figures: Figures, is_stale: bool) -> Line:
-    """Return `41 %` and the share before the last switch; stale figures get no alarm colour."""
-    share = figures.share
-    if share is None:
-        return ((f" {units.MISSING}", "quiet"),)
-    role = (
-        "quiet" if is_stale else "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
-    )
-    was = f" (was {figures.was * 100:.0f})" if figures.was is not None else ""
-    return ((f" {units.percent(share)}", role), (was, "quiet"))
 
 
 def axis_line(bars: Bars, texts: Iterable[tuple[float, str]]) -> Line:

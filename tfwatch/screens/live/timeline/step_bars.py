@@ -1,4 +1,4 @@
-"""The step strip, stacked bars of a step's parts as cells, and the gauges and shades of the lanes below.
+"""The step strip, stacked bars of a step's parts as cells, and the gauges of the lanes below.
 
 Arrays along the time axis have one entry per column, n in total. Milliseconds are means per step.
 """
@@ -370,13 +370,6 @@ def _highest(there: Bools) -> NDArray[np.intp]:
     return at
 
 
-def mean_share(bars: Bars) -> float | None:
-    """Return data wait as a share of step time over all steady steps; None without any."""
-    counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
-    total = float((bars.total_ms * bars.steps)[counts].sum())
-    return float((bars.wait_ms * bars.steps)[counts].sum()) / total if total > 0 else None
-
-
 def _has(flags: NDArray[np.uint16], wanted: Flag) -> Bools:
     return np.asarray((flags & np.uint16(wanted)) != 0, dtype=np.bool_)
 
@@ -385,10 +378,6 @@ def _weighted_quantile(values: Floats, weights: NDArray[np.int64], share: float)
     order = np.argsort(values)
     reached = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(reached, share * reached[-1])])
-
-
-#: The starving shares at which the shade changes: the verdict's limits, and half.
-_SHADES = (0.05, 0.2, 0.5)
 
 
 def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
@@ -404,12 +393,6 @@ def stacked(levels: NDArray[np.int64], rows: int, steps: int) -> NDArray[np.int6
     base = np.arange(rows - 1, -1, -1)[:, None] * steps
     of_rows: NDArray[np.int64] = np.clip(levels[None, :] - base, 0, steps)
     return of_rows
-
-
-def shade(share: Floats) -> NDArray[np.int64]:
-    """Return starving shares as shades 0 to 3; an unknown share is 0."""
-    shades: NDArray[np.int64] = np.sum([share >= line for line in _SHADES], axis=0, dtype=np.int64)
-    return shades
 
 
 def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:

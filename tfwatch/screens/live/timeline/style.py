@@ -75,14 +75,13 @@ ROLES = (
         "host",
         "compute",
         "muted",
-        "cpu",
         "gpu",
         "others",
         "quiet",
         "number",
         "message",
     ),
-    *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
+    *("switch", "alarm", "rule", "cursor", "onwall", "middling"),
 )
 
 #: The colours of the roles, for the rules of a widget.
@@ -93,7 +92,6 @@ ROLE_CSS = f"""
     & > .timeline--host {{ color: {HOST_COLOUR}; }}
     & > .timeline--compute {{ color: {COMPUTE_COLOUR}; }}
     & > .timeline--muted {{ color: {MUTED_COLOUR}; }}
-    & > .timeline--cpu {{ color: $success; }}
     & > .timeline--gpu {{ color: {COMPUTE_COLOUR}; }}
     & > .timeline--others {{ color: {OTHERS_COLOUR}; }}
     & > .timeline--quiet {{ color: {QUIET_COLOUR}; }}
@@ -104,13 +102,11 @@ ROLE_CSS = f"""
     & > .timeline--rule {{ color: $text-accent; }}
     & > .timeline--cursor {{ color: $foreground; }}
     & > .timeline--onwall {{ background: {STALL_COLOUR}; text-style: bold; }}
-    & > .timeline--good {{ color: $text-success; text-style: bold; }}
     & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
-    & > .timeline--bad {{ color: $text-error; text-style: bold; }}
     &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--copy, &.-mono > .timeline--host,
-    &.-mono > .timeline--compute, &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--gpu,
+    &.-mono > .timeline--compute, &.-mono > .timeline--muted, &.-mono > .timeline--gpu,
     &.-mono > .timeline--others, &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
-    &.-mono > .timeline--rule, &.-mono > .timeline--good, &.-mono > .timeline--middling, &.-mono > .timeline--bad
+    &.-mono > .timeline--rule, &.-mono > .timeline--middling
     {{ color: $foreground; }}
     &.-mono > .timeline--onwall {{ color: $background; background: $foreground; }}
 """
@@ -120,7 +116,6 @@ Timeline {{
     border: round $foreground 30%;
     border-title-color: $foreground 80%;
     border-title-style: bold;
-    border-subtitle-color: {QUIET_COLOUR};
     &:focus {{ border: round $accent; }}
     &.-plain {{ border: ascii $foreground 30%; }}
     &.-plain:focus {{ border: ascii $accent; }}

@@ -1,4 +1,4 @@
-"""The timeline: each step's data wait, host and compute over time, with marks, starving and device lanes."""
+"""The timeline: each step's data wait, host and compute over time, with marks and GPU lanes."""
 
 from __future__ import annotations
 
@@ -73,8 +73,6 @@ class Timeline(PaintedRows, can_focus=True):
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
     #: Draw fewer rows, for small screens.
     compact: reactive[bool] = reactive(False, repaint=False)
-    #: The frame names the reason of a missing GPU lane; False where another pane does.
-    explains_gpu: reactive[bool] = reactive(True, repaint=False)
     #: The view, seconds since the clock origin; None before the first frame.
     window_s: reactive[tuple[float, float] | None] = reactive(None, repaint=False)
 
@@ -93,7 +91,7 @@ class Timeline(PaintedRows, can_focus=True):
         self._lines: list[Line] = []
         self._paint = Paint(self)
         self._limits = RunningLimits()
-        self._titles_key: tuple[str, str, str, bool, int] | None = None
+        self._titles_key: tuple[str, str, bool, int] | None = None
 
     @property
     def frozen(self) -> bool:
@@ -233,10 +231,6 @@ class Timeline(PaintedRows, can_focus=True):
         """Draw the rows of a small or a large screen."""
         self._redraw(fresh=True)
 
-    def watch_explains_gpu(self) -> None:
-        """Draw the frame's titles again."""
-        self._redraw()
-
     def on_resize(self) -> None:
         """Draw in the new size."""
         self._redraw(fresh=True)
@@ -318,8 +312,7 @@ class Timeline(PaintedRows, can_focus=True):
         width = self.outer_size.width - 6
         live = self.snapshot if self._held else None
         left, right = picture.title_words(scene, live, layout.columns, width)
-        note = picture.gpu_note(scene.figures, width) if self.explains_gpu else ""
-        key = (left, right, note, self.frozen, width)
+        key = (left, right, self.frozen, width)
         if key == self._titles_key:
             return
         self._titles_key = key
@@ -328,4 +321,3 @@ class Timeline(PaintedRows, can_focus=True):
         words = Content.styled(left, "reverse" if self.frozen else "")
         between = Content.styled(f" {fill} " if right else "", edge)
         self.border_title = Content.assemble(words, between, Content.styled(right, "not bold"))
-        self.border_subtitle = Content(note) if note else None

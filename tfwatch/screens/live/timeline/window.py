@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.disk_call import DiskSilentError
 from tfwatch.runs.reading.liveness import Life
@@ -21,7 +20,6 @@ from tfwatch.screens.live.timeline.step_bars import (
     bars_of_steps,
     bars_of_time,
     column_width,
-    mean_share,
     padded,
     with_open_step,
 )
@@ -56,8 +54,6 @@ _OPEN_PARTS = {
     Phase.HOST: BarPart.HOST,
     Phase.COMPILE: BarPart.MUTED,
 }
-#: Columns before a switch over which starving is averaged: 10 s.
-_BEFORE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,16 +321,6 @@ def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View
         columns,
         view.end_s if view.cursor_s is None else view.cursor_s,
     )
-
-
-def share_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
-    """Return the starving share in the 10 s before a switch, back to the switch before it; None where unknown."""
-    earlier = [
-        event.at_ns for event in snapshot.events.of(PipelineSwitched) if event.at_ns < switch.at_ns
-    ]
-    bars = _of_columns(snapshot.pyramid.columns(switch.at_ns / 1e9 - BUCKET_S, BUCKET_S, _BEFORE))
-    since_s = max(earlier, default=0) / 1e9
-    return mean_share(replace(bars, flagged=bars.flagged | (bars.starts_s < since_s)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,8 @@ _RIGHT = 12
 _PERCENTILE, _HEADROOM = 95, 1.15
 #: The least columns from one epoch's number to the next.
 _EPOCH_COLUMNS = 12
+#: From this data wait on, as a share of the step, a column is drawn in its colour.
+_STARVING = 0.2
 #: A shorter run is seen whole in the chart above.
 LONG_S = 120.0
 
@@ -217,10 +219,10 @@ def _draw_bars(bars: Bars, glyphs: Glyphs) -> list[Piece]:
         return [(" ", "")] * len(total)
     top = float(np.percentile(total[ran], _PERCENTILE)) * _HEADROOM
     levels = step_bars.gauge(total / max(top, 1e-9), len(glyphs.levels) - 1).tolist()
-    shades = step_bars.shade(bars.share).tolist()
+    starves = (bars.share >= _STARVING).tolist()
     return [
-        (glyphs.levels[level], "wait" if shade >= 2 else "compute")
-        for level, shade in zip(levels, shades, strict=True)
+        (glyphs.levels[level], "wait" if starving else "compute")
+        for level, starving in zip(levels, starves, strict=True)
     ]
 
 

@@ -112,7 +112,7 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
     Raises:
         BadInputError: the run has no such stage.
     """
-    snapshot = RunReader(RunFolder(folder), clock, keeps_sums=False).tail()
+    snapshot = RunReader(RunFolder(folder), clock).tail()
     stages = snapshot.manifest.parallel_stages
     workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get(
         WORKERS, "default"
@@ -159,7 +159,7 @@ class Switch:
         self._knob, self._value = change.knob, change.value
         self._name = option_name(change.knob)
         self._clock = clock
-        self._reader = RunReader(RunFolder(folder), clock, keeps_sums=False)
+        self._reader = RunReader(RunFolder(folder), clock)
         snapshot = self._reader.tail()
         self._seen = len(snapshot.events)
         self._epochs = snapshot.manifest.epochs_until(self._knob, self._value)

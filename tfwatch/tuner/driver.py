@@ -85,7 +85,7 @@ class Driver:
         self._requests = requests
         self._cancelled = cancelled
         self._own_pause = pause
-        self._reader = RunReader(source, clock, keeps_sums=False)
+        self._reader = RunReader(source, clock)
         self._asked_after = 0
         #: What the user has requested since the job began.
         self._user_knobs: set[str] = set()

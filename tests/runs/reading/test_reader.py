@@ -148,21 +148,3 @@ def test_the_newest_progress_is_kept(tmp_path: Path) -> None:
     assert seen == [
         list(range(max(0, count - RECENT_PROGRESS), count)) for count in (5, 1500, 3000)
     ]
-
-
-def test_a_reader_that_keeps_no_sums_reads_the_same_steps_and_the_same_time(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(RECENT + 500), EpochStarted(0, 0, 1, 100), pid=2**22 + 1)
-    clock = FakeClock(900).clock
-    light, whole = (
-        RunReader(RunFolder(tmp_path), clock, keeps_sums=keeps).tail() for keeps in (False, True)
-    )
-
-    assert (light.steps_total, light.now_s, light.life) == (
-        whole.steps_total,
-        whole.now_s,
-        whole.life,
-    )
-    assert light.steps.tobytes() == whole.steps.tobytes()
-    assert (light.pyramid.end_s, len(light.epochs.rows)) == (0.0, 0)
-    assert whole.pyramid.end_s == pytest.approx(whole.now_s, abs=0.1)
-    assert len(whole.epochs.rows) == 1

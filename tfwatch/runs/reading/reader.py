@@ -82,7 +82,7 @@ class Snapshot:
 
     now_s: the reader's time, seconds since the clock origin; for a run that
     is over, its end.
-    pulse: the newest readable one. pyramid, epochs: empty where the reader keeps no sums.
+    pulse: the newest readable one.
     steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps. steps_between: see
     `RunReader.steps_between`.
     samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
@@ -148,25 +148,16 @@ class Snapshot:
 class RunReader:
     """Follows one run. `tail` reads the data since the last call.
 
-    keeps_sums: keep `pyramid` and `epochs`, for a timeline and a time breakdown; without this they are empty.
-
     Raises:
         NotARunError: the source has no run that this tfwatch reads.
     """
 
-    def __init__(
-        self,
-        source: RunFolder,
-        clock: Clock = SYSTEM,
-        *,
-        keeps_sums: bool = True,
-    ) -> None:
+    def __init__(self, source: RunFolder, clock: Clock = SYSTEM) -> None:
         self._source = source
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
-        self._keeps_sums = keeps_sums
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
         self._recent = NewestRows(layout.TABLES[layout.STEPS], RECENT)
@@ -309,9 +300,8 @@ class RunReader:
         self._total += len(rows)
         self._torn += len(rows) - len(good)
         self._are_all_plausible = self._are_all_plausible and len(good) == len(rows)
-        if self._keeps_sums:
-            self._pyramid.add(good)
-            self._epochs.add(good)
+        self._pyramid.add(good)
+        self._epochs.add(good)
         self._recent.extend(good)
         if len(good):
             self._end_s = max(self._end_s, _end_s(good[-1]))

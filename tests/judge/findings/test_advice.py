@@ -1,41 +1,143 @@
+"""The finding and the knobs' rows agree: where a switch is forecast to gain, it is the advice."""
+
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
 import pytest
 
-from tfwatch.core.events import Paused
-from tfwatch.judge.findings.between_epochs import find_slow_callback, parts_between
-from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tests.judge.situations import RUNNING, changed, judged
+from tests.judge.step_rows import make_steps
+from tfwatch.core import units
+from tfwatch.core.events import StallLocated
+from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
+from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.bottleneck import Stage, StageTable
+from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.steps.verdict import Bound, Verdict, breakdown
+
+CACHE = Forecast(
+    "cache",
+    "on",
+    18.0,
+    16.5,
+    19.5,
+    15.0,
+    "compute and data share the cores",
+    None,
+    18.0,
+    23.4,
+    23.4,
+)
+NO_GAIN = changed(CACHE, step_ms=23.0, mean_ms=23.0)
+FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
+#: Batches wait in a full buffer: the data wait is the fetch itself.
+READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 0.1, 0.9)
 
 
-def pauses(name: str, took_ms: float, times: int, cause: str = "callback") -> list[Paused]:
-    return [Paused(at, cause, took_ms, name) for at in range(times)]
+def situation(bound: Bound, **changes: Any) -> Situation:
+    verdict = Verdict.MODERATELY if bound is Bound.INPUT else Verdict.NOT
+    starved = {"stages": READY, "knobs": {"prefetch": "4", "workers": "auto", "cache": "off"}}
+    values = {
+        "judgement": judged(verdict, 0.1, 0.8, 0.1, bound=bound),
+        "switchable": ("prefetch", "workers", "cache"),
+        "origin": BatchSource(SourceKind.TF_DATA),
+        **(starved if bound is Bound.INPUT else {"knobs": {"cache": "off"}}),
+    }
+    return changed(RUNNING, **{**values, **changes})
+
+
+BOUNDS = [
+    pytest.param(Bound.INPUT, "larger batches", id="the wait is the fetch"),
+    pytest.param(Bound.LAUNCH, "not the limit", id="launching"),
+    pytest.param(Bound.COMPUTE, "not the limit", id="compute"),
+]
+
+
+@pytest.mark.parametrize(("bound", "otherwise"), BOUNDS)
+def test_a_cache_that_is_forecast_to_gain_is_the_advice(bound: Bound, otherwise: str) -> None:
+    found = banner(situation(bound, forecasts={("cache", "on"): CACHE}))
+    assert (
+        "c cache on: 23.4 so far to about 18.0 ms, 1.3 x (compute and data share the cores)"
+        in found.advice
+    )
+    assert otherwise not in found.advice
+    assert "dataset = dataset.cache()" in found.edit
+
+
+@pytest.mark.parametrize(("bound", "otherwise"), BOUNDS)
+def test_without_a_gain_the_limit_is(bound: Bound, otherwise: str) -> None:
+    assert otherwise in banner(situation(bound, forecasts={("cache", "on"): NO_GAIN})).advice
+
+
+def test_the_summary_names_the_call_in_place_of_the_key() -> None:
+    found = banner(situation(Bound.COMPUTE, forecasts={("cache", "on"): CACHE}, live=False))
+    assert (
+        found.advice == ".cache(): 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)"
+    )
+
+
+def test_steps_that_run_op_by_op_are_to_run_as_a_graph_first() -> None:
+    found = banner(situation(Bound.LAUNCH, forecasts={("cache", "on"): CACHE}, op_by_op=True))
+    assert "tf.function" in found.advice
+
+
+def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
+    ahead = changed(CACHE, knob="device_prefetch", value="2")
+    now = situation(
+        Bound.INPUT, switchable=["device_prefetch"], forecasts={("device_prefetch", "2"): ahead}
+    )
+    found = banner(changed(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
+    assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
+    assert "cannot be switched" not in found.advice
+
+
+def test_the_ratio_of_the_figures_in_the_sentence_is_the_share() -> None:
+    """Every fourth batch is slow: the median step waits for nothing."""
+    split = breakdown(make_steps(np.tile([0.0, 0.0, 0.0, 40.0], 10), compute=10.0, host=0.0))
+    assert split
+
+    assert wait_sentence(RUNNING, split) == "each step waits 10.0 of 20.0 ms for data"
+    assert units.percent(split.wait_share) == "50 %"
+
+
+def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
+    return StallLocated(23 * 10**9, 412, stage, 20 * 10**9, place, thread)
 
 
 @pytest.mark.parametrize(
-    ("found", "name"),
+    ("where", "sentence"),
     [
-        pytest.param(pauses("CSVLogger", 19.0, 3), "CSVLogger", id="most"),
         pytest.param(
-            pauses("ModelCheckpoint", 19.0, 3, "checkpoint"), "ModelCheckpoint", id="a checkpoint"
+            located("map(read)", "train.py:9 in <module>", "training"),
+            "Step 412 waits in map(read): no output for 20.3 s.",
+            id="a stage of tf.data's: the training only fetches",
         ),
-        pytest.param(pauses("CSVLogger", 9.0, 3), "", id="less than half"),
-        pytest.param(pauses("CSVLogger", 19.0, 2), "", id="twice"),
-        pytest.param(pauses("generation 2", 19.0, 9, "garbage collection"), "", id="no callback"),
         pytest.param(
-            [*pauses("CSVLogger", 12.0, 9), *pauses("Slower", 15.0, 3)],
-            "Slower",
-            id="the slower one",
+            located("from_generator(rows)", "feed.py:41 in rows", "generator"),
+            "Step 412 waits in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s.",
+            id="a generator",
         ),
-        pytest.param([], "", id="nothing"),
+        pytest.param(
+            located("", "feed.py:41 in rows", "training"),
+            "Step 412 waits for its batch: the training is at feed.py:41 in rows.",
+            id="no stages",
+        ),
+        pytest.param(
+            None,
+            "Step 412 waits for its batch: the input pipeline has delivered none.",
+            id="not located yet",
+        ),
     ],
 )
-def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(
-    found: list[Paused], name: str
-) -> None:
-    assert find_slow_callback(found, host_ms=20.0) == name
+def test_a_stall_names_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
+    assert stall_sentence(changed(RUNNING, step=412, now_s=40.3, located=where)) == sentence
 
 
-def test_parts_below_a_tenth_of_the_time_between_epochs_are_left_out() -> None:
-    spent = TimeSpent(0, 250, validation_s=0.13, first_batch_s=0.8, epoch_end_s=0.07)
+def test_a_shuffle_buffer_that_fills_comes_first() -> None:
+    now = changed(RUNNING, step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
 
-    assert parts_between(spent) == {"first batch": 0.8, "validation": 0.13}
+    assert stall_sentence(now) == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."

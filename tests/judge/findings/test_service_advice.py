@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge.findings.test_one_advice import CACHE
+from tests.judge.findings.test_advice import CACHE
 from tests.judge.situations import RUNNING, changed, judged
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable

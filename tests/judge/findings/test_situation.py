@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.judge.situations import RUNNING, changed
+from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
+from tfwatch.judge.findings.situation import MeasuredSetting, SourceKind, build_situation
 
 
 @pytest.mark.parametrize(
@@ -25,3 +27,13 @@ def test_a_wait_is_a_stall_by_the_length_of_a_step(
     now = changed(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
 
     assert now.is_stalled is stalled
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [("arrays", SourceKind.ARRAYS), ("tf.data", SourceKind.TF_DATA), ("other", SourceKind.UNKNOWN)],
+)
+def test_a_fit_too_short_for_its_stages_has_the_source_of_its_manifest(
+    data: str, kind: SourceKind
+) -> None:
+    assert build_situation(make_manifest(data=data), {}, MeasuredSetting()).origin.kind is kind

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tests.judge.effects.test_switches import asked, switched
+from tests.judge.effects.test_comparison import asked, switched
 from tests.judge.samples import make_samples
 from tests.judge.step_rows import restart
 from tests.runs.folders import make_manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.judge.effects.test_switches import asked, switched
+from tests.judge.effects.test_comparison import asked, switched
 from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag

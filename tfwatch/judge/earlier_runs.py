@@ -29,9 +29,10 @@ FIRST_FRAMES = 4
 
 @dataclass(frozen=True, eq=False)
 class PreviousRun:
-    """An earlier run of the same workload and batch size. charts: by their names."""
+    """An earlier run of the same workload and batch size."""
 
     name: str
+    #: By their names.
     charts: Mapping[str, MetricChart] = field(default_factory=dict)
 
 

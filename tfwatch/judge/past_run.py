@@ -37,21 +37,23 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A recorded run, or a group of them.
+    """A recorded run, or a group of them."""
 
-    words: its argument for `tfwatch replay`. age_s: seconds since its start. state: e.g. `finished`. length_s: its
-    duration. step_ms: mean step time of its last 200 000 steps, steady ones; wait_share: data wait of these, 0 to 1;
-    None where there are none. ranks: of a group that have a run; None for a run.
-    """
-
+    #: Its argument for `tfwatch replay`.
     words: str
     workload: str
+    #: Seconds since its start.
     age_s: float
+    #: E.g. `finished`.
     state: str
     steps: int
+    #: Its duration.
     length_s: float
+    #: Mean step time of its last 200 000 steps, steady ones.
     step_ms: float | None = None
+    #: Data wait of these, 0 to 1; None where there are none.
     wait_share: float | None = None
+    #: Of a group that have a run; None for a run.
     ranks: int | None = None
 
     @property

@@ -45,13 +45,12 @@ Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "bud
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Switches to make together.
-
-    why: one sentence. forecast: None where there is none.
-    """
+    """Switches to make together."""
 
     changes: tuple[KnobChange, ...]
+    #: One sentence.
     why: str
+    #: None where there is none.
     forecast: Forecast | None = None
 
     @property
@@ -88,22 +87,24 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """The resources of a search.
+    """The resources of a search."""
 
-    memory_bytes: for buffers, beyond those of the start. batch_bytes: of one batch; None where it is unknown, and then
-    no buffer grows beyond the first. cores: of the run. switchable: the knobs that can be switched. accelerated: the
-    steps run on a device beside the CPU. steps: the rest of the budget. epoch_steps: until the epoch after the next,
-    the first that reads from a cache which fills from now on; None where unknown. switch_steps: the most steps between
-    the request for a switch and its effect so far.
-    """
-
+    #: For buffers, beyond those of the start.
     memory_bytes: float
+    #: Of one batch; None where it is unknown, and then no buffer grows beyond the first.
     batch_bytes: float | None
+    #: Of the run.
     cores: int
+    #: The knobs that can be switched.
     switchable: frozenset[str]
+    #: The steps run on a device beside the CPU.
     accelerated: bool
+    #: The rest of the budget.
     steps: int = BUDGET
+    #: Until the epoch after the next, the first that reads from a cache which fills from now on;
+    #: None where unknown.
     epoch_steps: int | None = None
+    #: The most steps between the request for a switch and its effect so far.
     switch_steps: int = 0
 
     def buffered_steps(self, knobs: Mapping[str, str]) -> int:
@@ -113,17 +114,16 @@ class SearchLimits:
 
 @dataclass(frozen=True)
 class SearchState:
-    """The state of a search: its first and current settings, and the measurement of the current ones.
-
-    visited: settings that were measured or refused. make_forecast: returns the forecast of a switch from here.
-    compute_floor_ms: the least compute and host time of a step so far.
-    """
+    """The state of a search: its first and current settings, and what these measure."""
 
     start: Mapping[str, str]
     knobs: Mapping[str, str]
     now: Measurement
+    #: Settings that were measured or refused.
     visited: Sequence[Mapping[str, str]] = ()
+    #: Returns the forecast of a switch from here.
     make_forecast: MakeForecast = lambda settings_after: None
+    #: The least compute and host time of a step so far.
     compute_floor_ms: float = math.inf
 
 

@@ -37,16 +37,15 @@ _MOST_AUTOCORRELATION = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The mean steady step of one setting.
-
-    error_ms: its standard error. work_ms: the part without data wait. copy_ms: the part of it that copies the batch to
-    the device; 0 where the copy is not timed.
-    """
+    """The mean steady step of one setting."""
 
     steps: int
     step_ms: float
+    #: Its standard error.
     error_ms: float
+    #: The part without data wait.
     work_ms: float
+    #: The part of it that copies the batch to the device; 0 where the copy is not timed.
     copy_ms: float = 0.0
 
     @property

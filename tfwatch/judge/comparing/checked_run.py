@@ -36,37 +36,36 @@ Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """The largest figures that pass; None: no limit.
+    """The largest figures that pass; None: no limit."""
 
-    wait_share: data wait over step time, 0 to 1. slower_share: the step time beyond that of the baseline, 0 to 1.
-    loss: at the run's end.
-    """
-
+    #: Data wait over step time, 0 to 1.
     wait_share: float | None = None
     step_ms: float | None = None
     memory_bytes: float | None = None
+    #: At the run's end.
     loss: float | None = None
+    #: The step time beyond that of the baseline, 0 to 1.
     slower_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedFigure:
-    """A figure with its interval, its limit and the outcome.
+    """A figure with its interval, its limit and the outcome."""
 
-    name: stable between versions. value, low, high: None where the figure is missing; `reason` says why, or why
-    there is no clear outcome. low, high are the value itself where it is exact. unit: `share`, `ms`, `bytes` or empty.
-    basis: the steps that count, where the summary of the run counts others.
-    """
-
+    #: Stable between versions.
     name: str
     title: str
+    #: `share`, `ms`, `bytes` or empty.
     unit: str
     outcome: Outcome
+    #: None where the figure is missing; `reason` says why, or why there is no clear outcome. low,
+    #: high are the value itself where it is exact.
     value: float | None = None
     low: float | None = None
     high: float | None = None
     limit: float | None = None
     reason: str = ""
+    #: The steps that count, where the summary of the run counts others.
     basis: str = ""
 
 

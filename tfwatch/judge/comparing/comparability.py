@@ -22,21 +22,21 @@ class NotComparableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The facts of a run that decide whether it can be compared.
-
-    settings: those that the run began with and the last live ones, in words. hardware: cores, allowed cores and memory in bytes, None
-    where unknown. start_s: since 1970. path: of its folder.
-    """
+    """The facts of a run that decide whether it can be compared."""
 
     name: str
+    #: Of its folder.
     path: str
     workload: str
     batch_size: int | None
+    #: Those that the run began with and the last live ones, in words.
     settings: Mapping[str, str]
     versions: Mapping[str, str]
     host: str
+    #: Cores, allowed cores and memory in bytes, None where unknown.
     hardware: tuple[float | None, float | None, float | None]
     device: str
+    #: Since 1970.
     start_s: float
     steady_steps: int = 0
 

@@ -88,24 +88,25 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRuns:
-    """Two sides of runs. estimate: step time before over after. spread: of step times, a share.
-
-    steps: of each run that count. alternating: the sides alternate in time. others: the share of the
-    cores that other programs used, the largest of the runs of each side.
-    """
+    """Two sides of runs."""
 
     before: tuple[RunToCompare, ...]
     after: tuple[RunToCompare, ...]
+    #: Step time before over after.
     estimate: Estimate
     figures: tuple[ComparedFigure, ...]
     time_spent: tuple[ComparedFigure, ...]
     losses: tuple[ComparedFigure, ...]
     changes: tuple[SideDifference, ...]
+    #: Of step times, a share.
     spread: Spread
+    #: Of each run that count.
     steps: int
     in_bursts: bool
+    #: The sides alternate in time.
     alternating: bool
     same_host: bool
+    #: The share of the cores that other programs used, the largest of the runs of each side.
     others: tuple[float | None, float | None]
     by_example: bool
     loss_epoch: int | None

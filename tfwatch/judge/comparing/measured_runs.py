@@ -54,13 +54,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class RunSteps:
-    """The figures of a run by name, milliseconds and a share; the copy is missing where it is not timed.
+    """The figures of a run by name; the copy is missing where it is not timed."""
 
-    steps: how many count. in_bursts: the figures are means, as batches come in bursts in some run; else medians.
-    """
-
+    #: The steps that count.
     steps: int
     figures: Mapping[str, Measured]
+    #: The figures are means, as batches come in bursts in some run; else medians.
     in_bursts: bool
 
 

@@ -81,14 +81,13 @@ class WaitChange:
 
 @dataclass(frozen=True, slots=True)
 class SwitchEffect:
-    """The steps before a switch against those after it.
-
-    wait: the change of the data wait. compute_drift: the change of the part of a step that the knob cannot move, as a
-    share of its typical time before, where the steps differ by that part alone; else None.
-    """
+    """The steps before a switch against those after it."""
 
     estimate: Estimate
+    #: The change of the data wait.
     wait: WaitChange
+    #: The change of the part of a step that the knob cannot move, as a share of its typical time
+    #: before, where the steps differ by that part alone; else None.
     compute_drift: float | None = None
 
 

@@ -43,29 +43,19 @@ Stretch: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class KnownSides:
-    """The results of `compare` that cannot change any more.
+    """The results of `compare` that cannot change any more."""
 
-    splits: of complete stretches. effects: of switches whose sides are both complete, by these and the knob. rows: the
-    steady ones of a complete stretch, while the other side still grows.
-    """
-
+    #: Of complete stretches.
     splits: dict[Stretch, Breakdown | None] = field(default_factory=dict)
+    #: Of switches whose sides are both complete, by these and the knob.
     effects: dict[tuple[Stretch, Stretch, str], SwitchEffect | None] = field(default_factory=dict)
+    #: The steady ones of a complete stretch, while the other side still grows.
     rows: dict[Stretch, Rows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(ChangesKnob):
-    """One switch, with the steps before and after it.
-
-    step: the first step of the new setting; None while the switch is requested and not yet in effect.
-    before, after: the steady steps on both sides, up to the neighboring switch and at most 600 each.
-    ratio: `typical` step time before over after; above 1 is faster. None until there are 20 steps on both sides.
-    settled: `after` holds at least `ENOUGH_STEPS` steps.
-    beside: another knob switched at the same step; their effects cannot be separated, so there is no ratio.
-    epochs: those that must begin before a requested switch is in effect.
-    low, high: the 95 % interval of the ratio; None without a ratio. wait, compute_drift: as in `before_after.SwitchEffect`.
-    """
+    """One switch, with the steps before and after it."""
 
     knob: str
     old: str
@@ -73,15 +63,25 @@ class Comparison(ChangesKnob):
     by: str
     asked_at_ns: int
     asked_step: int
+    #: The first step of the new setting; None while the switch is requested and not yet in effect.
     step: int | None
+    #: The steady steps on both sides, up to the neighboring switch and at most 600 each.
     before: Breakdown | None
     after: Breakdown | None
+    #: `typical` step time before over after; above 1 is faster. None until there are 20 steps on
+    #: both sides.
     ratio: float | None
+    #: `after` holds at least `ENOUGH_STEPS` steps.
     settled: bool
+    #: Another knob switched at the same step; their effects cannot be separated, so there is no
+    #: ratio.
     beside: str = field(default="", kw_only=True)
+    #: Those that must begin before a requested switch is in effect.
     epochs: int = field(default=0, kw_only=True)
+    #: The 95 % interval of the ratio; None without a ratio.
     low: float | None = field(default=None, kw_only=True)
     high: float | None = field(default=None, kw_only=True)
+    #: As in `before_after.SwitchEffect`.
     wait: WaitChange | None = field(default=None, kw_only=True)
     compute_drift: float | None = field(default=None, kw_only=True)
 

@@ -106,17 +106,17 @@ UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class ExperimentState:
-    """The state of an A/B test.
+    """The state of an A/B test."""
 
-    value: number of the setting that the answer compares with setting 0: the fastest one, or the second where setting 0
-    is the fastest. fastest: number of the fastest measured setting. beaten: the settings proved slower than that one.
-    clear: more rounds would not change the answer.
-    """
-
+    #: Number of the setting that the answer compares with setting 0: the fastest one, or the
+    #: second where setting 0 is the fastest.
     value: int
     estimate: Estimate
+    #: Number of the fastest measured setting.
     fastest: int
+    #: The settings proved slower than that one.
     beaten: frozenset[int]
+    #: More rounds would not change the answer.
     clear: bool
     rounds: int
 

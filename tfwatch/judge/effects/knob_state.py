@@ -37,18 +37,18 @@ class KnobRequest:
 
 @dataclass(frozen=True, slots=True)
 class KnobState:
-    """The state of one knob, values in words.
-
-    now: in effect. asked, asked_s, asked_by: the request that waits, its time and its origin. last_on: the setting that
-    a key turns it on to. failed: the reason why the last request failed; empty where it did not.
-    """
+    """The state of one knob, values in words."""
 
     knob: str
+    #: In effect.
     now: str
+    #: The setting that a key turns it on to.
     last_on: str
+    #: The request that waits, its time and its origin.
     asked: str | None = None
     asked_s: float = 0.0
     asked_by: str = ""
+    #: The reason why the last request failed; empty where it did not.
     failed: str = ""
 
     @property

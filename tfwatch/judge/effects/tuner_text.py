@@ -44,13 +44,12 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class RunningExperiment:
-    """An A/B test that has not ended. block: its newest one; None before the first one is over.
-
-    cut_off: the run ended first.
-    """
+    """An A/B test that has not ended."""
 
     began: ExperimentBegan
+    #: Its newest one; None before the first one is over.
     block: ExperimentBlock | None
+    #: The run ended first.
     cut_off: bool = False
 
     @property
@@ -173,15 +172,16 @@ AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded, TunerL
 
 @dataclass(frozen=True, slots=True)
 class AutopilotRun:
-    """A run of the autopilot. made: the newest move. moves: judged ones, oldest first. ended: None while it runs.
-
-    is_lost: its process is gone without an end.
-    """
+    """A run of the autopilot."""
 
     began: AutopilotBegan
+    #: The newest move.
     made: MoveMade | None = None
+    #: Judged ones, oldest first.
     moves: tuple[MoveJudged, ...] = ()
+    #: None while it runs.
     ended: AutopilotEnded | None = None
+    #: Its process is gone without an end.
     is_lost: bool = False
 
     @property
@@ -346,14 +346,13 @@ UNDECIDED_EVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The knobs under test by an A/B test or the autopilot at the end of a run.
+    """The knobs under test by an A/B test or the autopilot at the end of a run."""
 
-    decided: by knob, the setting by the answer of the test; without an answer the setting before it.
-    stretches: first and last step of each stretch with `decided`, oldest first. at_ns: the end of the last of them.
-    """
-
+    #: By knob, the setting by the answer of the test; without an answer the setting before it.
     decided: Mapping[str, str]
+    #: First and last step of each stretch with `decided`, oldest first.
     stretches: tuple[tuple[int, int], ...]
+    #: The end of the last of them.
     at_ns: int
 
 

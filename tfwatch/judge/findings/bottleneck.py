@@ -42,23 +42,24 @@ Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage over the last seconds.
+    """One stage over the last seconds."""
 
-    name: as its author would write it. kind: tf.data's own name, followed by `python` for a stage that calls Python,
-    `files` for one that reads files, `PyDataset`, `generator` or `arrays` for one that Keras made of the data passed
-    to `fit`, `iterator` for a Python iterator; `Source` is a whole source without a model.
-    busy_ms: the work of a training batch in this stage alone, summed over its workers; with `parallelism` workers a
-    batch takes `busy_ms / parallelism`. buffered: of `buffer_size` elements, at the last reading. filled: their ratio
-    in the mean of the readings. NaN: the stage has none (a buffer has no work), or no element passed.
-    """
-
+    #: As its author would write it.
     name: str
+    #: tf.data's own name, followed by `python` for a stage that calls Python, `files` for one that
+    #: reads files, `PyDataset`, `generator` or `arrays` for one that Keras made of the data passed
+    #: to `fit`, `iterator` for a Python iterator; `Source` is a whole source without a model.
     kind: str
+    #: The work of a training batch in this stage alone, summed over its workers; with
+    #: `parallelism` workers a batch takes `busy_ms / parallelism`.
     busy_ms: float
     parallelism: float = math.nan
+    #: Of `buffer_size` elements, at the last reading.
     buffered: float = math.nan
     buffer_size: float = math.nan
     buffered_bytes: float = math.nan
+    #: Their ratio in the mean of the readings. NaN: the stage has none (a buffer has no work), or
+    #: no element passed.
     filled: float = math.nan
 
     @property
@@ -92,29 +93,28 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """The stage (its index) that limits the pipeline's rate, and the reason.
-
-    reason: it waits for `storage`, is `cpu`-bound on all of its workers, runs `serial`, or runs `python`.
-    waits: the Python that it runs waits most of the time, and releases the GIL; None where that is unknown.
-    """
+    """The stage (its index) that limits the pipeline's rate, and the reason."""
 
     stage: int
+    #: It waits for `storage`, is `cpu`-bound on all of its workers, runs `serial`, or runs
+    #: `python`.
     reason: Reason
     sentence: str
+    #: The Python that it runs waits most of the time, and releases the GIL; None where that is
+    #: unknown.
     waits: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StageTable:
-    """The stages in the order of the code, the source first. at_ns: of the last reading.
+    """The stages in the order of the code, the source first."""
 
-    bottleneck: set by `with_bottleneck`. wait_cores: the cores that the process used during data wait; NaN where there
-    was hardly any.
-    """
-
+    #: Of the last reading.
     at_ns: int
     stages: tuple[Stage, ...]
+    #: Set by `with_bottleneck`.
     bottleneck: Bottleneck | None = None
+    #: The cores that the process used during data wait; NaN where there was hardly any.
     wait_cores: float = math.nan
 
     @property

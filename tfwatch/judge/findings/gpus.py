@@ -29,15 +29,15 @@ _COLUMNS = ("busy", "process_busy", "power_w", "temperature_c", "freq_mhz", "mem
 
 @dataclass(frozen=True, slots=True)
 class GpuLane:
-    """One GPU over some seconds; None is n/a.
+    """One GPU over some seconds; None is n/a."""
 
-    device: TensorFlow's name, e.g. `GPU:0`. name: the model; empty where the sensor does not find the GPU. busy, ours:
-    0 to 1, of all programs and of the training. total_bytes: its memory.
-    """
-
+    #: TensorFlow's name, e.g. `GPU:0`.
     device: str
+    #: The model; empty where the sensor does not find the GPU.
     name: str = ""
+    #: Its memory.
     total_bytes: float | None = None
+    #: 0 to 1, of all programs and of the training.
     busy: float | None = None
     ours: float | None = None
     power_w: float | None = None

@@ -239,46 +239,47 @@ PRESSURE = ("normal", "warning", "critical")
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """The figures of a GPU over some samples; None is n/a. `busy`, `ours`: 0 to 1, of all programs and of the training.
+    """The figures of a GPU over some samples; None is n/a."""
 
-    late_ms: the age of the figures beyond their period. others: the share of other programs, see `others_share`.
-    """
-
+    #: 0 to 1, of all programs and of the training.
     busy: float | None = None
     ours: float | None = None
     power_w: float | None = None
     freq_mhz: float | None = None
     temperature_c: float | None = None
     memory_bytes: float | None = None
+    #: The age of the figures beyond their period.
     late_ms: float | None = None
+    #: The share of other programs, see `others_share`.
     others: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFigures:
-    """The machine over some samples; None is n/a.
-
-    found: the source of the GPU figures.
-    heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which a process waited for memory.
-    swap_bytes_s: read and written. growth: of the memory in use.
-    gpu_check: step times and the GPU's counter over the same seconds.
-    row: every column of the newest sample, or the median of each over a whole run; None is missing.
-    process_memory: of a whole run.
-    gpus: each of a strategy over several, over the same seconds; `gpu` is all of them, see `sensors.protocol.combine`.
-    """
+    """The machine over some samples; None is n/a."""
 
     gpu: GpuFigures | None = None
+    #: The source of the GPU figures.
     found: GpuFound | None = None
     cpu_power_w: float | None = None
+    #: Levels of `HEAT` and `PRESSURE`.
     heat: int | None = None
     pressure: int | None = None
+    #: The share of time in which a process waited for memory.
     stalled: float | None = None
+    #: Read and written.
     swap_bytes_s: float | None = None
     on_mains: bool | None = None
+    #: Of the memory in use.
     growth: Growth | None = None
+    #: Step times and the GPU's counter over the same seconds.
     gpu_check: GpuCheck | None = None
+    #: Every column of the newest sample, or the median of each over a whole run; None is missing.
     row: Mapping[str, float | None] = field(default_factory=dict)
+    #: Of a whole run.
     process_memory: MemoryOverRun | None = None
+    #: Each of a strategy over several, over the same seconds; `gpu` is all of them, see
+    #: `sensors.protocol.combine`.
     gpus: tuple[GpuLane, ...] = ()
 
 
@@ -393,25 +394,27 @@ MEDIAN_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The machine over a whole run.
+    """The machine over a whole run."""
 
-    found: the source of the GPU figures; None where no sensor read a GPU. missing: the sensors without figures.
-    medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
-    energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
-    heat_s, swap_s: the seconds for which heat and swapping slowed the run. others: the GPU's share of other programs,
-    see `others_share`. process_memory: from the first step to the last. gpus: medians of each GPU of a strategy over
-    several, over the same samples.
-    """
-
+    #: The source of the GPU figures; None where no sensor read a GPU.
     found: GpuFound | None
+    #: The sensors without figures.
     missing: tuple[SensorMissing, ...]
+    #: Of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is
+    #: n/a.
     medians: Mapping[str, float | None]
+    #: Of the device that trained; None where no power was read, for the reason in
+    #: `energy_missing`.
     energy: Energy | None
     energy_missing: str
+    #: The seconds for which heat and swapping slowed the run.
     heat_s: float
     swap_s: float
+    #: The GPU's share of other programs, see `others_share`.
     others: float | None = None
+    #: From the first step to the last.
     process_memory: MemoryOverRun | None = None
+    #: Medians of each GPU of a strategy over several, over the same samples.
     gpus: tuple[GpuLane, ...] = ()
 
 

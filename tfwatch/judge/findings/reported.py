@@ -33,32 +33,31 @@ _LEAST_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One figure of the evidence; low, high: its interval, None where it is exact. unit: empty for words.
-
-    basis: the steps that count, where the summary of the run counts others.
-    """
+    """One figure of the evidence; low, high: its interval, None where it is exact."""
 
     name: str
     value: float | str
+    #: Empty for words.
     unit: str = ""
     low: float | None = None
     high: float | None = None
+    #: The steps that count, where the summary of the run counts others.
     basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. kind: stable between versions. advice, code: empty where there is nothing to do.
+    """One finding."""
 
-    reason: of the confidence.
-    """
-
+    #: Stable between versions.
     kind: str
     word: str
     sentence: str
     evidence: tuple[Fact, ...]
     confidence: Confidence
+    #: Of the confidence.
     reason: str
+    #: Empty where there is nothing to do.
     advice: str = ""
     code: str = ""
 

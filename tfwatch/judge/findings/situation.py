@@ -108,18 +108,17 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """The finding; `advice`, and `remark` on the machine, may be empty.
-
-    edit: lines of Python for the user's own pipeline or training; empty where there is nothing to change.
-    brief: a shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
-    """
+    """The finding; `advice`, and `remark` on the machine, may be empty."""
 
     word: str
     sentence: str
     advice: str
     tone: Tone
     remark: str = ""
+    #: Lines of Python for the user's own pipeline or training; empty where there is nothing to
+    #: change.
     edit: str = ""
+    #: A shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
     brief: str = ""
 
 

@@ -28,15 +28,14 @@ _NOTABLE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class DataWaitCost:
-    """The cost of data wait in a run so far.
+    """The cost of data wait in a run so far."""
 
-    data_wait_s, run_s: seconds of data wait, and of the run. examples: the number that the run trains on in
-    `data_wait_s` of compute and host; energy_j: energy of the device during data wait. None is unknown.
-    """
-
+    #: Seconds of data wait, and of the run.
     data_wait_s: float
     run_s: float
+    #: The number that the run trains on in `data_wait_s` of compute and host.
     examples: float | None = None
+    #: Energy of the device during data wait. None is unknown.
     energy_j: float | None = None
 
     @property
@@ -97,16 +96,16 @@ _BLOCK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """The energy of the device that trains, joules, as far as its power was read.
-
-    known_s: seconds of the run with known power. steps, steps_j: the steps without flags within them, and their
-    joules; a step that compiles would dominate the mean of a short run. starving_j: of the data wait of all steps.
-    """
+    """The energy of the device that trains, joules, as far as its power was read."""
 
     joules: float = 0.0
+    #: Seconds of the run with known power.
     known_s: float = 0.0
+    #: The steps without flags within them, and their joules; a step that compiles would dominate
+    #: the mean of a short run.
     steps: int = 0
     steps_j: float = 0.0
+    #: Of the data wait of all steps.
     starving_j: float = 0.0
 
     @property

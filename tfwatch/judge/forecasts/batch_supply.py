@@ -53,16 +53,15 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """One assumption about the work of a pipeline.
+    """One assumption about the work of a pipeline."""
 
-    serial_ms: a batch's work in serial stages. parallel_ms: in maps, which `workers` share. elements: of a map's
-    output per batch, 1 where it makes whole batches; a map works ahead by elements. loss: the factor by which the
-    maps' work grows where threads share it.
-    """
-
+    #: A batch's work in serial stages.
     serial_ms: float
+    #: In maps, which `workers` share.
     parallel_ms: float
+    #: Of a map's output per batch, 1 where it makes whole batches; a map works ahead by elements.
     elements: float
+    #: The factor by which the maps' work grows where threads share it.
     loss: float = 1.0
 
     @property

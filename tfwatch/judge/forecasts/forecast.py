@@ -39,30 +39,28 @@ _NO_OTHER: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The forecast of the median step after a switch of `knob` to `value`, milliseconds.
-
-    low_ms, high_ms: the 90 % prediction interval. step_ms, low_ms and high_ms are NaN without a forecast.
-    why: the limit of the step, or the reason for no forecast.
-    mean_ms: the mean step, which differs from the median where batches come in bursts.
-    compute_floor_ms: the least step of any pipeline setting, see `compute_floor_ms`.
-    now_ms, now_mean_ms: the median and the mean of the current setting.
-    measured: the run has measured that setting before, and its steps are the forecast.
-    needs_bytes: the memory that the switch takes; None where it is next to nothing or unknown.
-    is_over_memory_limit: that is more than the user allows.
-    """
+    """The forecast of the median step after a switch of `knob` to `value`, milliseconds."""
 
     knob: str
     value: str
     step_ms: float
+    #: The 90 % prediction interval. step_ms, low_ms and high_ms are NaN without a forecast.
     low_ms: float
     high_ms: float
+    #: The least step of any pipeline setting, see `compute_floor_ms`.
     compute_floor_ms: float
+    #: The limit of the step, or the reason for no forecast.
     why: str
+    #: The memory that the switch takes; None where it is next to nothing or unknown.
     needs_bytes: float | None = None
+    #: The mean step, which differs from the median where batches come in bursts.
     mean_ms: float = math.nan
+    #: The median and the mean of the current setting.
     now_ms: float = math.nan
     now_mean_ms: float = math.nan
+    #: The run has measured that setting before, and its steps are the forecast.
     measured: bool = False
+    #: That is more than the user allows.
     is_over_memory_limit: bool = False
 
     @property

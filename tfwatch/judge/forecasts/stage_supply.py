@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _StageWork:
-    """The work of a stage for one batch.
-
-    calls: as it runs now, 0 where it is serial. elements: of its output per batch. setting: its number among the stages
-    that `workers` sets, None for another one. is_buffer: it only buffers.
-    """
+    """The work of a stage for one batch."""
 
     work_ms: float
+    #: As it runs now, 0 where it is serial.
     calls: int
+    #: Of its output per batch.
     elements: float
+    #: Its number among the stages that `workers` sets, None for another one.
     setting: int | None
+    #: It only buffers.
     is_buffer: bool
 
     def calls_under(self, workers: str, cores: int) -> int:
@@ -49,13 +49,12 @@ class _StageWork:
 
 @dataclass(frozen=True, slots=True)
 class StagedSupply:
-    """One assumption about the work of a pipeline's stages, the source first.
-
-    loss: as of `Supply`. computes: the stages use cores; else they wait, and take none from each other.
-    """
+    """One assumption about the work of a pipeline's stages, the source first."""
 
     stages: tuple[_StageWork, ...]
+    #: As of `Supply`.
     loss: float
+    #: The stages use cores; else they wait, and take none from each other.
     computes: bool
 
     def step_ms(self, prefetch: str, workers: str, work_ms: float, cores: int) -> float:

@@ -30,12 +30,11 @@ WARM_UP = 5
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Figures of a rank's machine over the aligned steps; None where they are not known.
+    """Figures of a rank's machine over the aligned steps; None where they are not known."""
 
-    cores: CPU cores that its process uses. clock_mhz, power_w, temperature_c: of its GPU.
-    """
-
+    #: CPU cores that its process uses.
     cores: float | None = None
+    #: Of its GPU.
     clock_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
@@ -46,33 +45,33 @@ NOT_KNOWN = Machine()
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """The record of a rank. rows: of `core.rows.STEP`.
-
-    silences: begin and end of each time in which its sensors did not run though they were due, nanoseconds on the
-    clock of the rows: the process was stopped, or got no CPU. fetches_in_calls: its calls fetch batches themselves, so
-    that its data wait is a part of the call.
-    """
+    """The record of a rank."""
 
     rank: int
+    #: Of `core.rows.STEP`.
     rows: Rows
     machine: Machine = NOT_KNOWN
+    #: Begin and end of each time in which its sensors did not run though they were due,
+    #: nanoseconds on the clock of the rows: the process was stopped, or got no CPU.
     silences: Sequence[tuple[int, int]] = ()
+    #: Its calls fetch batches themselves, so that its data wait is a part of the call.
     fetches_in_calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """The cycles that all ranks have, milliseconds, a row a rank in the order of `ranks`.
-
-    steps: their numbers. wait: for data. host: the Python after the call before. call: with the wait for other ranks.
-    silent: of the cycle, in which the rank's sensors did not run.
-    """
+    """The cycles that all ranks have, milliseconds, a row a rank in the order of `ranks`."""
 
     ranks: tuple[RankSteps, ...]
+    #: Their numbers.
     steps: NDArray[np.int64]
+    #: For data.
     wait: Times
+    #: The Python after the call before.
     host: Times
+    #: With the wait for other ranks.
     call: Times
+    #: Of the cycle, in which the rank's sensors did not run.
     silent: Times
 
     @property

@@ -43,18 +43,17 @@ _LAGS_FROM, _WRITES_MS = 2, 1000.0
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """A rank in figures.
-
-    split: of its newest steady steps; None without any. behind: steps behind the first rank. late_ms: mean time by
-    which it comes later to the call than the first rank; None with too few steps.
-    """
+    """A rank in figures."""
 
     rank: int
     life: Life
     step: int
+    #: Steps behind the first rank.
     behind: int
+    #: Of its newest steady steps; None without any.
     split: Breakdown | None
     machine: Machine
+    #: Mean time by which it comes later to the call than the first rank; None with too few steps.
     late_ms: float | None
 
     @property

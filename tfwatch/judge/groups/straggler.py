@@ -62,18 +62,18 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """The rank that the others wait for.
-
-    own, others: what shows the cause, its own and the median of the others': milliseconds a step; for a slower GPU the
-    clock, MHz. group_ms: mean step of the group; gain_ms: by how much it would be shorter without this rank, from the
-    recorded steps; at least so much where `is_least`.
-    """
+    """The rank that the others wait for."""
 
     rank: int
     cause: Cause
+    #: What shows the cause, its own and the median of the others': milliseconds a step; for a
+    #: slower GPU the clock, MHz.
     own: float
     others: float
+    #: Mean step of the group.
     group_ms: float
+    #: By how much it would be shorter without this rank, from the recorded steps; at least so much
+    #: where `is_least`.
     gain_ms: float
 
     @property
@@ -96,11 +96,13 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class LongStep:
-    """A single long step. rank: None where nothing shows which one made it long. lost_ms: beyond the usual step."""
+    """A single long step."""
 
     step: int
+    #: None where nothing shows which one made it long.
     rank: int | None
     cause: Cause
+    #: Beyond the usual step.
     lost_ms: float
 
 
@@ -168,11 +170,13 @@ def waiting_share(aligned: Aligned) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """A group in its usual cycles. own: of each rank, before its call; shared: the shortest call; milliseconds."""
+    """A group in its usual cycles."""
 
     aligned: Aligned
     mask: Mask
+    #: Of each rank, before its call.
     own: Times
+    #: The shortest call; milliseconds.
     shared: Times
 
     @classmethod

@@ -21,21 +21,22 @@ _MOST_STEPS = 4096
 
 @dataclass(frozen=True, slots=True)
 class FitFigures:
-    """One `fit`. number: in its script, from 1. end_s: of its last epoch, seconds since 1970.
+    """One `fit`."""
 
-    steps: those of its whole epochs. step_ms, wait_share: means of its steady steps, or of all where
-    it has none; None without a split. loss: that of its last epoch, None where it has none. outcome: `stopped`,
-    `failed` or `killed`, empty where it finished or is not the last of its run. loop: where it stands, of a
-    loop of the script's own.
-    """
-
+    #: In its script, from 1.
     number: int
+    #: Of its last epoch, seconds since 1970.
     end_s: float
+    #: Those of its whole epochs.
     steps: int
+    #: Means of its steady steps, or of all where it has none; None without a split.
     step_ms: float | None
     wait_share: float | None
+    #: That of its last epoch, None where it has none.
     loss: float | None
+    #: `stopped`, `failed` or `killed`, empty where it finished or is not the last of its run.
     outcome: str = ""
+    #: Where it stands, of a loop of the script's own.
     loop: str = ""
 
     @property

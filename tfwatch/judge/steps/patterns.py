@@ -52,20 +52,20 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Slow steps over a stretch of one setting, from `step` (at `start_ns`) over `steps` steps.
-
-    part: `wait`, `compute` or `host`. period: steps from one slow one to the next; 0 for a drift.
-    extra_ms: the excess of the part over its median in a slow step; in a drift, its growth.
-    lost_ms: the sum over the stretch. cause, detail: as in `Spike`; `unexplained` without a known cause.
-    """
+    """Slow steps over a stretch of one setting, from `step` (at `start_ns`) over `steps` steps."""
 
     step: int
     start_ns: int
     steps: int
+    #: Steps from one slow one to the next; 0 for a drift.
     period: int
+    #: The excess of the part over its median in a slow step; in a drift, its growth.
     extra_ms: float
+    #: The sum over the stretch.
     lost_ms: float
+    #: `wait`, `compute` or `host`.
     part: str = "wait"
+    #: As in `Spike`; `unexplained` without a known cause.
     cause: str = UNEXPLAINED.name
     detail: str = ""
 

@@ -48,42 +48,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastSetting:
-    """The last setting of a run that was decided on: the run's verdict is on these steps.
+    """The last setting of a run that was decided on: the run's verdict is on these steps."""
 
-    stretches: first and last step of each stretch with that setting, oldest first: several after an A/B test.
-    begin_ns: the start of the first of them. whole: these are all steps of the run. undecided: the settings that the
-    run's end left undecided, if any.
-    newest: the last of the steady steps, at most 600. judgement: on all steady steps, without hysteresis.
-    """
-
+    #: First and last step of each stretch with that setting, oldest first: several after an A/B
+    #: test.
     stretches: tuple[tuple[int, int], ...]
+    #: The start of the first of them.
     begin_ns: int
+    #: These are all steps of the run.
     whole: bool
+    #: The settings that the run's end left undecided, if any.
     undecided: Undecided | None
+    #: The last of the steady steps, at most 600.
     newest: Rows
+    #: On all steady steps, without hysteresis.
     judgement: Judgement
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The steps of a whole run.
-
-    steady: the split of all steady steps of all settings; None where there are none. left_out: how many steps are not
-        steady, flagged ones and single spikes.
-    setting: the last one, with the run's verdict.
-    callback: the class of the one that takes most of the host time of a step of that setting, where it is known.
-    has_shuffle_fill: a shuffle buffer was filled before the newest epoch's first batch.
-    """
+    """The steps of a whole run."""
 
     steps: int
+    #: The split of all steady steps of all settings; None where there are none.
     steady: Breakdown | None
+    #: The last one, with the run's verdict.
     setting: LastSetting
+    #: How many steps are not steady, flagged ones and single spikes.
     left_out: int
     spikes: list[Spike]
     switches: list[Comparison]
     stalls: list[Stall]
     patterns: list[Pattern]
+    #: The class of the one that takes most of the host time of a step of that setting, where it is
+    #: known.
     callback: str = ""
+    #: A shuffle buffer was filled before the newest epoch's first batch.
     has_shuffle_fill: bool = False
 
     @property

@@ -64,32 +64,33 @@ _STOPPED_IN = {
 
 @dataclass(frozen=True, slots=True)
 class TimeSpent:
-    """Seconds of wall clock time of one epoch, by what they were spent on; the parts sum to `wall_s`.
+    """Seconds of wall clock of one epoch by what they were spent on; the parts sum to `wall_s`."""
 
-    epoch: counted from 0; None for the time before the first epoch, and in a total.
-    copies: the number of steps whose copy to the device is timed, which is `copy_s`; that of the others is compute.
-    compile_s: building the model, and the extra time of traced steps. asleep_s: the machine slept.
-    first_batch_s: the new iterator, and the extra data wait of its first batch, filling a shuffle buffer
-        included. epoch_end_s: callbacks at the epoch's end, checkpoints among them.
-    others_s: other loops and fits of the same thread trained before the next epoch.
-    unaccounted_s: time that no row and no event covers, and time for which the process was stopped.
-    """
-
+    #: Counted from 0; None for the time before the first epoch, and in a total.
     epoch: int | None = None
     steps: int = 0
+    #: The number of steps whose copy to the device is timed, which is `copy_s`; that of the others
+    #: is compute.
     copies: int = 0
     import_s: float = 0.0
     data_set_s: float = 0.0
+    #: Building the model, and the extra time of traced steps.
     compile_s: float = 0.0
     compute_s: float = 0.0
     data_wait_s: float = 0.0
     copy_s: float = 0.0
     host_s: float = 0.0
+    #: The new iterator, and the extra data wait of its first batch, filling a shuffle buffer
+    #: included.
     first_batch_s: float = 0.0
     validation_s: float = 0.0
+    #: Callbacks at the epoch's end, checkpoints among them.
     epoch_end_s: float = 0.0
+    #: Other loops and fits of the same thread trained before the next epoch.
     others_s: float = 0.0
+    #: The machine slept.
     asleep_s: float = 0.0
+    #: Time that no row and no event covers, and time for which the process was stopped.
     unaccounted_s: float = 0.0
 
     @property

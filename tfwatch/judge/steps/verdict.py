@@ -59,11 +59,7 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A stretch of steady steps. `compute` contains `dispatch`; wait + copy + compute + host = step, step by step.
-
-    copy: of the batch to the device; None where it is not timed, and is a part of `compute`.
-    wait_share: the sum of data wait over the sum of step time, 0 to 1.
-    """
+    """A stretch of steady steps; wait + copy + compute + host = step, and `dispatch` is in compute."""
 
     steps: int
     step: Stat
@@ -71,7 +67,9 @@ class Breakdown:
     dispatch: Stat
     compute: Stat
     host: Stat
+    #: The sum of data wait over the sum of step time, 0 to 1.
     wait_share: float
+    #: Of the batch to the device; None where it is not timed, and is a part of `compute`.
     copy: Stat | None = None
 
     @property
@@ -150,14 +148,13 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Facts about a run that bear on the verdict and that its steps do not show.
+    """Facts about a run that bear on the verdict and that its steps do not show."""
 
-    accelerated: the steps run on a device other than the CPU. op_by_op: as Python, not as a graph. copy_ahead_ms: the
-    copy of a batch, where batches are copied ahead.
-    """
-
+    #: The steps run on a device other than the CPU.
     accelerated: bool = False
+    #: They run as Python, not as a graph.
     op_by_op: bool = False
+    #: The copy of a batch, where batches are copied ahead.
     copy_ahead_ms: float | None = None
 
 

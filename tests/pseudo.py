@@ -62,6 +62,12 @@ class Pseudo:
         """Type keys."""
         os.write(self._master, keys.encode())
 
+    def answer(self, key: str) -> None:
+        """Press q, and answer the question of the screen."""
+        self.press("q")
+        self.wait_for("Quit?")
+        self.press(key)
+
     def wait_for(self, text: str, timeout_s: float = 20) -> str:
         """Read until the text appears, in any colours, and return all the output.
 

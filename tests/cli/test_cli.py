@@ -8,38 +8,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.commands import exit_code, trainings_asked
 from tests.runs.requested import planned
 from tfwatch import __version__, cli
 from tfwatch.cli.dispatch import EXAMPLES, make_parser
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.workloads import script_of
 
-if TYPE_CHECKING:
-    from tfwatch.cli.script.run import RunOptions
-
-
-def _taken(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
-    """The trainings that are asked for from here on, none of them carried out."""
-    asked: list[RunOptions] = []
-
-    def run(options: RunOptions) -> int:
-        asked.append(options)
-        return 0
-
-    monkeypatch.setattr("tfwatch.cli.script.run.run", run)
-    return asked
-
-
-def run(*words: str) -> int:
-    """The exit code, whether it is returned or raised by argparse."""
-    try:
-        return cli.main(words)
-    except SystemExit as end:
-        return int(end.code or 0)
+NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +78,20 @@ def run(*words: str) -> int:
             id="control",
         ),
         pytest.param(
+            ["run", "."],
+            ". cannot be run: it is neither a file nor a folder with a __main__.py",
+            id="folder",
+        ),
+        *(
+            pytest.param(["run", "--headless", *words], NO_SCRIPT, id=f"no script: {words}")
+            for words in ([], ["-m"], ["--"])
+        ),
+        pytest.param(["doctor", "--data", "/nonexistent"], "there is no folder /nonexistent"),
+        pytest.param(
+            ["doctor", "--json", "--sudoers"], "--sudoers: not allowed with argument --json"
+        ),
+        pytest.param(["doctor", "now"], "unrecognized arguments: now"),
+        pytest.param(
             ["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"
         ),
         pytest.param(
@@ -119,7 +112,7 @@ def run(*words: str) -> int:
 def test_bad_input_is_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*words) == 2
+    assert exit_code(*words) == 2
     assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
 
 
@@ -127,7 +120,7 @@ def test_a_folder_that_is_no_run_is_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.json").write_text('{"schema": 99}')
-    assert run("replay", str(tmp_path)) == 2
+    assert exit_code("replay", str(tmp_path)) == 2
     assert (
         capsys.readouterr().err == f"tfwatch: {tmp_path}: its schema is 99, this tfwatch reads 1\n"
     )
@@ -140,7 +133,7 @@ def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "iterdir", refused)
-    assert run("replay", "--runs-dir", str(tmp_path)) == 2
+    assert exit_code("replay", "--runs-dir", str(tmp_path)) == 2
     assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
 
 
@@ -167,19 +160,19 @@ def test_a_run_needs_a_terminal_to_be_replayed_on(
 
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()
-    assert run("replay", "--runs-dir", str(tmp_path)) == 2
+    assert exit_code("replay", "--runs-dir", str(tmp_path)) == 2
     assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use tfwatch report\n"
 
 
 def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workloads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked = _taken(monkeypatch)
+    asked = trainings_asked(monkeypatch)
     words = (
         f"train cnn --steps 7 --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off "
         "--batch-size 8 --switch 2:workers=auto --gpu-sensor ioreg --autopilot --memory-limit 1 --eager --json"
     )
-    assert run(*words.split()) == 0
+    assert exit_code(*words.split()) == 0
     (options,) = asked
     assert options.script == [str(script_of("cnn")), "--batch-size", "8", "--eager"]
     assert options.switches == (planned(1, "prefetch", "off"), planned(2, "workers", "auto"))
@@ -190,22 +183,22 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
 
 
 def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = _taken(monkeypatch)
+    asked = trainings_asked(monkeypatch)
     words = "run --keep-awake --steps 7 --switch 1:prefetch=2 own.py --steps 9"
-    assert run(*words.split()) == 0
+    assert exit_code(*words.split()) == 0
     (options,) = asked
     assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
 
 
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run() == 0
+    assert exit_code() == 0
     assert "train a workload and watch it live" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(option) == 0
+    assert exit_code(option) == 0
     assert capsys.readouterr().out == f"tfwatch {__version__}\n"
 
 
@@ -216,12 +209,12 @@ COMMANDS = ("train", "ab", "workloads", "bench", "replay", "doctor", "selftest")
 def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_names(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("--help") == 0
+    assert exit_code("--help") == 0
     (line,) = re.findall(
         rf"^ +{command} +(\S.*(?:\n {{20,}}.*)*)", capsys.readouterr().out, re.MULTILINE
     )
     summary = " ".join(line.split())
-    assert run(command, "--help") == 0
+    assert exit_code(command, "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
 
     assert summary[0].upper() + summary[1:] in text
@@ -231,11 +224,11 @@ def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_
 def test_the_help_of_a_workload_ends_with_its_own_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("train", "cnn", "--help") == 0
+    assert exit_code("train", "cnn", "--help") == 0
     text = capsys.readouterr().out
     assert "--autopilot" in text
     assert "--storage-latency MS" in text[text.index("arguments of cnn:") :]
-    assert run("train", "--help") == 0
+    assert exit_code("train", "--help") == 0
     assert "arguments of" not in capsys.readouterr().out
 
 
@@ -243,7 +236,7 @@ def test_a_folder_without_a_run_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run("replay", "--runs-dir", "/nonexistent", ".") == 2
+    assert exit_code("replay", "--runs-dir", "/nonexistent", ".") == 2
     assert capsys.readouterr().err == (
         f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} is not a run: it has no run.json\n"
     )
@@ -281,7 +274,7 @@ def test_it_runs_as_a_module() -> None:
 def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_: RunOptions) -> int:
+    def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tfwatch.cli.script.run.run", interrupted)
@@ -294,7 +287,7 @@ def test_a_dumb_terminal_is_reported(
 ) -> None:
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     monkeypatch.setenv("TERM", "dumb")
-    assert run("train", "cnn") == 2
+    assert exit_code("train", "cnn") == 2
     assert (
         capsys.readouterr().err
         == "tfwatch: a terminal of type dumb (TERM) cannot show the screen: use --headless\n"
@@ -340,16 +333,19 @@ def test_the_themes_are_those_of_the_screens() -> None:
 def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(
     words: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("ab", *words.split(), "cnn") == 2
+    assert exit_code("ab", *words.split(), "cnn") == 2
     assert capsys.readouterr().err == f"tfwatch: --knob: {sentence}\n"
 
 
 def test_an_ab_test_of_a_workload_or_a_script_ends_the_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = _taken(monkeypatch)
-    assert run("ab", "--knob", "prefetch=2,off", "--budget", "90", "--json", "cnn", "--eager") == 0
-    assert run("ab", "--knob", "prefetch=off,2,4", "own.py") == 0
+    asked = trainings_asked(monkeypatch)
+    assert (
+        exit_code("ab", "--knob", "prefetch=2,off", "--budget", "90", "--json", "cnn", "--eager")
+        == 0
+    )
+    assert exit_code("ab", "--knob", "prefetch=off,2,4", "own.py") == 0
     workload, script = asked
     assert workload.job == Experiment("prefetch", ("2", "off"), 90, ends=True)
     assert workload.script == [str(script_of("cnn")), "--eager"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.test_cli import _taken, run
+from tests.cli.commands import exit_code, trainings_asked
 from tfwatch.cli import completion
 from tfwatch.config import VARIABLE
 from tfwatch.judge.effects.jobs import Autopilot
@@ -34,8 +34,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def requested(monkeypatch: pytest.MonkeyPatch, *words: str) -> RunOptions:
     """The request that a command line and the config file make."""
-    orders = _taken(monkeypatch)
-    assert run("train", "cnn", *words) == 0
+    orders = trainings_asked(monkeypatch)
+    assert exit_code("train", "cnn", *words) == 0
     return orders[0]
 
 
@@ -57,10 +57,10 @@ def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.write_text('keep-awake = true\ngpu-sensor = "none"\nmemory-limit = 2\nquiet = true\n')
-    asked = _taken(monkeypatch)
+    asked = trainings_asked(monkeypatch)
     undo = ["--no-keep-awake", "--gpu-sensor", "auto", "--no-quiet", "--memory-limit", "1"]
     for words in ([], undo):
-        assert run("train", "dense", "--autopilot", *words) == 0
+        assert exit_code("train", "dense", "--autopilot", *words) == 0
     kept, undone = asked
 
     assert (kept.keep_awake, kept.gpu_sensor, kept.quiet) == (True, "none", True)
@@ -80,7 +80,12 @@ def test_the_config_file_sets_scripts_and_reports(
 
     for place in ("script.run.run", "report.report"):
         monkeypatch.setattr(f"tfwatch.cli.{place}", take)
-    assert run("run", "train.py") == run("report") == run("report", "--no-redact") == 0
+    assert (
+        exit_code("run", "train.py")
+        == exit_code("report")
+        == exit_code("report", "--no-redact")
+        == 0
+    )
     script, redacted, whole = taken
 
     assert (script.python, script.quiet) == (tmp_path, True)
@@ -118,7 +123,7 @@ def test_a_bad_config_file_is_one_sentence(
 ) -> None:
     config.write_text("keep-run = 4")
 
-    assert run(*words) == 2
+    assert exit_code(*words) == 2
     assert (
         capsys.readouterr().err
         == f"tfwatch: {config}: no key 'keep-run': did you mean keep-runs?\n"
@@ -128,7 +133,7 @@ def test_a_bad_config_file_is_one_sentence(
 def test_help_works_with_a_bad_config_file(config: Path) -> None:
     config.write_text("=")
 
-    assert run("train", "--help") == 0
+    assert exit_code("train", "--help") == 0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_help_works_with_a_bad_config_file(config: Path) -> None:
 def test_a_bad_value_of_an_option_is_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("train", "cnn", *words) == 2
+    assert exit_code("train", "cnn", *words) == 2
     assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
 
 
@@ -160,7 +165,7 @@ def test_config_shows_each_value_with_its_source(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text('theme = "light"\nkeep-size = 2\nnotify-command = "/bin/sh \'a b\'"')
-    assert run("config") == 0
+    assert exit_code("config") == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
 
     assert rows["config"] == f"config file: {config}"
@@ -182,7 +187,7 @@ def test_verbose_shows_which_settings_are_options(
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_each_shell_has_its_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("completion", shell) == 0
+    assert exit_code("completion", shell) == 0
     assert "_ARGCOMPLETE" in capsys.readouterr().out
 
 

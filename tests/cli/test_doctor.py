@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.commands import exit_code
 from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
-from tfwatch import cli
 from tfwatch.cli import doctor as command
 from tfwatch.doctor.checks import Check, CheckUp, Status, judge
 
@@ -200,33 +200,10 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, capsys: pytest.CaptureFix
 # -- the command line -----------------------------------------------------------------------------
 
 
-def run(*words: str) -> int:
-    try:
-        return cli.main(["doctor", *words])
-    except SystemExit as end:
-        return int(end.code or 0)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--data", "/nonexistent"], "there is no folder /nonexistent"),
-        (["--json", "--sudoers"], "--sudoers: not allowed with argument --json"),
-        (["now"], "unrecognized arguments: now"),
-        (["--runs-dir"], "--runs-dir: expected one argument"),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*words) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
-
-
 def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("--sudoers") == 0
+    assert exit_code("doctor", "--sudoers") == 0
     out, err = capsys.readouterr()
 
     assert out.splitlines()[-1].endswith(
@@ -241,7 +218,7 @@ def test_whoever_called_sudo_is_the_one_who_is_permitted(
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", "4999")
-    assert run("--sudoers") == 0
+    assert exit_code("doctor", "--sudoers") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("#4999 ALL=(root)")
 
 

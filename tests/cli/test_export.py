@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.commands import exit_code
 from tests.screens.canned import usual
-from tfwatch.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +28,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def export(runs: Path, *words: str) -> int:
-    """Return the exit code, whether it is returned or raised by argparse."""
-    try:
-        return main(["export", *words, "--runs-dir", str(runs)])
-    except SystemExit as end:
-        return int(end.code or 0)
+    return exit_code("export", *words, "--runs-dir", str(runs))
 
 
 def made(runs: Path) -> list[str]:

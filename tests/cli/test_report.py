@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.commands import exit_code
 from tests.screens.canned import usual
-from tfwatch.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def report(runs: Path, *words: str) -> int:
-    return main(["report", *words, "--runs-dir", str(runs)])
+    return exit_code("report", *words, "--runs-dir", str(runs))
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,7 @@ def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixt
 def test_bad_input_is_one_sentence(
     runs: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        code = report(runs, *words)
-    except SystemExit as end:
-        code = int(end.code or 0)
-
-    assert code == 2
+    assert report(runs, *words) == 2
     assert capsys.readouterr().err == f"tfwatch: {sentence.format(runs=runs)}\n"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.commands import exit_code
 from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.runs.library.removal import Candidate, RunsToKeep, beyond
@@ -32,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def runs(folder: Path, *words: str) -> int:
-    return main(["runs", *words, "--runs-dir", str(folder)])
+    return exit_code("runs", *words, "--runs-dir", str(folder))
 
 
 def listed(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
@@ -204,8 +205,5 @@ def test_what_lies_beyond_the_limits(limits: RunsToKeep, gone: list[str], tmp_pa
 def test_bad_input_is_one_sentence(
     words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        code: Any = runs(folder, *words)
-    except SystemExit as ended:
-        code = ended.code
-    assert (code, capsys.readouterr()) == (2, ("", f"tfwatch: {sentence.format(folder=folder)}\n"))
+    assert runs(folder, *words) == 2
+    assert capsys.readouterr() == ("", f"tfwatch: {sentence.format(folder=folder)}\n")

@@ -250,42 +250,6 @@ def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["gone.py"], "tfwatch: gone.py cannot be run: No such file or directory\n"),
-        (["."], "tfwatch: . cannot be run: it is neither a file nor a folder with a __main__.py\n"),
-        (
-            [],
-            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
-        ),
-        (
-            ["-m"],
-            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
-        ),
-        (
-            ["--"],
-            "tfwatch: run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]\n",
-        ),
-    ],
-    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
-)
-def test_bad_input_is_one_sentence(
-    words: list[str],
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    try:
-        code = cli.main(["run", "--headless", *words])
-    except SystemExit as end:
-        code = int(end.code or 0)
-
-    assert (code, capsys.readouterr().err) == (2, sentence)
-
-
-@pytest.mark.parametrize(
     ("words", "script"),
     [
         (["a.py", "--headless", "--runs-dir", "x"], ["a.py", "--headless", "--runs-dir", "x"]),

@@ -55,13 +55,6 @@ def runs(folder: Path) -> list[Run]:
     return [open_run(run) for run in reversed(list_runs(folder / "runs"))]
 
 
-def answer(terminal: Pseudo, key: str) -> None:
-    """Press q, and answer its question."""
-    terminal.press("q")
-    terminal.wait_for("Quit?")
-    terminal.press(key)
-
-
 def trains(folder: Path) -> bool:
     """Return whether a run has steps on disk."""
     return any(len(run.steps) > 5 for run in runs(folder))
@@ -139,7 +132,7 @@ def test_a_key_reaches_the_fit_of_the_script(tmp_path: Path) -> None:
         terminal.wait_for(RECORDS)
         terminal.press("5p")
         terminal.wait_for("switch prefetch by key")
-        answer(terminal, "y")  # a killed screen leaves the script alone
+        terminal.answer("y")  # a killed screen leaves the script alone
         assert terminal.wait() == -signal.SIGINT
 
 
@@ -163,7 +156,7 @@ def test_y_twice_ends_a_script_that_ignores_ctrl_c(tmp_path: Path) -> None:
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
-        answer(terminal, "y")
+        terminal.answer("y")
         terminal.wait_for("STOPPING")
         terminal.press("y")
         assert terminal.wait() == -signal.SIGTERM
@@ -175,7 +168,7 @@ def test_d_leaves_the_screen_and_the_script_writes_to_the_terminal(tmp_path: Pat
     script = f"{FIT}import sys\nprint('hidden')\nfit(300)\nprint('seen')\nsys.exit(5)\n"
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
-        answer(terminal, "d")
+        terminal.answer("d")
         terminal.wait_for("the script runs on without a screen")
         assert terminal.wait() == 5
         assert terminal.state == terminal.before
@@ -317,7 +310,7 @@ def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_p
     script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
-        answer(terminal, "d")
+        terminal.answer("d")
         terminal.wait_for("the script runs on without a screen")
         terminal.press("\x03")
         terminal.press("\x1c")

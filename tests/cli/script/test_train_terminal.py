@@ -71,13 +71,6 @@ def log_of(folder: Path) -> str:
     return (run / "log.txt").read_text()
 
 
-def answer(terminal: Pseudo, key: str) -> None:
-    """Press q, and answer its question."""
-    terminal.press("q")
-    terminal.wait_for("Quit?")
-    terminal.press(key)
-
-
 def end_of(run: Run) -> str:
     return run.ended.cause if run.ended else str(run.life)
 
@@ -87,7 +80,7 @@ def test_a_key_reaches_the_training_and_a_stop_ends_it_and_its_run(tmp_path: Pat
         terminal.wait_for("recording")
         terminal.press("p")
         terminal.read_until(lambda: "switch prefetch by key\n" in log_of(tmp_path))
-        answer(terminal, "y")
+        terminal.answer("y")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
         reported = terminal.output.decode()
@@ -101,7 +94,7 @@ def test_a_key_reaches_the_training_and_a_stop_ends_it_and_its_run(tmp_path: Pat
 def test_leave_and_train_on_until_ctrl_c(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.read_until(lambda: trains(tmp_path))
-        answer(terminal, "d")
+        terminal.answer("d")
         terminal.wait_for("runs on without a screen, in the foreground")
         had = len(the_run(tmp_path).steps)
         wait_until(lambda: len(the_run(tmp_path).steps) > had)
@@ -188,7 +181,7 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
             lambda: any(isinstance(one, PipelineSwitched) for one in the_run(tmp_path).events),
             timeout_s=60,
         )
-        answer(terminal, "y")
+        terminal.answer("y")
         assert terminal.wait(timeout_s=60) == 0
         assert terminal.state == terminal.before
     assert end_of(the_run(tmp_path)) == "stopped"

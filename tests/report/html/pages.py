@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,45 @@ if TYPE_CHECKING:
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"
+#: Elements of the template.
+KNOWN = frozenset(
+    [
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "footer",
+        "details",
+        "summary",
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "div",
+        "span",
+        "b",
+        "i",
+        "u",
+        "pre",
+        "dl",
+        "dt",
+        "dd",
+        "table",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "svg",
+        "path",
+        "line",
+        "rect",
+    ]
+)
 
 
 def page_of(run: Run, *, redacted: bool = False) -> str:
@@ -42,3 +82,18 @@ def paths(page: str, kind: str) -> list[str]:
         for one in parsed(page).iter(f"{SVG}path")
         if kind in (one.get("class") or "").split()
     ]
+
+
+def assert_harmless(page: str) -> None:
+    """Text from outside is text: no element, attribute or code of its own, and not without end."""
+    elements = list(parsed(page).iter())
+    assert {str(one.tag).rpartition("}")[2] for one in elements} <= KNOWN
+    assert not [
+        name
+        for one in elements
+        for name in one.attrib
+        if name.startswith("on") or name in ("src", "href")
+    ]
+    assert not re.search(r"url\(|@import|\x1b|\x00|\u202e", page)
+    assert page.encode().decode() == page
+    assert len(page) < 400_000

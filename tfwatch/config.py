@@ -125,8 +125,6 @@ _KEYS = (
     ConfigKey("redact", "reports without paths, names and the host", "false", is_switch=True),
 )
 KEYS = {key.name: key for key in _KEYS}
-
-
 #: Names another config file.
 VARIABLE = "TFWATCH_CONFIG"
 _LARGEST_BYTES = 2**16

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tests.bench.scripts import FOLDER
 from tests.pseudo import ROOT
 from tests.tfdata.script_code.pasted_lines import pasted
-from tfwatch.cli.attach import find_training
+from tfwatch.cli.named_runs import find_training
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import AutopilotEnded
 from tfwatch.core.rows import step_ms

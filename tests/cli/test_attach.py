@@ -17,7 +17,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.cli import attach as module
 from tfwatch.cli import main
-from tfwatch.cli.attach import find_training
+from tfwatch.cli.named_runs import find_training
 from tfwatch.cli.replay import ReplayOptions
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.comparing.checked_run import CheckedFigure, CheckLimits
 
-
 _MOST_PERCENT, _MOST_MS, _MOST_LOSS = 1e4, 1e9, 1e30
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-
 _CONFIG_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
 
 

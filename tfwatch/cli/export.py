@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tfwatch.report.exports.tables import Recording
 
-
 FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
 _EXPORT_EPILOG = """\
 perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, their parts, stages, machine, events

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import find_run, list_runs, run_name
+from tfwatch.runs.library.finding import (
+    find_run,
+    list_runs,
+    list_single_runs,
+    replay_argument,
+    run_name,
+)
+from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.liveness import is_process_alive
 from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.requests import why_no_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.comparing.comparability import Subject
     from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.opened import Run
 
 
@@ -110,3 +122,79 @@ def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequen
         if len(runs) == _MOST_PAST:
             break
     return runs[::-1]
+
+
+_UNWATCHED = "start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"
+_START = "start one with tfwatch run or tfwatch train; tfwatch replay shows those that are over"
+
+
+def find_training(wanted: str | None, runs_dir: Path) -> Path:
+    """Return the folder of a training that takes requests: the one that a user names, or the newest.
+
+    wanted: a run, as for `find_run`, or the number of its process.
+
+    Raises:
+        BadInputError: there is none; the message is a sentence for the user.
+    """
+    with readable(runs_dir):
+        folder = _find_running(wanted, runs_dir)
+        if why := _why_not_attached(folder):
+            raise BadInputError(why)
+    return folder
+
+
+def _find_running(wanted: str | None, runs_dir: Path) -> Path:
+    if wanted is None:
+        none = f"no training runs on this machine now, among the runs in {runs_dir}: {_START}"
+        return _first(_running(runs_dir), none)
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
+    if is_number and psutil.pid_exists(int(wanted)):
+        of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
+        return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")
+    try:
+        return find_run(wanted, runs_dir)
+    except FileNotFoundError as error:
+        if not wanted.isdigit():
+            raise
+        raise BadInputError(f"there is no process {wanted}, and {error}") from error
+
+
+def _why_not_attached(folder: Path) -> str:
+    """Return why a run takes no requests from here; empty where it does."""
+    manifest, replay = _manifest(folder), f"tfwatch replay {replay_argument(folder)}"
+    if open_run(folder).life.is_over:
+        return f"{folder.name} is over: {replay} shows it"
+    if manifest.boot_id != boot_id():
+        host = manifest.machine.get("host") or "another machine"
+        return f"{folder.name} trains on {host}: attach there; {replay} follows it"
+    why = why_no_requests(folder)
+    return f"{folder.name}: {why}; {replay} follows it" if why else ""
+
+
+def _first(runs: Iterator[Path], why_none: str) -> Path:
+    for run in runs:
+        return run
+    raise BadInputError(why_none)
+
+
+def _running(runs_dir: Path) -> Iterator[Path]:
+    """Yield the runs whose training goes on, the newest first."""
+    for folder in list_single_runs(runs_dir):
+        with suppress(NotARunError, OSError, ValueError):
+            manifest = _manifest(folder)
+            is_here = manifest.boot_id == boot_id() and is_process_alive(manifest)
+            if is_here and not open_run(folder).life.is_over:
+                yield folder
+
+
+def _manifest(folder: Path) -> Manifest:
+    return RunFolder(folder).manifest()
+
+
+def _is_of(pid: int, manifest: Manifest) -> bool:
+    """Return whether a process, or its child, as that of `tfwatch run`, writes a run."""
+    if manifest.pid == pid:
+        return True
+    with suppress(psutil.Error):
+        return bool(psutil.Process(manifest.pid).ppid() == pid)
+    return False

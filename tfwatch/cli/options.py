@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 THEMES, path = config.THEMES, config.path
 #: The help of an argument that names a run.
 RUN = "a run folder, part of a run's name, or latest"
+#: Of one that names a training.
+TRAINING = (
+    "a run folder, part of a run's name, or a process id; default: the newest training that runs"
+)
 
 
 def sentence(text: str) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.html.templates import Redaction
 
-
 _REPORT_EPILOG = """\
 The page needs no network and no script, follows the reader's light or dark theme, and prints.
 exit codes: 0 written; 1 it cannot be written; 2 bad input.

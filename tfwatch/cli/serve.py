@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tfwatch.report.metrics import ServedRuns
 
-
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.cli.attach import RUN_HELP, find_training
+from tfwatch.cli.named_runs import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.request_text import Change
 
-
 _SET_EPILOG = (
     "exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in effect in time; "
     "2 bad input"
@@ -44,7 +43,10 @@ def add_set(commands: Any, text: str) -> None:
     """Add the command's parser. text: its help."""
     own = options.add_command(commands, "set", text, _run_set, epilog=_SET_EPILOG)
     own.add_argument(
-        "words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=f"{RUN_HELP}. The knobs: --switch"
+        "words",
+        metavar="[RUN|PID] KNOB=VALUE",
+        nargs="+",
+        help=f"{options.TRAINING}. The knobs: --switch",
     )
     waiting = own.add_mutually_exclusive_group()
     waiting.add_argument(

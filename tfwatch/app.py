@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.judge.earlier_runs import PreviousRunSearch
 from tfwatch.judge.judged_run import EndedFinding
 from tfwatch.judge.view import Follower
+from tfwatch.judge.whole_run import PreviousRunSearch
 from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain

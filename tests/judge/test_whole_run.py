@@ -11,8 +11,15 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
-from tfwatch.judge.earlier_runs import FIRST_FRAMES, PreviousRun, PreviousRunSearch
-from tfwatch.judge.whole_run import STEP_TIME, LearningCurves, better_way, epoch_steps
+from tfwatch.judge.whole_run import (
+    FIRST_FRAMES,
+    STEP_TIME,
+    LearningCurves,
+    PreviousRun,
+    PreviousRunSearch,
+    better_way,
+    epoch_steps,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,7 +147,7 @@ def test_a_search_for_the_earlier_run_that_fails_says_so(
     def fail(folder: Path) -> list[Path]:
         raise RuntimeError("no such disk")
 
-    monkeypatch.setattr("tfwatch.judge.earlier_runs.list_folders", fail)
+    monkeypatch.setattr("tfwatch.judge.whole_run.list_folders", fail)
     assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
     assert (
         capsys.readouterr().err

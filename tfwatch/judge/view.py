@@ -61,12 +61,12 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.earlier_runs import PreviousRun
     from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Compiled
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
+    from tfwatch.judge.whole_run import PreviousRun
     from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot
 

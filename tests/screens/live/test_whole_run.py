@@ -12,7 +12,7 @@ from tests.bench.ten_hours import LongRun, Plan
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import TfwatchApp
-from tfwatch.judge.earlier_runs import FIRST_FRAMES, PreviousRunSearch
+from tfwatch.judge.whole_run import FIRST_FRAMES, PreviousRunSearch
 from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
 from tfwatch.screens.dialogs.overlays import StallsScreen

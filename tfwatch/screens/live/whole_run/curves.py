@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from tfwatch.judge.earlier_runs import PreviousRun
     from tfwatch.judge.view import RunView
-    from tfwatch.judge.whole_run import MetricCurve
+    from tfwatch.judge.whole_run import MetricCurve, PreviousRun
     from tfwatch.screens.basics.glyphs import Glyphs
 
 Floats = NDArray[np.float64]

@@ -4,17 +4,19 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, write_run
 from tfwatch.core.events import RunEnded
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import Phase, step_ms
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life, life_of
+from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
@@ -108,6 +110,16 @@ def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
     snapshot = RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail()
 
     assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
+
+
+def test_a_killed_run_is_as_long_for_who_opens_it_as_for_who_follows_it(tmp_path: Path) -> None:
+    rows = plain(3)
+    write_run(tmp_path, rows, pid=NOBODY)  # its pulse is older than its last step's end
+    clock = FakeClock(50).clock
+    end_s = float(rows["start_ns"][-1]) / 1e9 + float(step_ms(rows[-1], np.float64)) / 1e3
+
+    assert RunReader(RunFolder(tmp_path), clock).tail().now_s == pytest.approx(end_s)
+    assert open_run(tmp_path, clock).length_s == pytest.approx(end_s)
 
 
 def test_time_continues_for_a_running_run(tmp_path: Path) -> None:

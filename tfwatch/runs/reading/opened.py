@@ -15,10 +15,10 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed, decode
 from tfwatch.core.rows import GPU, STAGE, Phase, clean_rows, plausible_rows
 from tfwatch.runs import format as layout
-from tfwatch.runs.format import Pulse, decode_pulse
+from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.reading.buffers import LogLines
 from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of, now_s
+from tfwatch.runs.reading.liveness import Life, find_open_phase, state_now
 from tfwatch.runs.reading.streams import write_own_run
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
@@ -152,41 +152,22 @@ def read_whole(source: RunFolder, clock: Clock = SYSTEM, newest: int | None = No
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read_now(layout.PULSES, 0, _CHUNK))
-    life, length_s, silent_s = _life(manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
+    state = state_now(manifest, ended, pulse, steps, clock)
     return Run(
         source.folder,
         manifest,
         steps,
         samples,
         events,
-        life,
-        length_s,
+        state.life,
+        state.now_s,
         find_open_phase(ended, pulse),
         _log(source),
         stages,
         gpus,
-        silent_s,
+        state.silent_s,
     )
-
-
-def _life(
-    manifest: Manifest,
-    events: tuple[Event, ...],
-    pulse: Pulse | None,
-    steps: Rows,
-    clock: Clock,
-) -> tuple[Life, float, float]:
-    """Return `life`, `length_s` and `silent_s` of the run."""
-    for event in reversed(events):
-        if isinstance(event, RunEnded):
-            return Life.ENDED, event.at_ns / 1e9, 0.0
-    life, silent_s = life_of(manifest, pulse, clock)
-    last_s = max(
-        float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0,
-        pulse.now_ns / 1e9 if pulse else 0.0,
-    )
-    return life, now_s(manifest, life, last_s, clock), silent_s
 
 
 def _log(source: RunFolder) -> tuple[str, ...]:

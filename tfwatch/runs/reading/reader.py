@@ -29,7 +29,7 @@ from tfwatch.runs.reading.buffers import (
 )
 from tfwatch.runs.reading.disk_call import FIRST_S, PATIENCE_S, DiskSilentError
 from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import Life, life_of, now_s
+from tfwatch.runs.reading.liveness import Life, state_now
 from tfwatch.runs.reading.opened import Run, read_whole
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
 
@@ -163,7 +163,6 @@ class RunReader:
         self._recent = NewestRows(layout.TABLES[layout.STEPS], RECENT)
         self._total = 0
         self._are_all_plausible = True
-        self._end_s = 0.0
         self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
         self._gpus = GrowingRows(layout.TABLES[layout.GPUS])
         self._progress = NewestRows(layout.TABLES[layout.PROGRESSES], RECENT_PROGRESS)
@@ -258,14 +257,16 @@ class RunReader:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
         is_gone = newest is None and self._source.ask(("is_gone",), self._is_gone)
-        life, silent_s = self._life(pulse, is_gone=is_gone)
-        at_s, progress = self._now_s(life, pulse), self._progress.rows
+        state = state_now(
+            self._manifest, self._ended, pulse, self._recent.rows, self._clock, is_gone=is_gone
+        )
+        progress = self._progress.rows
         return Snapshot(
             manifest=self._manifest,
             folder=self._source.folder,
-            life=life,
-            now_s=at_s,
-            silent_s=silent_s,
+            life=state.life,
+            now_s=state.now_s,
+            silent_s=state.silent_s,
             pulse=pulse,
             steps=self._recent.rows,
             steps_total=self._total,
@@ -278,7 +279,7 @@ class RunReader:
             progress_thinned=self._progress_thinned.rows,
             latest=_latest(progress),
             examples_s=_examples_s(progress),
-            stages=self._stages.newest(at_s * 1e9),
+            stages=self._stages.newest(state.now_s * 1e9),
             stages_found=dict(self._stages.found),
             stages_before=dict(self._stages.before),
             events=self._events.view(),
@@ -303,8 +304,6 @@ class RunReader:
         self._pyramid.add(good)
         self._epochs.add(good)
         self._recent.extend(good)
-        if len(good):
-            self._end_s = max(self._end_s, _end_s(good[-1]))
 
     def _add_event(self, line: bytes) -> None:
         event = decode(line)
@@ -341,8 +340,6 @@ class RunReader:
         if manifest.origin_ns == self._manifest.origin_ns:
             self._manifest = manifest
 
-    # -- life -----------------------------------------------------------------------------------
-
     def _is_gone(self) -> bool:
         """Return whether the folder is gone; an unreadable one may still exist."""
         try:
@@ -351,19 +348,6 @@ class RunReader:
         except OSError as error:
             return error.errno in _GONE
         return False
-
-    def _life(self, pulse: Pulse | None, is_gone: bool) -> tuple[Life, float]:
-        if self._ended:
-            return Life.ENDED, 0.0
-        if is_gone:
-            return Life.GONE, 0.0
-        return life_of(self._manifest, pulse, self._clock)
-
-    def _now_s(self, life: Life, pulse: Pulse | None) -> float:
-        if self._ended:
-            return self._ended.at_ns / 1e9
-        last_s = max(self._end_s, pulse.now_ns / 1e9 if pulse else 0.0)
-        return now_s(self._manifest, life, last_s, self._clock)
 
 
 def follow_folder(folder: Path, clock: Clock = SYSTEM) -> RunReader:
@@ -377,12 +361,6 @@ def follow_folder(folder: Path, clock: Clock = SYSTEM) -> RunReader:
     reader = RunReader(source, clock)
     source.patience_s = PATIENCE_S
     return reader
-
-
-def _end_s(step: np.void) -> float:
-    """Return the end of a step, seconds since the clock origin."""
-    took_ms = float(step["wait_ms"]) + float(step["compute_ms"]) + float(step["host_ms"])
-    return float(step["start_ns"]) / 1e9 + took_ms / 1e3
 
 
 def _latest(progress: Rows) -> ProgressNow | None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tfwatch.doctor.checks import Facts
     from tfwatch.doctor.checkup import Scope
 
-    Collect = Callable[[Scope, Callable[[str], None]], Facts]
-
 _BROKEN = mac(
     "2.20.0",
     "1.2.0",

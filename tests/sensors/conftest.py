@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -16,7 +16,7 @@ from tfwatch.sensors import tool_readers
 from tfwatch.sensors.gpu import nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.sensors.protocol import Sensor
 
@@ -34,6 +34,12 @@ def recording() -> Callable[[str], str]:
         return (RECORDINGS / name).read_text(encoding="utf-8")
 
     return read
+
+
+def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that takes anything and gives the answers in turn."""
+    left = iter(answers)
+    return lambda *_, **__: next(left)
 
 
 class Tools:

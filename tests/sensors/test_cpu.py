@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tests.sensors.conftest import one_after_another
 from tfwatch.sensors import cpu as cores
 from tfwatch.sensors.cpu import (
     CoreKinds,
@@ -24,16 +25,10 @@ from tfwatch.sensors.cpu import (
 from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 LinuxTimes = namedtuple("LinuxTimes", "user nice system idle iowait guest")
 MacTimes = namedtuple("MacTimes", "user nice system idle")
-
-
-def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:
-    left = iter(answers)
-    return lambda *_, **__: next(left)
 
 
 @pytest.mark.parametrize(

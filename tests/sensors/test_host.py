@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
@@ -12,6 +12,7 @@ import pytest
 
 from tests.runs.folders import make_manifest, written
 from tests.runs.processes import wait_until
+from tests.sensors.conftest import one_after_another
 from tests.sensors.test_memory import SYSCTL, VM_STAT
 from tests.sensors.test_runner import FakeTime
 from tfwatch.core.events import SensorMissing, decode
@@ -24,18 +25,11 @@ from tfwatch.sensors.protocol import Available, Rate, Unavailable
 from tfwatch.sensors.runner import Sampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tests.sensors.conftest import Tools
 
 SECOND_NS = 10**9
 Counters = namedtuple("Counters", "read_bytes")
 Battery = namedtuple("Battery", "power_plugged")
-
-
-def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:
-    left = iter(answers)
-    return lambda *_, **__: next(left)
 
 
 def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:

@@ -232,47 +232,30 @@ def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
 
 
 @pytest.mark.parametrize(
-    ("takes_ms", "began_ms", "late_ms"),
+    ("takes_ms", "overslept_ms", "began_ms"),
     [
-        pytest.param([10, 10, 10, 10], [0, 500, 1000, 1500], [0, 0, 0, 0], id="steady"),
-        pytest.param(
-            [600, 10, 10, 10],
-            [0, 1000, 1500, 2000],
-            [0, 0, 0, 0],
-            id="one takes too long: a time left out",
-        ),
-        pytest.param(
-            [10, 500, 10, 10], [0, 500, 1500, 2000], [0, 0, 0, 0], id="one takes the whole period"
-        ),
+        pytest.param([10, 10, 10], 0, [0, 500, 1000], id="steady"),
+        pytest.param([600, 10, 10], 0, [0, 1000, 1500], id="one takes too long: a time left out"),
+        pytest.param([10, 500, 10], 0, [0, 500, 1500], id="one takes the whole period"),
+        pytest.param([10, 10, 10], 30, [0, 530, 1000], id="one begins late, the next in time"),
     ],
 )
 def test_the_schedule_is_absolute(
-    takes_ms: list[int], began_ms: list[float], late_ms: list[float], time: FakeTime
+    takes_ms: list[int], overslept_ms: int, began_ms: list[float], time: FakeTime
 ) -> None:
     calls = list[tuple[float, float]]()
+    oversleeps = iter([0, overslept_ms, 0, 0])
 
     def sample(late: float) -> None:
         calls.append(((time.now_ns - ORIGIN_NS) / MS, late))
         time.pass_ms(takes_ms[len(calls) - 1])
 
     def wait(seconds: float) -> bool:
-        time.pass_ms(seconds * 1000)
+        time.pass_ms(seconds * 1000 + next(oversleeps))
         return len(calls) == len(takes_ms)
 
     sample_on_schedule(sample, time.clock(), wait)
-    assert calls == list(zip(began_ms, late_ms, strict=True))
-
-
-def test_lateness_is_recorded_and_does_not_move_the_next_sample(time: FakeTime) -> None:
-    late_ms = list[float]()
-    oversleep_ms = iter([0, 30, 0, 0])
-
-    def wait(seconds: float) -> bool:
-        time.pass_ms(seconds * 1000 + next(oversleep_ms))
-        return len(late_ms) == 3
-
-    sample_on_schedule(late_ms.append, time.clock(), wait)
-    assert late_ms == [0, 30, 0]
+    assert calls == list(zip(began_ms, [0, overslept_ms, 0], strict=True))
 
 
 class SignallingWriter(RunWriter):

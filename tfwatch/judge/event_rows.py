@@ -316,8 +316,8 @@ class EventCollector:
         if isinstance(event, facts.Paused) and not self._trains:
             return  # a pause in the import delays no step
         self._has_gpu = self._has_gpu or isinstance(event, facts.GpuFound)
-        if isinstance(event, facts.SensorMissing) and event.sensor == GPU and not self._has_gpu:
-            return  # a machine without a GPU is no news; the key n lists it
+        if isinstance(event, facts.SensorMissing) and not self._was_read(event):
+            return  # a figure that the machine never had is no news; the key n lists it
         if isinstance(event, facts.ValidationEnded):
             self._validated = event
         elif (
@@ -332,6 +332,9 @@ class EventCollector:
             event
         ):
             insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
+
+    def _was_read(self, missing: facts.SensorMissing) -> bool:
+        return self._has_gpu if missing.sensor == GPU else self._trains
 
 
 def _find_provisional(view: RunView) -> Iterator[_Timed]:

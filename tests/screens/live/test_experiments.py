@@ -11,7 +11,6 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, TunerLost
-from tfwatch.core.knobs import LARGEST
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.jobs import Experiment
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     [
         pytest.param(["a"], ("prefetch", ("off", "4")), id="prefetch where no knob is chosen"),
         pytest.param(["1", "a"], ("prefetch", ("off", "4")), id="the chosen knob"),
-        pytest.param(["1", "down", "a"], ("prefetch", ("off", "1")), id="its depth"),
-        pytest.param(["1", "down", "down", "a"], ("workers", ("off", "auto")), id="workers"),
+        pytest.param(["1", "down", "a"], ("workers", ("off", "auto")), id="workers"),
     ],
 )
 async def test_a_experiments_on_the_chosen_knob(
@@ -63,18 +61,6 @@ async def test_off_comes_first_also_where_the_knob_is_on() -> None:
         (given,) = show.tuner.jobs
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == ("prefetch", ("off", "4"))
-
-
-async def test_the_maximum_prefetch_is_not_tested_against_itself() -> None:
-    async with shown(
-        starving(None, knobs={"prefetch": str(LARGEST)}, switchable=["prefetch"])
-    ) as show:
-        assert f"+- depth {LARGEST} batches kept ready" in show.words
-        await show.press("1", "down", "a")
-        assert show.tuner.jobs == []
-        assert [note.message for note in show.app._notifications] == [
-            f"prefetch {LARGEST} is the maximum"
-        ]
 
 
 async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ async def test_the_help_explains_every_letter_and_colour_of_the_screen(tmp_path:
         assert isinstance(show.app.screen, HelpScreen)
         terms = show.app.screen._text.plain.partition("terms")[2]
     assert letters <= {letter for line in terms.splitlines() for letter in line[:15].split()}
-    assert "red: one data wait beyond the top of the axis, a stall" in terms
+    assert "one data wait beyond the top of the axis, a stall" in terms
 
 
 async def test_a_missing_sensor_is_absent_until_it_is_asked_for(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def test_enter_on_a_stage_switches_its_parallel_calls_alone(tmp_path: Path
     stages = ["map(decode)", "map(augment)"]
     async with shown(starving(tmp_path, parallel_stages=stages), size=(120, 40)) as show:
         assert "map(augment)" in show.text
-        await show.press("1", "down", "down", "down", "down", "enter")
+        await show.press("1", "down", "down", "down", "enter")
         assert show.asked() == [("workers", "off/auto")]
         assert "workers off next: off/auto requested" in show.words
 

@@ -77,30 +77,14 @@ MARKS = (
     (".", "anything else: a note, a pause, a line of TensorFlow's log"),
 )
 _TERMS = (
-    ("data wait", "time blocked on fetching a batch: the device starves"),
-    ("copy", "time that a step spends on, or waits for, its batch's copy to the GPU"),
-    ("compute", "time from the fetched batch to the step's metrics on the host"),
     ("host", "time until the next fetch: callbacks, Python, logging"),
     ("starving", "data wait as a share of step time"),
     ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
-    ("bound", "limited by input, host, copies, kernel launches or compute"),
     (CACHE, "keeps examples as they are before random ops, from one epoch on"),
-    ("ms/batch", "cost of a batch in one stage, summed over its parallel workers"),
-    ("forecast", "expected step after a switch, with a 90 % prediction interval"),
-    ("stall", "a data wait many times as long as a step"),
-    ("enough steps", "60 steady steps after a switch: enough to compare"),
-    (
-        "run",
-        "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it; numbers: epochs",
-    ),
+    ("run", "the whole run in a line; [ ] is the window of the chart: a click or a drag moves it"),
     ("why", "marks below the chart, and letters of the events:"),
-    *((letter, meaning) for letter, meaning in MARKS),
-    ("colours", "of the chart, from the base: compute blue, host grey, copy green, wait orange"),
-    ("", "red: one data wait beyond the top of the axis, a stall; dim: a compile"),
-    ("starve", "starving: blank < 5 %, light from 5 %, medium 20 %, red from 50 %"),
-    ("GPU", "busy share by its own counter; step times make the verdict"),
-    ("others", "GPU time of other programs"),
-    ("energy", "training device; with short steps, starving is an upper bound"),
+    *MARKS,
+    ("red", "in the chart: one data wait beyond the top of the axis, a stall; dim: a compile"),
 )
 
 

@@ -328,13 +328,10 @@ class LiveScreen(Screen[None], CachedLines):
         It tests the selected knob, else the newest switch where its answer is open, else prefetch.
         """
         if self.view and not self._switch_requests.is_held("experiment"):
-            key = self.knobs.chosen_key if self.knobs.has_focus else ""
-            knob = knob_of(key)
+            knob = knob_of(self.knobs.chosen_key) if self.knobs.has_focus else ""
             switch = None if knob else find_open_switch(self.view, self.live)
             knob, against = (switch.knob, switch.old) if switch else (knob or PREFETCH, "")
-            message = self._switch_requests.toggle_experiment(
-                self.view, knob, deeper=key == "plus", against=against
-            )
+            message = self._switch_requests.toggle_experiment(self.view, knob, against=against)
             self.notify(message)
 
     def action_autopilot(self) -> None:

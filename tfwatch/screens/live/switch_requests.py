@@ -106,12 +106,10 @@ class SwitchRequests:
             return _DEEPEST if direction > 0 else "prefetch is already off"
         return self._ask(view, PREFETCH, value)
 
-    def toggle_experiment(
-        self, view: RunView, knob: str, *, deeper: bool = False, against: str = ""
-    ) -> str:
+    def toggle_experiment(self, view: RunView, knob: str, against: str = "") -> str:
         """Start an A/B test of a knob's current value and its next one, or end the one that runs. Return a message.
 
-        deeper: test prefetch at twice its depth. against: the other value, where it is not the next one.
+        against: the other value, where it is not the next one.
         """
         running = view.situation.experiment
         if running and self._tuner is not None:
@@ -121,12 +119,7 @@ class SwitchRequests:
             return refusal
         if why := knob_state.why_no_experiment(knob):
             return why
-        other = against or (
-            knob_state.deeper(state.coming) if deeper else knob_state.toggled(state)
-        )
-        if other == state.coming:
-            return _DEEPEST
-        values = knob_state.test_order(state.coming, other)
+        values = knob_state.test_order(state.coming, against or knob_state.toggled(state))
         first, second = (check_value(knob, value) for value in values)
         job = Experiment(knob, (first, second), seed=view.snapshot.steps_total)
         return self._begin_job(view, job, f"A/B test: {subject_text(knob, values)}; a ends it")

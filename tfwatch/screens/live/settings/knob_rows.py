@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -10,7 +10,6 @@ from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import (
     CACHE,
     KNOBS,
-    PREFETCH,
     WORKERS,
     Knob,
     stage_value,
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.knob_state import KnobState
     from tfwatch.judge.view import RunView
     from tfwatch.runs.reading.reader import Snapshot
-
-
-#: The row of the prefetch depth has keys of its own.
-_DEPTH = replace(
-    KNOBS[PREFETCH], key="plus", action="", purpose="batches kept ready", rank=6, in_footer=False
-)
 
 
 def find_open_switch(view: RunView, live: bool) -> Comparison | None:
@@ -133,7 +126,7 @@ def _stop_hint(snapshot: Snapshot) -> str:
 
 def knob_of(key: str) -> str:
     """Return the knob that a row's key switches; empty where it switches none."""
-    return next((one.name for one in (*KNOBS.values(), _DEPTH) if one.key == key), "")
+    return next((one.name for one in KNOBS.values() if one.key == key), "")
 
 
 #: Where rows are few, those of single stages go first.
@@ -143,9 +136,7 @@ _STAGE_RANK = 9
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for knob in KNOBS.values():
         if knob.name in view.snapshot.manifest.knobs:
-            yield _knob_row(view, live, knob, knob.key)
-            if knob.name == PREFETCH:
-                yield _knob_row(view, live, _DEPTH, "+-")
+            yield _knob_row(view, live, knob)
             if knob.name == WORKERS:
                 yield from _stage_rows(view, live)
 
@@ -178,13 +169,13 @@ def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
         )
 
 
-def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
+def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     state = view.knobs[knob.name]
     refused = view.refusal(knob.name, live) or (
         cache_refusal(view.snapshot, state) if knob.name == CACHE else ""
     )
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
-    following = knob_state.deeper(state.coming) if knob is _DEPTH else knob_state.toggled(state)
+    following = knob_state.toggled(state)
     text = _forecast_text(view, state, following) if can_switch else ""
     forecast = view.situation.setting.forecasts.get((knob.name, following))
     note, busy = _note(view, state, knob, can_switch) or (
@@ -197,13 +188,14 @@ def _knob_row(view: RunView, live: bool, knob: Knob, label: str) -> KnobRow:
         and note == text
         and not (refused or view.situation.is_stalled)
     )
-    waits = None if knob is _DEPTH else state.asked
     return KnobRow(
         key=knob.key,
-        label=label,
-        name="depth" if knob is _DEPTH else knob.label,
+        label=knob.key,
+        name=knob.label,
         now=state.now,
-        next="" if refused or (following == state.now and not waits) else waits or following,
+        next=""
+        if refused or (following == state.now and not state.asked)
+        else state.asked or following,
         note=refused if refused and can_switch else note,
         forecast_range=interval_text(forecast) if forecast and has_forecast else "",
         has_forecast=has_forecast,
@@ -228,8 +220,6 @@ def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
 
 
 def _note(view: RunView, state: KnobState, knob: Knob, can_switch: bool) -> tuple[str, bool] | None:
-    if knob is _DEPTH:
-        return None
     if view.undecided and state.knob in view.undecided.decided:
         return f"run ended in its test; kept {view.undecided.decided[state.knob]}", False
     experiment = view.situation.experiment

@@ -25,7 +25,7 @@ from tests.runs.hanging import hang
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading import streams
+from tfwatch.runs import streams
 from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.reading.reader import RunReader

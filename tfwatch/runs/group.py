@@ -14,10 +14,9 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, decode_pulse, write_atomically
-from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.folder import RunFolder, read_file
 from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of
 from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

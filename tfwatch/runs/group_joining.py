@@ -28,9 +28,8 @@ from tfwatch.runs.group import (
     write_group_file,
 )
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.folder import RunFolder, read_file
 from tfwatch.runs.reading.liveness import is_process_alive
-from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,10 +18,9 @@ from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.library.finding import runs_since
 from tfwatch.runs.machine_info import boot_id, describe_machine
 from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskCall
-from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.reading.folder import RunFolder, read_file
 from tfwatch.runs.reading.liveness import Life
 from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.reading.streams import Stream, own_writers, write_at_start
+from tfwatch.runs.streams import Stream, own_writers, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

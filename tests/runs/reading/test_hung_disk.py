@@ -15,9 +15,8 @@ from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
-from tfwatch.runs import create, writer
+from tfwatch.runs import create, streams, writer
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading import streams
 from tfwatch.runs.reading.opened import open_run
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.format import LOG
 from tfwatch.runs.reading.buffers import LogLines
+from tfwatch.runs.reading.folder import read_file
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.streams import read_file
 from tfwatch.runs.script_process import AwaitedRun, record_signal
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child

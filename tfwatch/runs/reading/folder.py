@@ -18,7 +18,6 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.reading.disk_call import DiskCall, DiskSilentError
-from tfwatch.runs.reading.streams import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +29,23 @@ if TYPE_CHECKING:
 _PULSE_BYTES = 4096
 
 Call = tuple[object, ...]
+
+
+def read_file(path: Path, offset: int, limit: int) -> bytes:
+    """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a regular file."""
+    try:
+        fd = os.open(
+            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # opening a pipe would wait for its writer
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.pread(fd, limit, offset) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        with contextlib.suppress(OSError):  # of a file system that went away meanwhile
+            os.close(fd)
 
 
 class RunFolder:

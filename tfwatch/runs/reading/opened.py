@@ -19,8 +19,8 @@ from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.reading.buffers import LogLines
 from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.liveness import Life, find_open_phase, state_now
-from tfwatch.runs.reading.streams import write_own_run
 from tfwatch.runs.reading.sums import EpochSums, Pyramid
+from tfwatch.runs.streams import write_own_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
-from tfwatch.runs.reading.streams import OpenFile
+from tfwatch.runs.streams import OpenFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ from __future__ import annotations
 import _thread
 import contextlib
 import os
-import stat
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -144,23 +143,6 @@ def _close(file: OpenFile) -> None:
     with contextlib.suppress(OSError):  # the last flush has reported any error
         if file.is_ours():
             os.close(file.fd)
-
-
-def read_file(path: Path, offset: int, limit: int) -> bytes:
-    """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a regular file."""
-    try:
-        fd = os.open(
-            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )  # opening a pipe would wait for its writer
-    except (OSError, ValueError):
-        return b""
-    try:
-        return os.pread(fd, limit, offset) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    except (OSError, OverflowError):
-        return b""
-    finally:
-        with contextlib.suppress(OSError):  # of a file system that went away meanwhile
-            os.close(fd)
 
 
 def write_at_start(path: Path, data: bytes) -> None:

@@ -30,9 +30,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 NBSP = "\xa0"
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = f"tfwatch train cnn --storage-latency {STORAGE_MS:.0f}"
-STARVING = (
-    f"cnn trains; each file is {STORAGE_MS:.0f} ms late (simulated storage latency); prefetch off"
-)
+STARVING = f"cnn trains, each batch {STORAGE_MS:.0f} ms late (simulated storage); prefetch off"
 SWITCHED = "key p: prefetch on, while it trains; same batches, same weights"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-STORAGE_MS = 1.0
+STORAGE_MS = 20.0
 #: Size of a cell, and the place of the first one, in the SVG images that Rich makes.
 CELL_X, CELL_Y, LEFT, TOP = 12.2, 24.4, 9, 41
 

@@ -1,6 +1,6 @@
 """Writes the screenshots of this folder from a real run: `python assets/make.py` (about a minute).
 
-Turns prefetch and then workers on by their keys, and takes the live screen at three sizes once the comparison has
+Turns prefetch on by its key, and takes the live screen at three sizes once the comparison has
 enough steps. `annotated.svg` is the first of them with a number on each part, for the list in README.md.
 """
 
@@ -30,16 +30,15 @@ PARTS = (
 )
 #: Where a number stands: this share of a part's width from its left edge.
 ACROSS = 0.6
-#: Each key, and the completed steps at which it is pressed; the pictures are taken at `LAST_STEP`.
-KEYS, LAST_STEP = (("p", 180), ("w", 300)), 420
+#: The completed steps at which `p` is pressed, and at which the pictures are taken.
+KEY_STEP, LAST_STEP = 180, 420
 
 
 async def main() -> None:
-    """Train, press the keys, take the pictures."""
+    """Train, press the key, take the pictures."""
     async with live_run(SIZES[0]) as run:
-        for key, step in KEYS:
-            await run.wait_for_step(step)
-            await run.press(key)
+        await run.wait_for_step(KEY_STEP)
+        await run.press("p")
         await run.wait_for_step(LAST_STEP)
         for width, height in SIZES:
             await run.pilot.resize_terminal(width, height)

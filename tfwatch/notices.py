@@ -83,7 +83,7 @@ class Notifier:
             return
         with fails_open(self.stop):
             if cause := self._decide(situation, ends and situation.stopping_s is None):
-                title = f"{snapshot.manifest.title}: {finding.word}"
+                title = f"{snapshot.manifest.workload}: {finding.word}"
                 folder = str(snapshot.folder.absolute()) if snapshot.folder else ""
                 self._pass_on(cause, f"{title}: {finding.brief or finding.sentence}", folder)
 

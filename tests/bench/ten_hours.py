@@ -102,7 +102,6 @@ class LongRun:
 
     def make(self) -> LongRun:
         """Write the whole run, up to its last step."""
-        self._event(facts.ImportEnded, took_ms=4800.0, tensorflow="2.21.0")
         self._event(
             facts.GpuFound,
             source="nvml",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
 STEPS = 300
-FINISHED = RunEnded(9_000_000_000, "finished", STEPS, "", 1.25)
+FINISHED = RunEnded(9_000_000_000, "finished", STEPS)
 
 
 def noisy_rows(seed: int, step_ms: float = 20.0, wait: float = 0.1, steps: int = STEPS) -> Rows:
@@ -34,7 +34,7 @@ def trained(rows: Rows) -> tuple[Event, ...]:
     return (
         EpochStarted(0, 0, 1, len(rows)),
         ended,
-        RunEnded(end_ns, "finished", len(rows), "", 1.25),
+        RunEnded(end_ns, "finished", len(rows)),
     )
 
 

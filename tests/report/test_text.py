@@ -13,7 +13,6 @@ from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.runs.folders import FakeClock, read_back, write_run
 from tfwatch.core.events import (
-    DatasetReady,
     EpochEnded,
     EpochStarted,
     Event,
@@ -155,15 +154,6 @@ def test_a_failed_run_tells_its_error_in_one_line(tmp_path: Path) -> None:
         "cnn: failed, 11 steps in 1.0 s",
         "failed at step 12: ValueError: shapes [31m differ",
     ]
-
-
-def test_files_that_were_skipped_are_counted_and_named(tmp_path: Path) -> None:
-    ready = DatasetReady(
-        0, 108, 4, 300.0, ["a/empty.jpg", "a/cut.jpg", "b/text.jpg", "b/noise.jpg"]
-    )
-    lines = text_of(open_written(tmp_path / "run", plain(11), ready))
-
-    assert lines[1] == "skipped 4 files that cannot be read: a/empty.jpg, a/cut.jpg, b/text.jpg"
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:

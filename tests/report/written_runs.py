@@ -14,7 +14,7 @@ from tfwatch.core.rows import Flag, Rows
 from tfwatch.report.text import as_text
 from tfwatch.runs.reading.opened import Run, open_run
 
-FINISHED = RunEnded(724_000_000_000, "finished", 200, "", 1.25, "ab" * 32)
+FINISHED = RunEnded(724_000_000_000, "finished", 200)
 
 
 def switched_run() -> Rows:

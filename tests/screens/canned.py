@@ -183,10 +183,8 @@ class Canned:
         return self
 
     def started(self) -> Canned:
-        """Write import, data set, the start of the first epoch and the compile."""
+        """Write the start of the first epoch and the compile."""
         self.at_s = 6.2
-        self.event(facts.ImportEnded, took_ms=6200.0, tensorflow="2.21.0")
-        self.event(facts.DatasetReady, images=8000, skipped=0, took_ms=310.0)
         if self.sensors is None:
             self.event(
                 facts.SensorMissing,

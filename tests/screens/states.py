@@ -24,10 +24,10 @@ def stalled(folder: Path | None) -> Canned:
     return run.doing(Phase.WAIT, 20.3)
 
 
-def importing(folder: Path | None) -> Canned:
+def starting(folder: Path | None) -> Canned:
     run = Canned(folder)
     run.at_s = 3.0
-    return run.doing(Phase.IMPORT, 3.0)
+    return run.doing(Phase.STARTING, 3.0)
 
 
 def settling(folder: Path | None) -> Canned:

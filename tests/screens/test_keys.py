@@ -193,7 +193,7 @@ async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
         await show.pilot.click("#knobs", offset=(6, 2))
         await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("workers", "auto")]
-        await show.pilot.click("#events", offset=(6, 2))
+        await show.pilot.click("#events", offset=(6, 1))
         await show.until(lambda: show.live.timeline.frozen)
 
 

@@ -170,7 +170,7 @@ def _logged(folder: Path | None) -> Canned:
 _ASCII = (("unicode", False), ("colour", False))
 _WIDE = ((120, 40),)
 SCENARIOS = {
-    "importing": Scenario(states.importing),
+    "starting": Scenario(states.starting),
     "first_batch": Scenario(_first_batch),
     "starving": Scenario(states.starving),
     "requested": Scenario(_requested, SIZES[1:3]),

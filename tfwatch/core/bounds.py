@@ -70,7 +70,6 @@ ProcessId: TypeAlias = Annotated[int, _between(1, 2**31 - 1)]
 #: The names of a list that is never empty.
 Names: TypeAlias = Annotated[list[str], Meta(min_length=1)]
 Knob: TypeAlias = Annotated[str, one_of(*KNOBS)]
-Sha256: TypeAlias = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{64})?\Z")]
 
 _ENCODER = msgspec.json.Encoder(enc_hook=float)  # Keras returns metrics as numpy scalars
 

@@ -22,10 +22,8 @@ from tfwatch.core.bounds import (
     Names,
     Ratio,
     Seed,
-    Sha256,
     Share,
     SleepMilliseconds,
-    Whole,
     encode_json,
     one_of,
 )
@@ -208,24 +206,6 @@ class ExperimentEnded(Event, frozen=True):
     step_ms: dict[str, Milliseconds] = {}
     #: Why it failed.
     reason: str = ""
-
-
-class ImportEnded(Event, frozen=True):
-    """TensorFlow was imported."""
-
-    took_ms: Milliseconds
-    tensorflow: str
-
-
-class DatasetReady(Event, frozen=True):
-    """The data set is ready."""
-
-    #: None where their number is unknown.
-    images: Whole | None
-    #: Files that could not be read.
-    skipped: Count
-    took_ms: Milliseconds
-    examples: list[str] = []
 
 
 class EpochStarted(Event, frozen=True):
@@ -444,10 +424,6 @@ class RunEnded(Event, frozen=True):
     cause: str
     steps: Count
     detail: str = ""
-    #: As Keras reports it for the last epoch, the mean over its steps; None where no epoch was trained.
-    final_loss: float | None = None
-    #: Of the model's final weights; empty where there is no model.
-    weights_sha256: Sha256 = ""
     #: The training thread's phase since `since_ns`, the name of a `core.rows.Phase`; empty: unknown.
     doing: str = ""
     since_ns: Moment = 0

@@ -221,15 +221,13 @@ class Phase(IntEnum):
     """The phases of the training thread."""
 
     STARTING = 0
-    IMPORT = 1
-    DATA_SET = 2
-    COMPILE = 3
-    WAIT = 4
-    COMPUTE = 5
-    HOST = 6
-    VALIDATION = 7
-    EPOCH_END = 8
-    ENDED = 9
+    COMPILE = 1
+    WAIT = 2
+    COMPUTE = 3
+    HOST = 4
+    VALIDATION = 5
+    EPOCH_END = 6
+    ENDED = 7
 
 
 def chosen(rows: Rows, mask: NDArray[np.bool_]) -> Rows:

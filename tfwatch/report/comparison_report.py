@@ -30,7 +30,7 @@ def side_text(side: Sequence[RunToCompare]) -> str:
     """Return the names of a side's runs, its workload and their number."""
     shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
     more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
-    workload = printable(side[0].run.manifest.title)
+    workload = printable(side[0].run.manifest.workload)
     return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
 
 

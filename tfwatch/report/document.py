@@ -124,7 +124,6 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "whole_run": _whole_run(summary),
         "final_loss": _final_loss(run),
         "loss_diverged": [_divergence(one) for one in divergences(run.events)],
-        "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes": [_spike(spike) for spike in summary.spikes],
         "stalls": [*map(_stall, summary.stalls), *map(_pattern, summary.patterns)],
         "switches": switches_json(summary.switches, run.events),
@@ -224,9 +223,7 @@ def _copy(manifest: Manifest, judgement: Judgement) -> dict[str, Any]:
 
 
 def _final_loss(run: Run) -> float | None:
-    """Return the loss at the run's end; a script of your own has only that of its epochs."""
-    if run.ended and run.ended.final_loss is not None:
-        return run.ended.final_loss
+    """Return the loss of the last epoch."""
     epochs = [event for event in run.events if isinstance(event, EpochEnded)]
     return epochs[-1].metrics.get("loss") if epochs else None
 

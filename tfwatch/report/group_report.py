@@ -42,7 +42,7 @@ COLUMNS = ("rank", "step", "ms/step", "data wait", "compute", "host", "late by",
 def group_title(judged: JudgedGroup) -> str:
     """Return what trains: `cnn, 3 ranks of 4`."""
     group = judged.group
-    title, size = next(iter(group.ranks.values())).manifest.title, group.file.size
+    title, size = next(iter(group.ranks.values())).manifest.workload, group.file.size
     of_size = f" of {size}" if size and size != len(group.ranks) else ""
     return f"{title}, {units.counted(len(group.ranks), 'rank')}{of_size}"
 

@@ -95,7 +95,7 @@ class _RunPage(MarkdownPage):
         judged, manifest = self._judged, self._judged.run.manifest
         verdict, run = make_verdict(judged), judged.run
         device = f" on {manifest.device}" if manifest.device else ""
-        yield f"### {self._plain(f'{manifest.title}{device}')}"
+        yield f"### {self._plain(f'{manifest.workload}{device}')}"
         yield ""
         where = f" ({verdict.where})" if verdict.where else ""
         yield f"**{self._plain(verdict.word)}**: {self._plain(verdict.sentence + where)}"

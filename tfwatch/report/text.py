@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
-    DatasetReady,
     ExperimentEnded,
     Noted,
     RecordingLost,
@@ -67,7 +66,6 @@ def as_text(run: Run, home: Path) -> str:
         *_experiments(run),
         *_autopilot_runs(run),
         *filter(None, [divergences_text(divergences(run.events))]),
-        *_skipped(run),
         *_waited(run, summary, time_breakdown, fits_end_epochs=judged.fits_end_epochs),
         *lost_words(judged.lost),
         *_split(run),
@@ -98,7 +96,7 @@ def _what(run: Run, summary: Summary) -> str:
         if steps
         else "no step was trained"
     )
-    return f"{run.manifest.title}{where}: {state_text(run)}, {trained}"
+    return f"{run.manifest.workload}{where}: {state_text(run)}, {trained}"
 
 
 def state_text(run: Run) -> str:
@@ -120,15 +118,6 @@ def failure(run: Run) -> list[str]:
     if run.failure:
         return [run.failure]
     return [run.ended.detail] if run.ended and run.ended.detail else []
-
-
-def _skipped(run: Run) -> list[str]:
-    """Return the number of unreadable files of the data set."""
-    ready = next((event for event in run.events if isinstance(event, DatasetReady)), None)
-    if ready is None or not ready.skipped:
-        return []
-    names = f": {', '.join(ready.examples[:3])}" if ready.examples else ""
-    return [f"skipped {units.counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
 def _waited(
@@ -276,7 +265,7 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> s
     end: the name of what follows the last step of an epoch.
     """
     total = time_breakdown.total
-    single = ("compile_s", "host_s", "copy_s", "data_set_s", "import_s")
+    single = ("compile_s", "host_s", "copy_s")
     losses = {PART_NAMES[part]: getattr(total, part) for part in single}
     losses["between epochs"] = total.between_s
     names = sorted(

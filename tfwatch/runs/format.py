@@ -94,13 +94,9 @@ class NotARunError(ValueError):
 
 #: The bounds of the known entries of `Manifest.settings`.
 _SETTINGS: Mapping[str, Any] = {
-    "mode": str,
-    "mixed_precision": bool,
-    "device": str,
-    "steps": Count,
-    "steps_per_execution": Count,
-    "memory_limit_bytes": MeanBytes,
+    "arguments": str,
     "keep_awake": bool,
+    "memory_limit_bytes": MeanBytes,
 }
 #: The bounds of the known entries of `Manifest.machine`.
 _MACHINE: Mapping[str, Any] = {
@@ -141,6 +137,7 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in the order of the
     #: pipeline; empty where there are fewer than two.
     parallel_stages: list[str] = []
+    #: The arguments of a workload, and what `tfwatch` was asked beside them.
     settings: dict[str, Any] = {}
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
@@ -213,18 +210,6 @@ class Manifest(msgspec.Struct, frozen=True):
         """The bytes that buffers may add to those of the start, set by the user; None: no limit."""
         limit: float | None = self.settings.get("memory_limit_bytes")
         return limit
-
-    @property
-    def title(self) -> str:
-        """The workload and its unusual settings: `cnn, eager, mixed_float16`."""
-        asked = self.settings
-        mode, steps = asked.get("mode") or "", asked.get("steps_per_execution") or 1
-        words = [
-            mode if mode in ("eager", "jit") else "",
-            "mixed_float16" if asked.get("mixed_precision") else "",
-            f"steps_per_execution={steps}" if steps > 1 else "",
-        ]
-        return ", ".join([self.workload, *filter(None, words)])
 
     def encode(self) -> str:
         """Return the text of run.json."""

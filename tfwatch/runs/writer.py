@@ -206,15 +206,13 @@ class RunWriter:
         _, _, step, epoch, _ = self.status
         self.status = (phase, self.now_ns(), step, epoch, detail)
 
-    def end(self, cause: str, detail: str = "", at_ns: int | None = None, **results: Any) -> None:
-        """End the run, at `at_ns` or now, and record its open phase. results: more fields of `RunEnded`."""
+    def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
+        """End the run, at `at_ns` or now, and record its open phase."""
         phase, since_ns, step, *_ = self.status
         self.phase(Phase.ENDED)
         steps = max(0, step - 1) if phase in _BEFORE_STEP else step
         self._ended_ns = at_ns = self.status[1] if at_ns is None else at_ns
-        self.event(
-            RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results)
-        )
+        self.event(RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns))
 
     def manifest(self) -> Manifest:
         """Return the present manifest."""

@@ -14,6 +14,7 @@ from tfwatch.judge.comparing.comparability import (
     changes,
     check_sides,
 )
+from tfwatch.judge.comparing.measured_runs import arguments_by_name
 
 FIRST = Subject(
     name="one",
@@ -108,3 +109,13 @@ def test_equal_runs_of_the_past_have_all_settings_in_common() -> None:
     assert are_equal(FIRST, SECOND)
     assert not are_equal(FIRST, replace(SECOND, versions={"tensorflow": "2.21.0"}))
     assert not are_equal(FIRST, replace(SECOND, host="eve"))
+
+
+def test_the_arguments_of_a_workload_are_settings_by_name() -> None:
+    assert arguments_by_name("--seed 1 --eager --batch-size=64 --jit") == {
+        "seed": "1",
+        "eager": "on",
+        "batch_size": "64",
+        "jit": "on",
+    }
+    assert arguments_by_name("") == {}

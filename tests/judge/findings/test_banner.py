@@ -42,29 +42,13 @@ SHORT_EPOCH = TimeSpent(
         ),
         pytest.param(
             {
-                "phase": Phase.DATA_SET,
+                "phase": Phase.STARTING,
                 "phase_s": 0.1,
                 "detail": "making the image set, 400 of 8 000, 12 s left",
             },
             "STARTING",
             "making the image set, 400 of 8 000, 12 s left",
             id="making images",
-        ),
-        pytest.param(
-            {"phase": Phase.IMPORT, "phase_s": 6.2},
-            "STARTING",
-            "importing TensorFlow, 6.2 s",
-            id="importing",
-        ),
-        pytest.param(
-            {
-                "phase": Phase.DATA_SET,
-                "phase_s": 2.0,
-                "detail": "making the image set, 3 120 of 8 000",
-            },
-            "STARTING",
-            "making the image set, 3 120 of 8 000, 2.0 s",
-            id="data set",
         ),
         pytest.param(
             {

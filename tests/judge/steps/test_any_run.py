@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfwatch.core.events import (
-    DatasetReady,
     EpochEnded,
     EpochStarted,
-    ImportEnded,
     OthersTrained,
     Slept,
     ValidationEnded,
@@ -59,8 +57,6 @@ def runs(draw: st.DrawFn) -> RecordedRun:
         if draw(st.booleans()):
             events.append(kind(round(at_s * 1e9), *fields))
 
-    record(ImportEnded, draw(st.sampled_from([0.0, 400.0, 9000.0])), "2.21")
-    record(DatasetReady, 100, 0, draw(st.sampled_from([0.0, 400.0, 20_000.0])))
     for epoch, steps in enumerate(draw(st.lists(STEPS, max_size=4))):
         record(EpochStarted, epoch, 3, None)
         for wait, compute, host, flags in steps:

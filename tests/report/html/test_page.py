@@ -13,7 +13,7 @@ from tests.report.hostile import HOSTILE, hostile_run
 from tests.report.html.pages import HTML, assert_harmless, page_of, parsed, paths, text_of
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tests.screens.canned import STAGES, STARVING, Canned, usual
-from tests.screens.states import failed, importing
+from tests.screens.states import failed, starting
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, StagesFound
 from tfwatch.judge.judged_run import JudgedRun
@@ -129,7 +129,7 @@ def test_the_bottleneck_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
-    run = importing(tmp_path)
+    run = starting(tmp_path)
     run.ended("stopped").writer.close()
 
     page = page_of(open_run(tmp_path, run.clock))

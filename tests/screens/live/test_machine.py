@@ -131,7 +131,7 @@ def test_what_the_machine_does_not_have_is_absent_and_listed_with_its_newest_rea
 def test_before_the_first_sample_only_the_run_is_shown() -> None:
     run = Canned(None)
     run.at_s = 3.0
-    assert texts(run.doing(Phase.IMPORT, 3.0)) == {
+    assert texts(run.doing(Phase.STARTING, 3.0)) == {
         "sensors": ("no sample yet", False),
         "cost": ("data wait 0.0 s so far (0 %)", False),
     }

@@ -36,7 +36,7 @@ def named(folder: Path, name: str) -> Canned:
     values = {
         "knobs": knobs,
         "switchable": [*knobs],
-        "settings": {"mode": name},
+        "settings": {"arguments": name},
         "accelerated": True,
     }
     run = Canned(folder, workload=name, device=name, metric=name, **values)
@@ -101,7 +101,7 @@ async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str)
         await show.frame()
         check(show.rows, 120)
         await show.resize((60, 20))
-        await show.look_at(look(Canned(None, workload=name).doing(Phase.DATA_SET, 2.0, name)))
+        await show.look_at(look(Canned(None, workload=name).doing(Phase.STARTING, 2.0, name)))
         check(show.rows, 60)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.judge.test_view import look
 from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
-from tests.screens.states import importing, starving
+from tests.screens.states import starting, starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.liveness import Life
@@ -116,7 +116,7 @@ def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
         fix="one device",
     )
     assert "n/a: a DistributedIterator has no model; one device" in " ".join(alone(run, 60))
-    assert "the stages appear with the first batches" in " ".join(alone(importing(None), 60))
+    assert "the stages appear with the first batches" in " ".join(alone(starting(None), 60))
 
 
 async def test_stages_that_were_read_before_the_process_fell_silent_raise_no_alarm() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
 from tests.screens.showing import shown
-from tests.screens.states import importing, starving
+from tests.screens.states import starting, starving
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def test_a_held_key_is_one_request(tmp_path: Path) -> None:
 
 
 async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> None:
-    async with shown(importing(tmp_path)) as show:
+    async with shown(starting(tmp_path)) as show:
         await show.press("p")
         assert "requested: prefetch 4; takes effect with the first batch" in show.text
         assert "p prefetch off next: 4 requested, applies at start" in show.words

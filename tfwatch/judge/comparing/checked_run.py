@@ -217,9 +217,7 @@ def _loss(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
 
 
 def _final_loss(one: RunToCompare) -> float | None:
-    """Return the loss at the run's end, or of its last epoch."""
-    if one.run.ended and one.run.ended.final_loss is not None:
-        return one.run.ended.final_loss
+    """Return the loss of the last epoch."""
     epochs = [event for event in one.run.events if isinstance(event, EpochEnded)]
     return epochs[-1].metrics.get("loss") if epochs else None
 

@@ -10,8 +10,8 @@ from tfwatch.core import units
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-#: Settings in which runs of one side may differ.
-_FREE = frozenset({"seed", "epochs", "steps", "keep_awake"})
+#: Arguments of a workload in which runs of one side may differ.
+_FREE = frozenset({"seed", "epochs"})
 #: Machines of one kind may differ in memory by this share.
 _SAME_MEMORY = 0.05
 
@@ -29,7 +29,7 @@ class Subject:
     path: str
     workload: str
     batch_size: int | None
-    #: Those that the run began with and the last live ones, in words.
+    #: The arguments of a workload and the last live knobs, in words.
     settings: Mapping[str, str]
     versions: Mapping[str, str]
     host: str

@@ -59,7 +59,7 @@ LEAST_CLAIM = 0.01
 #: The fewest runs of both sides together, beyond one a side, that give a figure without quarters an interval.
 _LEAST_FREEDOM = 2
 #: Parts of the time breakdown that a run pays once.
-_ONCE = frozenset({"import_s", "data_set_s", "compile_s"})
+_ONCE = frozenset({"compile_s"})
 #: Seconds of a run that go to a part at least, for a row.
 _LEAST_SHARE = 0.005
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfwatch.core.events import EpochEnded
+from tfwatch.core.knobs import ON
 from tfwatch.core.rows import plausible_rows, step_ms
 from tfwatch.judge.comparing.comparability import Subject
 from tfwatch.judge.findings.machine import find_process_memory
@@ -126,8 +128,16 @@ def _measured(times: Times, in_bursts: bool) -> Measured:
     return Measured(float(typical(times)), tuple(float(typical(part)) for part in quarters))
 
 
-#: Recorded settings that change no step, or that the knobs and the batch size show already.
-_NOT_SETTINGS = frozenset({"memory_limit_bytes", "batch_size", "begin_with"})
+def arguments_by_name(text: str) -> dict[str, str]:
+    """Return the values of a workload's arguments by name: of `--seed 1 --eager` `seed` and `eager`, which is `on`."""
+    words = [*text.replace("=", " ").split(), ""]
+    return {
+        word.removeprefix("--").replace("-", "_"): ON
+        if not value or value.startswith("--")
+        else value
+        for word, value in pairwise(words)
+        if word.startswith("--")
+    }
 
 
 class RunToCompare:
@@ -165,11 +175,7 @@ class RunToCompare:
         """The facts that decide whether it can be compared."""
         manifest = self.run.manifest
         machine = manifest.machine
-        settings = {
-            name: _words(value)
-            for name, value in manifest.settings.items()
-            if name not in _NOT_SETTINGS
-        }
+        settings = arguments_by_name(str(manifest.settings.get("arguments") or ""))
         return Subject(
             name=self.name,
             path=str(self.run.path.resolve()) if self.run.path else self.name,
@@ -201,11 +207,3 @@ class RunToCompare:
     def epochs(self) -> dict[int, EpochEnded]:
         """The epochs that ended, by number."""
         return {event.epoch: event for event in self.run.events if isinstance(event, EpochEnded)}
-
-
-def _words(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -280,13 +280,9 @@ def _unwatched(now: Situation) -> Banner | None:
 def _starting(now: Situation) -> Banner | None:
     # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the time of the count.
     so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
-    known = {
-        Phase.STARTING: f"{now.detail or 'starting'}{so_far}",
-        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}{so_far}",
-        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}{so_far}",
-    }
-    if now.phase in known:
-        return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
+    if now.phase is Phase.STARTING:
+        sentence = f"{now.detail or 'starting'}{so_far}"
+        return Banner("STARTING", sentence, _early_keys(now), Tone.BUSY)
     if now.is_starting:
         filling = advice.shuffle_fill_text(now)
         sentence = f"{filling or 'waiting for the first batch'}{so_far}"

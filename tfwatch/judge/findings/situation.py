@@ -417,8 +417,5 @@ def _memory(snapshot: Snapshot) -> MachineMemory | None:
 
 def steps_in_all(snapshot: Snapshot) -> int | None:
     """Return the planned number of steps of the run; None where unknown."""
-    steps: int | None = snapshot.manifest.settings.get("steps")
-    if steps is not None:
-        return steps
     epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
     return epochs * per_epoch if epochs and per_epoch else None

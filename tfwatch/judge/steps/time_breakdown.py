@@ -9,10 +9,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tfwatch.core.events import (
-    DatasetReady,
     EpochEnded,
     EpochStarted,
-    ImportEnded,
     OthersTrained,
     Paused,
     RunEnded,
@@ -43,8 +41,6 @@ _COLUMNS = EPOCH.names or ()
 
 #: The part that the time after the last complete step belongs to, by the phase of the training thread.
 _TAIL = {
-    Phase.IMPORT: "import_s",
-    Phase.DATA_SET: "data_set_s",
     Phase.COMPILE: "compile_s",
     Phase.WAIT: "data_wait_s",
     Phase.COMPUTE: "compute_s",
@@ -72,8 +68,6 @@ class TimeSpent:
     #: The number of steps whose copy to the device is timed, which is `copy_s`; that of the others
     #: is compute.
     copies: int = 0
-    import_s: float = 0.0
-    data_set_s: float = 0.0
     #: Building the model, and the extra time of traced steps.
     compile_s: float = 0.0
     compute_s: float = 0.0
@@ -123,8 +117,6 @@ PART_NAMES = {
     "validation_s": "validation",
     "epoch_end_s": "end of an epoch",
     "compile_s": "compile",
-    "import_s": "import",
-    "data_set_s": "data set",
     "others_s": "other loops and fits",
     "asleep_s": "asleep",
     "unaccounted_s": "unaccounted time",
@@ -265,24 +257,10 @@ def _parted(events: Sequence[Event], ends: Sequence[int]) -> list[tuple[Event, .
 
 
 def _start(span: _Span) -> TimeSpent:
-    """Return the time of import, data set and building the model; the last follows the data set."""
-    imports, sets = span.all(ImportEnded), span.all(DatasetReady)
+    """Return the time before the first epoch: a followed run builds its model in it."""
     span_s = (span.end_ns - span.begin_ns) / 1e9
-    import_s = min(sum(event.took_ms for event in imports) / 1e3, span_s)
-    data_set_s = min(sum(event.took_ms for event in sets) / 1e3, span_s - import_s)
-    rest_s = span_s - import_s - data_set_s
-    known_ns = max(
-        [span.begin_ns, *(event.at_ns for event in imports), *(event.at_ns for event in sets)]
-    )
-    tail_s = min(max(0.0, (span.end_ns - known_ns) / 1e9), rest_s)
-    part = ("compile_s" if sets else "unaccounted_s") if span.followed else _tail(span)
-    entry = TimeSpent(
-        import_s=import_s,
-        data_set_s=data_set_s,
-        unaccounted_s=rest_s - tail_s,
-        asleep_s=_asleep_s(span),
-    )
-    return _more(entry, part, tail_s)
+    entry = TimeSpent(asleep_s=_asleep_s(span))
+    return _more(entry, "unaccounted_s" if span.followed else _tail(span), span_s)
 
 
 def _epoch(span: _Span) -> TimeSpent:

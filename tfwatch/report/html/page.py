@@ -53,7 +53,7 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     page = {
         "style": page_style(),
         "is_redacted": redaction is not None,
-        "title": run.manifest.title,
+        "title": run.manifest.workload,
         "name": run.manifest.run,
         "device": run.manifest.device,
         "state": state_text(run),

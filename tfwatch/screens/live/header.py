@@ -110,7 +110,7 @@ def header_view(view: RunView) -> HeaderView:
     state, alert = _state(view)
     running = snapshot.life is Life.RUNNING
     return HeaderView(
-        workload=manifest.title,
+        workload=manifest.workload,
         device=_device(view),
         rank=_rank(view),
         epoch=f"{fit}epoch {latest.epoch + 1}{epochs}" if latest else fit.strip(),

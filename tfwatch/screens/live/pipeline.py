@@ -239,7 +239,7 @@ def _buffer(stage: StageFigures, cells: int, bar: str, rest: str) -> list[tuple[
     ]
 
 
-_EARLY = (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET, Phase.COMPILE)
+_EARLY = (Phase.STARTING, Phase.COMPILE)
 #: The stage reader examines waits from this length on.
 _STALL_S = 3.0
 #: Kinds of stages that can have a worker per core: the pane shows their workers of all cores.

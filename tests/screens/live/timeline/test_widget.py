@@ -146,8 +146,7 @@ async def test_figures_that_are_not_of_now_are_grey(
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        (Phase.IMPORT, "importing TensorFlow, 6.2 s"),
-        (Phase.DATA_SET, "preparing the data set, 6.2 s"),
+        (Phase.STARTING, "starting, 6.2 s"),
         (Phase.COMPILE, "compiling the first step, 6.2 s"),
         (Phase.WAIT, "waiting for the first batch, 6.2 s"),
     ],

@@ -266,7 +266,7 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
         if last and first > last:
             return f"too late: from epoch {first}"
         return f"from epoch {first}; {key} undoes it" if key else f"{requested}, from epoch {first}"
-    if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
+    if view.situation.phase is Phase.STARTING:
         return f"{requested}, applies at start"
     return f"{requested} {clock(view.snapshot, state.asked_s)}, waits for the current batch"
 

@@ -52,8 +52,6 @@ _BEFORE_S = 10.0
 _BEFORE = "before"
 _WORDS = {
     Phase.STARTING: "starting",
-    Phase.IMPORT: "importing TensorFlow",
-    Phase.DATA_SET: "preparing the data set",
     Phase.COMPILE: "compiling the first step",
     Phase.WAIT: "waiting for the first batch",
     Phase.COMPUTE: "running the first step",
@@ -237,8 +235,6 @@ def first_words(snapshot: Snapshot) -> str:
     if pulse is None or snapshot.life.is_over:
         return "no step completed" if snapshot.life.is_over else "starting"
     words = _WORDS.get(pulse.phase, "before the first step")
-    if pulse.phase is Phase.DATA_SET and pulse.detail:
-        return pulse.detail
     return f"{words}, {units.seconds(max(0.0, snapshot.now_s - pulse.since_ns / 1e9))}"
 
 

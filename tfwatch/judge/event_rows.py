@@ -199,18 +199,6 @@ def describe_limit(event: facts.Paused) -> RowText:
 def describe_event(event: facts.Event) -> RowText | None:
     """Describe an event that needs no other data; None for an event without a row."""
     match event:
-        case facts.ImportEnded():
-            return (
-                ".",
-                f"TensorFlow {event.tensorflow} imported in {units.seconds(event.took_ms / 1e3)}",
-                "",
-            )
-        case facts.DatasetReady():
-            skipped = f", {event.skipped} unreadable files skipped" if event.skipped else ""
-            names = f": {', '.join(event.examples[:3])}" if event.examples else ""
-            took = units.seconds(event.took_ms / 1e3)
-            what = "data set" if event.images is None else units.counted(event.images, "example")
-            return ".", f"{what} ready in {took}{skipped}{names}", ""
         case ExperimentBegan():
             return (
                 _EXPERIMENT,

@@ -181,17 +181,6 @@ def test_the_public_names_need_no_tensorflow() -> None:
     assert python(code).split() == ["open_run", "Run", "False"]
 
 
-def test_help_loads_no_heavy_library() -> None:
-    code = (
-        "import sys; from tfwatch.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit as end: print(end.code)\n"
-        "print(*sys.modules)"
-    )
-
-    assert not HEAVY & set(python(code).split())
-
-
 def test_nothing_slow_is_loaded_before_ctrl_c_is_handled() -> None:
     # -S: site packages load modules at every start.
     loaded = python("import sys; from tfwatch.cli import main; print(*sys.modules)", "-S").split()

@@ -220,16 +220,6 @@ def test_whoever_called_sudo_is_the_one_who_is_permitted(
     assert capsys.readouterr().out.splitlines()[-1].startswith("#4999 ALL=(root)")
 
 
-def test_the_checks_need_no_tensorflow_in_this_process() -> None:
-    heavy = "{'tensorflow', 'keras', 'textual'}"
-    script = f"import sys; import tfwatch.cli.doctor; print({heavy} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-
-    assert done.stdout.strip() == "set()"
-
-
 @pytest.mark.terminal
 def test_ctrl_c_in_a_terminal_ends_the_trial_too(tmp_path: Path) -> None:
     with Pseudo("-m", "tfwatch", "doctor", "--runs-dir", str(tmp_path)) as terminal:

@@ -98,8 +98,6 @@ def switching(watch: Watch) -> Any:
         ("watch.fit.stepping.eager_operations.Calls.begin", 0),
         ("watch.fit.stepping.eager_operations.Calls.end", 0),
         ("tfdata.live_switch.SwitchablePipeline.is_switching", 1),
-        ("tfdata.live_switch.SwitchablePipeline.take_over", 1),
-        ("tfdata.live_switch.SwitchablePipeline.take_over", 2),
         ("runs.writer.RunWriter.step", 1),
         ("runs.writer.RunWriter.event", 1),
         ("runs.writer.RunWriter.now_ns", 2),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest, reader_of
-from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded, decode, encode
+from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.writer import ProgressLog, RunWriter
@@ -94,11 +94,6 @@ def test_too_many_calls_in_one_flush_lose_the_first_step() -> None:
 
     assert isinstance(event, LossDiverged)
     assert (event.step, event.finite_step) == (3000 - 1023, 0)
-
-
-@pytest.mark.parametrize("event", [LossDiverged(3, 151, "NaN", 150), LossRecovered(4, 160)])
-def test_events_about_the_loss_are_read_back(event: Event) -> None:
-    assert decode(encode(event)) == event
 
 
 def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> None:

@@ -189,14 +189,6 @@ def test_an_interleave_whose_cycle_tensorflow_chooses_has_no_line(tmp_path: Path
     assert knobs_of(run(tmp_path / "train.py", HEAD + ROWS.format(""))) == ["prefetch"]
 
 
-def test_a_cache_over_a_shuffle_has_no_line_for_it_would_fix_the_order(tmp_path: Path) -> None:
-    data = run(
-        tmp_path / "train.py",
-        HEAD + "data = data.shuffle(9, seed=1)\ndata = data.map(triple).batch(3)\n",
-    )
-    assert "cache" not in knobs_of(data)
-
-
 def knobs_of(data: Any) -> list[str]:
     return [edit.knob for edit in edits_of(data)]
 

@@ -55,10 +55,8 @@ class Knob:
     #: It can move all parts of a step, not the data wait alone. On a CPU that trains, whose cores loaders and training
     #: share, every knob can.
     moves_compute: bool = False
-    #: The epochs that begin before a value is in effect; 0: it is with the next batch.
+    #: The epochs that begin before a value is in effect; 0: it is with the next batch. `off` waits for one at most.
     epochs: int = 0
-    #: The same of `off`.
-    epochs_off: int = 0
     #: What stays of the elements, their order and the random draws.
     guarantee: str = _ORDER_STAYS
     #: Why it has no A/B test; empty where it has one.
@@ -153,7 +151,6 @@ _TABLE = (
         first_on=ON,
         moves_compute=True,
         epochs=1,
-        epochs_off=1,
         guarantee="the same batches in the same order; random draws are those of the workers",
         rank=4,
         in_footer=False,
@@ -168,7 +165,6 @@ _TABLE = (
         largest=LARGEST,
         moves_compute=True,
         epochs=1,
-        epochs_off=1,
         guarantee="the same batches in the same order",
         rank=5,
         in_footer=False,
@@ -238,10 +234,11 @@ def check_value(knob: str, text: str) -> str:
 def epochs_until(knob: str, value: str) -> int:
     """Return the number of epochs that must begin before a value is in effect; 0: the next batch.
 
-    A cache fills for the rest of one and in the next, and serves after that.
+    A cache fills for the rest of one and in the next, and serves after that; one that is off is left with the next epoch.
     A `PyDataset` is read by the same workers for an epoch.
     """
-    return KNOBS[knob].epochs_off if value == OFF else KNOBS[knob].epochs
+    epochs = KNOBS[knob].epochs
+    return min(epochs, 1) if value == OFF else epochs
 
 
 def number_of(value: str) -> int | None:

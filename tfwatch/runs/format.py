@@ -34,6 +34,7 @@ from tfwatch.core.errors import printable
 from tfwatch.core.knobs import (
     KNOBS,
     MOST_STAGES,
+    WORKERS,
     check_value,
     epochs_until,
 )
@@ -130,8 +131,8 @@ class Manifest(msgspec.Struct, frozen=True):
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
-    #: The switchable knobs that take effect with an epoch.
-    from_epoch: list[str] = []
+    #: Workers take effect with an epoch: of a `PyDataset`, an interleave, maps below a cache.
+    workers_from_epoch: bool = False
     #: The changes of the script's lines that set its knobs; empty where its code is not known.
     code: tuple[CodeEdit, ...] = ()
     #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in the order of the
@@ -203,7 +204,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
-        return max(epochs_until(knob, value), int(knob in self.from_epoch))
+        waits = knob == WORKERS and self.workers_from_epoch
+        return int(waits) or epochs_until(knob, value)
 
     @property
     def memory_limit(self) -> float | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: The knobs that switch live, without waiting for an epoch.
-LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not (knob.epochs or knob.epochs_off))
+LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not knob.epochs)
 
 
 def parse_switch(text: str) -> SwitchRequest:

@@ -382,7 +382,8 @@ def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
 
 def _switchable(manifest: Manifest) -> frozenset[str]:
     """Return the knobs that it may switch."""
-    return (_KNOBS & frozenset(manifest.switchable)) - (frozenset(manifest.from_epoch) - {CACHE})
+    waits = {WORKERS} if manifest.workers_from_epoch else set()
+    return (_KNOBS & frozenset(manifest.switchable)) - waits
 
 
 def publish_judged(

@@ -80,7 +80,7 @@ def _carry_out(driver: Driver, request: Experiment) -> str:
     manifest = driver.snapshot.manifest
     if knob not in manifest.switchable:
         raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")
-    if knob in manifest.from_epoch:
+    if any(manifest.epochs_until(knob, value) for value in request.values):
         raise RefusedError(
             f"{knob_name(knob)} has no A/B test in this run: it takes effect with an epoch"
         )

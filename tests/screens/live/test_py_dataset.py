@@ -19,7 +19,7 @@ _KNOBS = ("workers", "multiprocessing", "queue_size")
 def reading_py_dataset(folder: Path) -> Canned:
     """Return a run in its first epoch, which reads a `PyDataset` without workers."""
     knobs = {"prefetch": "default", "workers": "off", "multiprocessing": "off", "queue_size": "10"}
-    known = {"knobs": knobs, "switchable": ["prefetch", *_KNOBS], "from_epoch": [*_KNOBS]}
+    known = {"knobs": knobs, "switchable": ["prefetch", *_KNOBS], "workers_from_epoch": True}
     return Canned(folder, **known).begin_epoch().steps(60, STARVING)
 
 

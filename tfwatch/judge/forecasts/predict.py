@@ -189,7 +189,7 @@ def _sets_interleave(evidence: Evidence, knob: str) -> bool:
     stages = evidence.stages.stages if evidence.stages else ()
     return (
         knob == WORKERS
-        and knob in evidence.run.from_epoch
+        and evidence.run.workers_from_epoch
         and any("Interleave" in stage.kind for stage in stages)
     )
 

@@ -58,7 +58,7 @@ class Fetch:
     def _use_rebuilt(self, source: Any) -> None:
         """Know the source of a rebuilt pipeline."""
         with fails_open(self._note_failure):
-            self._writer.describe(from_epoch=self.switches.script.from_epoch)
+            self._writer.describe(workers_from_epoch=self.switches.script.workers_from_epoch)
             self._filling = ShuffleFill(source)
 
     def next(self, steps: int) -> Any:

@@ -100,7 +100,7 @@ class PyDatasetSettings:
         first, *others = writer.manifest().switchable
         fixed = {MULTIPROCESSING: why} if (why := self._why_no_processes()) else {}
         own = [knob for knob in PY_DATASET_KNOBS if knob not in fixed]
-        writer.describe(switchable=[first, *own, *others], from_epoch=own, fixed=fixed)
+        writer.describe(switchable=[first, *own, *others], workers_from_epoch=True, fixed=fixed)
 
     def refusal(self, request: SwitchRequest, coming: Knobs) -> str:
         """Return the reason to refuse a request; empty if there is none. coming: the knobs of the next epoch."""

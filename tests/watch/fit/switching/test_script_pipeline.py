@@ -267,37 +267,41 @@ _DRAWS = "map(moved) draws random numbers, in the order of its calls"
 
 
 @pytest.mark.parametrize(
-    ("make_data", "switchable", "fixed", "from_epoch"),
+    ("make_data", "switchable", "fixed", "workers_from_epoch"),
     [
-        (at_once, ["prefetch", "workers", "cache"], {}, ["cache"]),
+        (at_once, ["prefetch", "workers", "cache"], {}, False),
         (
             with_epoch,
             ["prefetch", "workers"],
             {"cache": _OTHER_ORDER},
-            ["workers"],
+            True,
         ),
         (
             interleaved,
             ["prefetch", "workers"],
             {"cache": _NO_MAP},
-            ["workers"],
+            True,
         ),
         (
             known,
             ["prefetch"],
             {"workers": _NO_MAP, "cache": _NO_MAP},
-            [],
+            False,
         ),
         (
             augmented,
             ["prefetch", "cache"],
             {"workers": _DRAWS},
-            ["cache"],
+            False,
         ),
     ],
 )
 def test_run_json_has_the_knobs_of_the_pipeline(
-    make_data: Any, switchable: list[str], fixed: dict[str, str], from_epoch: list[str], arrays: Any
+    make_data: Any,
+    switchable: list[str],
+    fixed: dict[str, str],
+    workers_from_epoch: bool,
+    arrays: Any,
 ) -> None:
     from tfwatch.runs.create import make_writer
     from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline
@@ -307,10 +311,10 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     )
     KnobDescriber(writer).describe(iter(make_data(arrays)), ScriptPipeline())
     manifest = writer.manifest()
-    assert (manifest.switchable, manifest.fixed, manifest.from_epoch) == (
+    assert (manifest.switchable, manifest.fixed, manifest.workers_from_epoch) == (
         switchable,
         fixed,
-        from_epoch,
+        workers_from_epoch,
     )
 
 

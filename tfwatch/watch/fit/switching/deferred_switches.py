@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import SwitchAsked, SwitchMissed
-from tfwatch.core.knobs import CACHE, OFF, PREFETCH, PY_DATASET_KNOBS, epochs_until
+from tfwatch.core.knobs import CACHE, OFF, WORKERS, epochs_until
 from tfwatch.core.refusals import Refusal
 from tfwatch.tfdata.cache import NoRoomError
 
@@ -87,32 +87,22 @@ class DeferredSwitches:
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
-        return epochs_until(knob, value) or int(self._waits_for_epoch(knob))
-
-    def _waits_for_epoch(self, knob: str) -> bool:
-        """Return whether a knob of a script's own pipeline takes effect with an epoch."""
-        if self._py_dataset is not None:
-            return knob in PY_DATASET_KNOBS
-        return knob in self._script.from_epoch
+        workers_wait = self._py_dataset is not None or self._script.workers_from_epoch
+        return int(knob == WORKERS and workers_wait) or epochs_until(knob, value)
 
     def without_deferred(self, turned: Knobs, now: Knobs) -> Knobs:
         """Return the knobs after a switch, without what takes effect with an epoch: its order never changes."""
-        kept = {knob: getattr(now, knob) for knob in self._waiting_of_script}
+        kept = {knob: getattr(now, knob) for knob in self._waiting}
         return replace(turned, **kept)
 
     @property
     def waits(self) -> bool:
         """True while a switch waits for the next epoch of a script's own pipeline."""
-        return bool(self._waiting_of_script)
-
-    @property
-    def _waiting_of_script(self) -> list[str]:
-        """The knobs of a script's own pipeline whose switches wait."""
-        return [knob for knob in (*PY_DATASET_KNOBS, PREFETCH, CACHE) if knob in self._waiting]
+        return bool(self._waiting)
 
     def with_waiting(self, knobs: Knobs) -> Knobs:
         """Return the knobs of a script's own pipeline in its next epoch."""
-        for knob in self._waiting_of_script:
+        for knob in self._waiting:
             knobs = knobs.with_value(knob, self._waiting[knob].new)
         return knobs
 
@@ -120,9 +110,7 @@ class DeferredSwitches:
         """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take effect with it."""
         knobs = self.with_waiting(knobs)
         self._close_cache_without(knobs)
-        begun = [
-            knob for knob in self._waiting_of_script if knob != CACHE or self._has_filled(knobs)
-        ]
+        begun = [knob for knob in self._waiting if knob != CACHE or self._has_filled(knobs)]
         return knobs, [self._waiting.pop(knob) for knob in begun]
 
     def _has_filled(self, knobs: Knobs) -> bool:

@@ -168,12 +168,14 @@ class ScriptPipeline:
         return knobs.workers != DEFAULT or is_prefetch_other
 
     @property
-    def waits_for_epoch(self) -> bool:
+    def workers_from_epoch(self) -> bool:
         """True if a switch of `workers` takes effect with an epoch: each time where it sets calls below the gate.
 
         There are those of an interleave, whose cycle no gate can drain without a change of its order, and those of the
         maps below a cache.
         """
+        if self.why_not:
+            return False
         if self.reads_cache:
             return True
         interleaves = self._pipeline.tree.interleaves if self._pipeline else ()
@@ -183,12 +185,6 @@ class ScriptPipeline:
     def reads_cache(self) -> bool:
         """True while the batches come from a source that reads the cache, filled or not."""
         return self.is_rebuilt and self._has_cache
-
-    @property
-    def from_epoch(self) -> list[str]:
-        """The knobs of it that take effect with an epoch."""
-        waits = [WORKERS] if self.waits_for_epoch and not self.why_not else []
-        return [*waits, *([] if self.why_no_cache else [CACHE])]
 
     def is_far(self, batches: int) -> bool:
         """Return whether another iterator takes long to give so many batches."""
@@ -360,7 +356,7 @@ class KnobDescriber:
             parallel_stages=_names_of(script.parallel_stages) if WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
-            from_epoch=[knob for knob in script.from_epoch if knob in switchable],
+            workers_from_epoch=WORKERS in switchable and script.workers_from_epoch,
         )
 
 

@@ -91,14 +91,13 @@ class Notifier:
         """Pass on what is due where no screen judges the run."""
         from tfwatch.judge.findings.banner import banner
         from tfwatch.judge.findings.situation import (
-            NOT_JUDGED,
             MeasuredSetting,
             at_this_moment,
             build_situation,
         )
 
         with fails_open(self.stop):
-            measured = MeasuredSetting(NOT_JUDGED)
+            measured = MeasuredSetting()
             situation = build_situation(snapshot.manifest, snapshot.stages_found, measured)
             situation = at_this_moment(situation, snapshot)
             self.look(snapshot, situation, banner(situation), ends=ends)

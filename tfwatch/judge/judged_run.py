@@ -50,9 +50,9 @@ class JudgedRun:
     @cached_property
     def summary(self) -> Summary:
         """All steps in figures."""
-        run, manifest = self.run, self.run.manifest
+        run = self.run
         open_wait = run.open_phase.wait if run.open_phase else None
-        conditions = Conditions(manifest.accelerated, manifest.op_by_op, manifest.copy_ahead_ms)
+        conditions = Conditions.of(run.manifest)
         return summarise(run.steps, run.events, conditions, open_wait, run.plausible_steps)
 
     @cached_property

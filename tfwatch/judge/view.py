@@ -38,13 +38,11 @@ from tfwatch.judge.findings.between_epochs import (
 from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
 from tfwatch.judge.findings.situation import (
-    NOT_JUDGED,
     FiguresOfSecond,
     MeasuredSetting,
     Situation,
     at_this_moment,
     build_situation,
-    judge_now,
     steps_in_all,
 )
 from tfwatch.judge.findings.starving_cost import cost_of_data_wait
@@ -53,7 +51,7 @@ from tfwatch.judge.forecasts.follower import ForecastFollower
 from tfwatch.judge.steps.causes import STOPPED
 from tfwatch.judge.steps.fits import FitCounter, FitFigures, fits_end_epochs
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown
-from tfwatch.judge.steps.verdict import NEEDED, left_s
+from tfwatch.judge.steps.verdict import NEEDED, NOT_JUDGED, Conditions, judge, left_s
 from tfwatch.runs.reading.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
@@ -255,7 +253,7 @@ class Follower:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come later."""
         rows, switches = snapshot.steps, len(snapshot.events.of(PipelineSwitched))
         before = self._setting.judgement if switches == self._switches else NOT_JUDGED
-        judgement = judge_now(snapshot, before)
+        judgement = judge(snapshot.steps, Conditions.of(snapshot.manifest), before)
         self._switches = switches
         host_ms = judgement.breakdown.host.mean if judgement.breakdown else 0.0
         return MeasuredSetting(

@@ -106,7 +106,7 @@ def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
     recorded: RecordedRun, accelerated: bool, op_by_op: bool
 ) -> None:
     found = summarise(recorded.rows, recorded.events, Conditions(accelerated, op_by_op))
-    judgement = judge(recorded.rows, accelerated=accelerated, op_by_op=op_by_op)
+    judgement = judge(recorded.rows, Conditions(accelerated, op_by_op))
 
     assert (judgement.bound is None) is (judgement.verdict is Verdict.UNKNOWN)
     assert 0 <= found.left_out <= len(recorded.rows)

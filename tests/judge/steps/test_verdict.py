@@ -1,14 +1,32 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps, plain
 from tfwatch.core.rows import PROGRESS, Flag, Rows
-from tfwatch.judge.steps.verdict import NEEDED, Bound, Verdict, breakdown, judge, left_s, steady
+from tfwatch.judge.steps.verdict import (
+    NEEDED,
+    Bound,
+    Conditions,
+    Judgement,
+    Verdict,
+    breakdown,
+    judge,
+    left_s,
+    steady,
+)
 
 UNKNOWN, NOT, MODERATELY, HIGHLY = Verdict
 INPUT, HOST, COPY, LAUNCH, COMPUTE = Bound
+
+
+def judged(
+    rows: Rows, before: Verdict = Verdict.UNKNOWN, bound: Bound | None = None, **conditions: Any
+) -> Judgement:
+    return judge(rows, Conditions(**conditions), Judgement(before, 0, 0, None, bound))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +41,7 @@ INPUT, HOST, COPY, LAUNCH, COMPUTE = Bound
     ],
 )
 def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
-    judgement = judge(plain(100, share))
+    judgement = judged(plain(100, share))
 
     assert judgement.verdict is verdict
     assert judgement.breakdown is not None
@@ -50,7 +68,7 @@ def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
 def test_a_verdict_changes_two_points_past_the_line(
     before: Verdict, share: float, verdict: Verdict
 ) -> None:
-    assert judge(plain(100, share), before).verdict is verdict
+    assert judged(plain(100, share), before).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -69,7 +87,7 @@ def test_host_bound_is_a_fifth_lost_between_the_steps(
 ) -> None:
     rows = make_steps(np.zeros(100), compute=20 * (1 - host), host=20 * host)
 
-    assert (judge(rows, bound=before).verdict, judge(rows, bound=before).bound) == (NOT, bound)
+    assert (judged(rows, bound=before).verdict, judged(rows, bound=before).bound) == (NOT, bound)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +107,14 @@ def test_launch_bound_is_more_dispatch_than_drain(
 ) -> None:
     rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=dispatch)
 
-    assert judge(rows, accelerated=True, bound=before).bound is bound
+    assert judged(rows, accelerated=True, bound=before).bound is bound
 
 
 def test_on_a_cpu_dispatch_is_the_compute() -> None:
     rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=19.9)
 
-    assert judge(rows, accelerated=False).bound is COMPUTE
-    assert judge(rows, accelerated=False, bound=LAUNCH).bound is COMPUTE
+    assert judged(rows, accelerated=False).bound is COMPUTE
+    assert judged(rows, accelerated=False, bound=LAUNCH).bound is COMPUTE
 
 
 @pytest.mark.parametrize(
@@ -115,37 +133,37 @@ def test_op_by_op_on_a_cpu_a_fifth_in_python_is_launch_bound(
 ) -> None:
     rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=python)
 
-    assert judge(rows, op_by_op=True, bound=before).bound is bound
+    assert judged(rows, op_by_op=True, bound=before).bound is bound
 
 
 def test_op_by_op_on_a_gpu_is_judged_as_any_step_there() -> None:
     rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=9.0)
 
-    assert judge(rows, accelerated=True, op_by_op=True).bound is COMPUTE
+    assert judged(rows, accelerated=True, op_by_op=True).bound is COMPUTE
 
 
 def test_callbacks_come_before_launching() -> None:
     rows = make_steps(np.zeros(100), compute=10.0, host=9.0, dispatch=9.0)
 
-    assert judge(rows, accelerated=True).bound is HOST
+    assert judged(rows, accelerated=True).bound is HOST
 
 
 def test_an_input_bound_run_is_never_called_anything_else() -> None:
     rows = make_steps(np.full(100, 2.0), compute=8.0, host=10.0, dispatch=8.0)
 
-    assert (judge(rows, accelerated=True).verdict, judge(rows, accelerated=True).bound) == (
+    assert (judged(rows, accelerated=True).verdict, judged(rows, accelerated=True).bound) == (
         MODERATELY,
         INPUT,
     )
 
 
 def test_without_enough_data_nothing_is_named() -> None:
-    assert judge(plain(NEEDED - 1, 0.5), bound=HOST).bound is None
+    assert judged(plain(NEEDED - 1, 0.5), bound=HOST).bound is None
 
 
 @pytest.mark.parametrize("count", [0, 1, NEEDED - 1])
 def test_below_20_steady_steps_nothing_is_judged(count: int) -> None:
-    judgement = judge(plain(count, 0.5), before=HIGHLY)
+    judgement = judged(plain(count, 0.5), before=HIGHLY)
 
     assert (judgement.verdict, judgement.steps, judgement.needed) == (UNKNOWN, count, 20)
 
@@ -154,7 +172,7 @@ def test_20_steady_steps_are_enough() -> None:
     rows = plain(21, 0.5)
     rows["flags"][0] = Flag.COMPILE
 
-    assert (judge(rows).verdict, judge(rows).steps) == (HIGHLY, 20)
+    assert (judged(rows).verdict, judged(rows).steps) == (HIGHLY, 20)
 
 
 def test_flagged_steps_do_not_count() -> None:
@@ -162,34 +180,34 @@ def test_flagged_steps_do_not_count() -> None:
     rows["flags"][::2] = Flag.EPOCH_START
     rows["wait_ms"][::2] = 500
 
-    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 50)
+    assert (judged(rows).verdict, judged(rows).steps) == (NOT, 50)
 
 
 def test_the_window_is_two_seconds_of_steps() -> None:
     rows = np.concatenate([plain(500, 0.5), plain(100, 0.0)])
 
-    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 100)
+    assert (judged(rows).verdict, judged(rows).steps) == (NOT, 100)
 
 
 def test_of_short_steps_the_window_is_two_seconds_too() -> None:
     rows = make_steps(np.full(5000, 0.1), compute=0.9, host=0.0)
     rows["wait_ms"][:4000] = 5.0
-    assert judge(rows).steps == 1000 + 169  # a second of steps of 1 ms, and one of 5.9 ms
-    assert judge(rows).verdict is Verdict.HIGHLY
-    assert judge(rows[4000:]).verdict is Verdict.MODERATELY
+    assert judged(rows).steps == 1000 + 169  # a second of steps of 1 ms, and one of 5.9 ms
+    assert judged(rows).verdict is Verdict.HIGHLY
+    assert judged(rows[4000:]).verdict is Verdict.MODERATELY
 
 
 def test_of_slow_steps_the_window_is_twenty() -> None:
     rows = make_steps(np.repeat([900.0, 0.0], [50, 20]), compute=1000.0, host=0.0)
 
-    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 20)
+    assert (judged(rows).verdict, judged(rows).steps) == (NOT, 20)
 
 
 def test_steps_before_a_switch_are_of_another_setting() -> None:
     rows = np.concatenate([plain(50, 0.5), plain(15, 0.0)])
     rows["flags"][50] = Flag.SWITCH
 
-    judgement = judge(rows, HIGHLY)
+    judgement = judged(rows, HIGHLY)
 
     assert (judgement.verdict, judgement.steps) == (UNKNOWN, 14)
     assert judgement.breakdown is not None
@@ -200,14 +218,14 @@ def test_a_single_long_wait_changes_no_verdict() -> None:
     rows = plain(300, 0.01)
     rows["wait_ms"][290] = 20_000
 
-    assert judge(rows).verdict is NOT
+    assert judged(rows).verdict is NOT
 
 
 def test_long_waits_that_come_back_do() -> None:
     rows = plain(300, 0.01)
     rows["wait_ms"][::40] = 400
 
-    assert judge(rows).verdict is HIGHLY
+    assert judged(rows).verdict is HIGHLY
 
 
 @pytest.mark.parametrize(
@@ -225,14 +243,14 @@ def test_a_fifth_of_the_step_in_copying_is_copy_bound(
 ) -> None:
     rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=1.0, copy=copy)
 
-    assert judge(rows, accelerated=True, bound=before).bound is bound
+    assert judged(rows, accelerated=True, bound=before).bound is bound
 
 
 def test_a_run_that_copies_is_not_launch_bound() -> None:
     copies = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=1.0, copy=14.5)
     hidden = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=15.5)
 
-    assert (judge(copies, accelerated=True).bound, judge(hidden, accelerated=True).bound) == (
+    assert (judged(copies, accelerated=True).bound, judged(hidden, accelerated=True).bound) == (
         COPY,
         LAUNCH,
     )
@@ -242,7 +260,7 @@ def test_of_copy_and_host_the_larger_is_the_limit() -> None:
     host = make_steps(np.zeros(100), compute=12.0, host=8.0, dispatch=1.0, copy=5.0)
     copy = make_steps(np.zeros(100), compute=15.0, host=5.0, dispatch=1.0, copy=8.0)
 
-    assert (judge(host, accelerated=True).bound, judge(copy, accelerated=True).bound) == (
+    assert (judged(host, accelerated=True).bound, judged(copy, accelerated=True).bound) == (
         HOST,
         COPY,
     )
@@ -251,8 +269,8 @@ def test_of_copy_and_host_the_larger_is_the_limit() -> None:
 def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
     rows = make_steps(np.zeros(100), compute=11.0, host=0.3, dispatch=10.0, copy=0.0)
 
-    assert judge(rows, accelerated=True, copy_ahead_ms=10.4).bound is COPY
-    assert judge(rows, accelerated=True, copy_ahead_ms=0.2).bound is LAUNCH
+    assert judged(rows, accelerated=True, copy_ahead_ms=10.4).bound is COPY
+    assert judged(rows, accelerated=True, copy_ahead_ms=0.2).bound is LAUNCH
 
 
 @pytest.mark.parametrize(
@@ -269,7 +287,7 @@ def test_a_wait_for_the_copy_ahead_is_copy_bound(
     rows = make_steps(
         np.full(200, wait_ms), compute=4.0 + copy_ms, dispatch=3.0, host=0.5, copy=copy_ms
     )
-    found = judge(rows, accelerated=True, copy_ahead_ms=9.0)
+    found = judged(rows, accelerated=True, copy_ahead_ms=9.0)
     assert found.bound is bound
     assert (found.verdict is Verdict.NOT) == (bound is Bound.COPY)
 

@@ -21,7 +21,7 @@ from tfwatch.core.knobs import MULTIPROCESSING, WORKERS
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.judge.findings.loss import current_divergence
-from tfwatch.judge.steps.verdict import Judgement, Verdict, judge
+from tfwatch.judge.steps.verdict import NOT_JUDGED, Judgement
 from tfwatch.runs.library.finding import replay_argument
 from tfwatch.runs.machine_info import memory_total
 
@@ -121,8 +121,6 @@ class Banner:
     #: A shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
     brief: str = ""
 
-
-NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, 20, None)
 
 #: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds on: the first batch
 #: of an epoch often takes a few tenths.
@@ -356,19 +354,6 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
 def _run_argument(folder: Path, is_rank: bool) -> str:
     """Return the argument of `tfwatch replay`, found once. The manifest knows of the group: the disk may hang."""
     return replay_argument(folder, is_rank)
-
-
-def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
-    """The judgement of the newest steps of the present setting. before: the last one of this setting."""
-    manifest = snapshot.manifest
-    return judge(
-        snapshot.steps,
-        before.verdict,
-        accelerated=manifest.accelerated,
-        op_by_op=manifest.op_by_op,
-        bound=before.bound,
-        copy_ahead_ms=manifest.copy_ahead_ms,
-    )
 
 
 def _located(snapshot: Snapshot) -> StallLocated | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.format import Manifest
 
 #: Shares of step time: `kModeratelyInfeedBoundThresholdInPercent` and `kHighlyInfeedBoundThresholdInPercent` in
 #: the TensorFlow profiler's input_pipeline_analysis / op_stats_to_input_pipeline_analysis.cc.
@@ -157,42 +158,36 @@ class Conditions:
     #: The copy of a batch, where batches are copied ahead.
     copy_ahead_ms: float | None = None
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> Conditions:
+        """Return those of a run."""
+        return cls(manifest.accelerated, manifest.op_by_op, manifest.copy_ahead_ms)
+
 
 #: A run on the CPU.
 ON_CPU = Conditions()
+NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, NEEDED, None)
 
 
-def judge(
-    rows: Rows,
-    before: Verdict = Verdict.UNKNOWN,
-    *,
-    accelerated: bool = False,
-    op_by_op: bool = False,
-    bound: Bound | None = None,
-    copy_ahead_ms: float | None = None,
-) -> Judgement:
+def judge(rows: Rows, conditions: Conditions = ON_CPU, before: Judgement = NOT_JUDGED) -> Judgement:
     """Judge the newest steps of `rows` (the last max(20 steps, 2 s), steady ones).
 
-    `before` and `bound` are those of the last judgement: they are kept until the share is 2 points past the threshold
-    (hysteresis). Steps before the newest pipeline switch belong to another setting and are not judged.
-    The others are fields of `Conditions`.
+    before: the last judgement, which is kept until the share is 2 points past the threshold
+    (hysteresis). Steps before the newest switch belong to another setting and are not judged.
     """
     window = _window(rows)
     split = breakdown(window)
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(window), NEEDED, split)
-    return judge_split(split, Conditions(accelerated, op_by_op, copy_ahead_ms), before, bound)
+    return judge_split(split, conditions, before)
 
 
 def judge_split(
-    split: Breakdown,
-    conditions: Conditions,
-    before: Verdict = Verdict.UNKNOWN,
-    bound: Bound | None = None,
+    split: Breakdown, conditions: Conditions, before: Judgement = NOT_JUDGED
 ) -> Judgement:
     """Judge a stretch of at least 20 steady steps; see `judge`."""
-    verdict = classify(split, before)
-    limit = _find_bound(split, verdict, conditions, bound)
+    verdict = classify(split, before.verdict)
+    limit = _find_bound(split, verdict, conditions, before.bound)
     return Judgement(verdict, split.steps, NEEDED, split, limit)
 
 

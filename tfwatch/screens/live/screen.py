@@ -34,6 +34,7 @@ from tfwatch.screens.keys import (
     whole_run_rows,
 )
 from tfwatch.screens.live.banner import BannerPane
+from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.footer import (
     FrameMeter,
@@ -50,8 +51,7 @@ from tfwatch.screens.live.settings.card import CardPane
 from tfwatch.screens.live.settings.knob_rows import find_open_switch, knob_of
 from tfwatch.screens.live.settings.knobs import KnobsPane, StageChosen
 from tfwatch.screens.live.timeline.widget import Timeline
-from tfwatch.screens.live.whole_run.curves import CurvesPane
-from tfwatch.screens.live.whole_run.line import LONG_S, WholeRunLine
+from tfwatch.screens.live.whole_run_line import LONG_S, WholeRunLine
 from tfwatch.screens.silent_disk import silent_disk
 
 if TYPE_CHECKING:

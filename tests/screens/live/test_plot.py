@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.curves import Frame, PlotLine, draw_plot, figure
 from tfwatch.screens.live.timeline.step_bars import bars_of_time
-from tfwatch.screens.live.whole_run.curves import Frame, PlotLine, draw_plot, figure
-from tfwatch.screens.live.whole_run.line import Marks, draw
+from tfwatch.screens.live.whole_run_line import Marks, draw
 
 BLOCKS = choose_glyphs(colour=True, unicode=True)
 ASCII = choose_glyphs(colour=False, unicode=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfwatch.judge.whole_run import MetricCurve
-from tfwatch.screens.live.whole_run.curves import axis_bounds, highest_step_time
+from tfwatch.screens.live.curves import axis_bounds, highest_step_time
 
 
 def curve(*values: float) -> MetricCurve:

@@ -69,7 +69,7 @@ def test_a_first_step_compiles_also_where_the_kind_was_trained_before(trainings:
 
 @pytest.mark.tensorflow
 def test_what_watch_costs_is_found(tmp_path: Path) -> None:
-    from tfwatch.checks.watch_cost import rounds_ms
+    from tfwatch.checks.selftest_cost import rounds_ms
 
     rows = rounds_ms(tmp_path, rounds=2, steps=5)
 

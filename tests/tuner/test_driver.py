@@ -40,16 +40,6 @@ def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(
     assert pauses == pytest.approx([0.2] * 4 + [POLL_S] * 10)
 
 
-def test_a_driver_keeps_no_sums_for_a_timeline_that_nobody_draws() -> None:
-    run = Simulated(lambda knobs, step: 20.0)
-    driver = run.driver()
-    run.advance(30)
-
-    snapshot = driver.look()
-
-    assert (snapshot.steps_total, snapshot.pyramid.end_s, len(snapshot.epochs.rows)) == (30, 0.0, 0)
-
-
 def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
     run = Simulated(lambda knobs, step: 20.0)
     driver = run.driver()

@@ -77,6 +77,13 @@ class FakeWatch:
     def set_params(self, params: Any) -> None:
         self.given.append(params)
 
+    def note_raised(self, error: BaseException) -> None:
+        raised.append(error)
+
+
+#: What the watched `fit` raised.
+raised: list[BaseException] = []
+
 
 class BrokenWatch:
     def __init__(self, runs_dir: str) -> None:
@@ -235,6 +242,17 @@ def test_a_callback_list_is_as_it_was_after_a_fit_that_raises(import_keras: Impo
         keras.Model().fit("raise", callbacks=own)
 
     assert own.callbacks == ["one"]
+
+
+def test_what_a_fit_raises_is_noted_in_its_run_and_passes_on(import_keras: Import) -> None:
+    keras = import_keras()
+    raised.clear()
+
+    with pytest.raises(ValueError, match="FakeWatch") as caught:
+        keras.Model().fit("raise", callbacks=keras.callbacks.CallbackList([]))
+    keras.Model().fit("good")
+
+    assert raised == [caught.value]
 
 
 def test_a_hook_that_is_taken_back_leaves_keras_as_it_was(import_keras: Import) -> None:

@@ -222,6 +222,10 @@ class Watch(keras.callbacks.Callback):
         with self._boundary:
             self._end(lambda run: run.finish(self._script_knobs()))
 
+    def note_raised(self, error: BaseException) -> None:
+        """End the run with the error that ended `fit`, where it has not ended yet."""
+        self._stop(error)
+
     @property
     def _boundary(self) -> _Boundary:
         return _Boundary(self._fail, self._stop)

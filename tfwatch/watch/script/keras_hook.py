@@ -186,10 +186,26 @@ class _Fits:
         given = call.arguments.get("callbacks")
         if isinstance(given, self._keras.callbacks.CallbackList):
             self._add_to(given, call.args[0], around)
+            self._end_with_error(given.callbacks, around)
             return args, kwargs
         callbacks = self._keras.tree.flatten(given) if given else []
-        call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks), *self._notes()]
+        callbacks = [*callbacks, *self._new_watch(callbacks)]
+        self._end_with_error(callbacks, around)
+        call.arguments["callbacks"] = [*callbacks, *self._notes()]
         return call.args, call.kwargs
+
+    @staticmethod
+    def _end_with_error(callbacks: list[Any], around: ExitStack) -> None:
+        """Have the run fail with what `fit` raises: after a callback's error Keras calls no other one."""
+        from tfwatch.watch.fit.callback import Watch
+
+        def end(_kind: object, error: BaseException | None, _trace: object) -> None:
+            if error is not None:
+                for watch in watches:
+                    watch.note_raised(error)
+
+        watches = [one for one in callbacks if isinstance(one, Watch)]
+        around.push(end)
 
     def _add_to(self, given: Any, model: Any, around: ExitStack) -> None:
         """Append `Watch`, for one `fit`, to a list that Keras takes as it is: it sets neither model nor parameters."""

@@ -33,7 +33,6 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
     found = notes(look(run))
 
     assert found["prefetch"] == "13.9 ms  1.7 x"
-    assert found["depth"].endswith(" ms  1.7 x")
     assert " ms  " in found["workers"]
 
 
@@ -102,7 +101,6 @@ def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_b
     back = view.situation.setting.forecasts["prefetch", "off"]
     assert back.measured
     assert back.step_ms == pytest.approx(23.4, rel=0.02)
-    assert notes(view)["depth"].endswith("no gain")
     assert view.situation.record
     assert record_text(view.situation.record).endswith("within the 90 % prediction interval")
     assert last_forecast_text(view.situation.record) == "forecast 13.9 ms, measured 13.8 ms"
